@@ -106,7 +106,7 @@ func (f *finisher) checkServer(s *Server) {
 	}
 }
 
-// maxHeaders is how many headers policies get besides Authorization.
+// maxHeaders bounds the headers that policies get besides Authorization.
 const maxHeaders = 16
 
 func (f *finisher) checkHeaders(names []string) {

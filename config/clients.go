@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// MaxClients bounds the clients of one configuration: each request is compared with all of them.
+// MaxClients bounds server.clients: each request is compared with all of them.
 const MaxClients = 1024
 
 func checkClients(f *finisher, clients map[string]Client) {

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
 
-// loadClients loads a user's and a project's file.
+// loadClients loads a user's file over which a project's file is laid.
 func loadClients(t *testing.T, user, project string) (*config.Config, string) {
 	t.Helper()
 	userDir, dir := t.TempDir(), t.TempDir()
@@ -28,7 +28,7 @@ func loadClients(t *testing.T, user, project string) (*config.Config, string) {
 	return cfg, config.Refused(diags).Error()
 }
 
-// TestClientsOfAProject lets no file of a directory say who the clients are, or who may call beside them.
+// A project's file can neither name clients nor let anyone call without a token.
 func TestClientsOfAProject(t *testing.T) {
 	hash := clienttoken.Hash("x")
 	user := "server: {clients: {ada: {token_hash: " + hash + "}}}\n"

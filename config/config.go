@@ -42,29 +42,29 @@ type Config struct {
 	// a cassette of what passes between the host and its extensions; default: none
 	Record recording.Cassette `json:"record,omitzero"`
 
-	// Files are the absolute paths of the files that [Load] read, or would have read if
-	// they existed. A change of the configuration is a change of one of these.
+	// Files are the absolute paths that [Load] read, or would have read if the files existed: watch these for
+	// changes.
 	Files []string `json:"-"`
 
 	// Variables are the names of the environment variables that the files refer to.
 	Variables []string `json:"-"`
 
-	// SecretUses are the references to secrets. [Load] sets them.
+	// SecretUses are the references to stored secrets. [Load] sets them.
 	SecretUses []SecretUse `json:"-"`
 
-	// Project is what the directory's files add. [Load] sets it.
+	// Project is what the files of the working directory add. [Load] sets it.
 	Project Project `json:"-"`
 
-	hidden hidden.Values // of secret variables
+	hidden hidden.Values // hides the values of secret variables in output
 }
 
-// Project is the part of a configuration that is there because of the working directory: a
-// directory is often another person's.
+// Project is the part of a configuration that comes from the working directory, which often holds another person's
+// code.
 type Project struct {
 	Dir   string            // absolute
-	Files map[string]string // the directory's configuration files that were read: SHA-256 in hex, by absolute path
-	// SearchPaths says that the search paths are the directory's: the default, or those of its
-	// files. Others are named by flags, variables or the user's and the system's files.
+	Files map[string]string // SHA-256 in hex of the directory's configuration files, by absolute path
+	// SearchPaths is true if the search paths are the default or come from the directory's files, rather than from
+	// flags, variables, the user's or the system's files.
 	SearchPaths bool
 }
 
@@ -181,13 +181,13 @@ type Entry struct {
 	// keep the host's capabilities; not in a project's file; default false
 	NewPrivileges bool `json:"new_privileges,omitempty"`
 
-	// Problems are why the extension cannot have these values, with their places: variables
-	// that are not set, an env_file that cannot be read. [Load] sets them.
+	// Problems say why the values of the entry cannot be used: unset variables, an unreadable env_file. [Load]
+	// sets them.
 	Problems []string          `json:"-"`
 	FileEnv  map[string]string `json:"-"` // the variables of env_file; [Load] sets them
 }
 
-// Discovery returns where extensions are looked for, and which of them count.
+// Discovery returns the options of a search for these extensions.
 func (e *Extensions) Discovery() discovery.Options {
 	return discovery.Options{
 		SearchPaths: e.SearchPaths,
@@ -201,7 +201,7 @@ func (e *Extensions) Discovery() discovery.Options {
 	}
 }
 
-// Required returns the sorted ids of the extensions that the operator requires.
+// Required returns the sorted ids of the extensions with required = true.
 func (e *Extensions) Required() (ids []string) {
 	for id, entry := range e.Entries {
 		if entry.Required {
@@ -212,7 +212,7 @@ func (e *Extensions) Required() (ids []string) {
 	return ids
 }
 
-// SetDefaults sets e to an entry that states nothing.
+// SetDefaults makes e an empty entry.
 func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksOwn} }
 
 // Governance is what policies get beside the exchanges.
@@ -333,8 +333,7 @@ type Log struct {
 	Within string `json:"-"`
 }
 
-// Default returns the configuration without any file. Its one search path is
-// relative; [Load] resolves it.
+// Default returns the built-in configuration. Its search path is relative; [Load] makes it absolute.
 func Default() *Config {
 	return &Config{
 		Extensions: Extensions{

@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// confine binds the files that the host writes to the directory of the project whose file states
-// them: a directory is often another person's, and its file must not name one of the user's.
+// confine restricts the files that a project's configuration has the host write to the project's directory, so
+// that a foreign project cannot overwrite the user's files.
 func confine(cfg *Config, stated strict.Positions, report *strict.Report) {
 	bind := func(key, path string, dir *string) {
 		pos, _ := stated.At(key)

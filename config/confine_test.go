@@ -13,8 +13,7 @@ import (
 	"github.com/exthost/exthost/governance/builtin"
 )
 
-// written are the keys of paths that the host writes, each with how a file states it, and where
-// the bound of it is.
+// written are the keys of paths that the host writes: how a file states each, and the field that confines it.
 var written = map[string]struct {
 	states string
 	within func(*config.Config) (path, dir string)
@@ -30,7 +29,7 @@ var written = map[string]struct {
 		}},
 }
 
-// read are the keys of paths that the host only reads, or starts programs in.
+// read are the keys of paths that the host only reads or uses as a working directory.
 var read = []string{
 	"extensions.search_paths", "extensions.safe_directories", "extensions.entries.env_file", "extensions.entries.roots",
 	"server.auth.token_file", "server.tls.cert", "server.tls.key",
@@ -39,8 +38,7 @@ var read = []string{
 	"secrets.path", "secrets.identity", "secrets.logins",
 }
 
-// TestEveryPathIsReadOrBound compares the two lists with the type of the configuration: who adds
-// a path decides which it is.
+// Every field with a path is in one of the two lists, so that a new one cannot go unconfined by mistake.
 func TestEveryPathIsReadOrBound(t *testing.T) {
 	var found []string
 	var walk func(at string, typ reflect.Type)
@@ -77,8 +75,8 @@ func TestEveryPathIsReadOrBound(t *testing.T) {
 	}
 }
 
-// T1: a file of the project names no file to be written outside of the project's directory; the
-// user's file and --config may.
+// A project's file can only name files in its own directory to be written; the user's file and --config may name
+// any.
 func TestProjectsWriteBelowTheirDirectory(t *testing.T) {
 	for key, w := range written {
 		for _, path := range []string{"/etc/passwd", "../x", "logs/../../x", "~/.bashrc-not-expanded/../../../x", "."} {

@@ -14,15 +14,15 @@ const (
 	DestinationHTTP  = "http"
 )
 
-// CredentialsPerCaller is the value of Destination.Credentials for a login of each caller.
+// CredentialsPerCaller has each caller sign in with a login of its own.
 const CredentialsPerCaller = "per_caller"
 
-// DefaultStartTimeout bounds a destination's handshake. It is long because package
-// runners download the program first.
+// DefaultStartTimeout bounds the start of a destination, handshake included. It is long because package runners
+// download the program first.
 const DefaultStartTimeout = manifest.Duration(120 * time.Second)
 
-// Destinations are MCP servers bridged to HTTP, by name. Files write them as a
-// map, or as a list whose elements have a name.
+// Destinations are MCP servers bridged to HTTP, by name. A file states them as a map, or as a list of elements
+// with a name.
 type Destinations map[string]Destination
 
 // Destination is one MCP server that clients reach through the host.
@@ -60,17 +60,16 @@ type Destination struct {
 	// capabilities, and keep the host's capabilities; not in a project's file; default false
 	NewPrivileges bool `json:"new_privileges,omitempty"`
 
-	// Unset names the variables of these values that the host does not have, with their
-	// places. The secrets_file may still state them. [Load] sets it.
+	// Unset lists the unset variables that these values refer to, with their places; the secrets_file may still
+	// define them. [Load] sets it.
 	Unset []string `json:"-"`
 
-	// ProjectSecrets says that a project's file states the secrets_file, and Project the url. [Load]
-	// sets them.
+	// ProjectSecrets and Project are true if a project's file states the secrets_file or the url. [Load] sets
+	// them.
 	ProjectSecrets, Project bool `json:"-"`
 }
 
-// SetDefaults sets d to a destination that states nothing. Type stays empty, because
-// its default depends on other fields.
+// SetDefaults makes d an empty destination. Type stays empty, since its default depends on other fields.
 func (d *Destination) SetDefaults() {
 	*d = Destination{Instances: manifest.InstancesPerSession, StartTimeout: DefaultStartTimeout}
 }

@@ -1,6 +1,6 @@
-// Package config reads the host's own files: exthost.yaml or exthost.toml, or
-// the files of a config directory, the user's and the system's, EXTHOST_*
-// variables and flags, laid over one another and over [Default].
+// Package config reads the configuration of the host: exthost.yaml or exthost.toml, or the files of a config
+// directory, the files of the user and the system, EXTHOST_* variables and flags, laid over one another and over
+// [Default].
 //
 //	cfg, origins, diags := config.Load(config.LoadOptions{})
 //	for _, d := range diags {
@@ -8,7 +8,6 @@
 //	}
 //	fmt.Println(cfg.Server.Listen, "from", origins.Of("server.listen"))
 //
-// Decoding is strict: unknown keys, wrong types, values out of range and fields
-// that exclude each other are all reported at once, and with any error there is no
-// configuration. YAML and TOML have the same schema, see [Schema].
+// Decoding is strict: unknown keys, wrong types, values out of range and conflicting fields are all reported at
+// once, and any error means no configuration. YAML and TOML share one schema, see [Schema].
 package config

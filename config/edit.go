@@ -12,21 +12,19 @@ import (
 
 // Edited is the result of [SetListed].
 type Edited struct {
-	File    string `json:"file"`    // the file that states the list; "" for none
-	Line    int    `json:"line"`    // of the list, 1-based; 0 when unknown
-	Changed bool   `json:"changed"` // false: the list was as asked
+	File    string `json:"file"`    // that states the list, or "" if none does
+	Line    int    `json:"line"`    // of the list, 1-based; 0 if unknown
+	Changed bool   `json:"changed"` // false: the list was as requested
 	Created bool   `json:"created"` // the file is new
 }
 
-// String is the place of the list.
+// String returns file:line.
 func (e Edited) String() string { return fmt.Sprintf("%s:%d", e.File, e.Line) }
 
-// SetListed adds a name to a list of the extensions section, such as
-// extensions.disabled, or with listed false removes it, and leaves every other byte
-// of the files unchanged. It edits the file of --config; without one, the file of the
-// directory that states the list, else the directory's file, which is exthost.yaml
-// if there is none. The user's and the system's files serve more than one directory
-// and are never edited. The error is of kind config_invalid; nothing is written then.
+// SetListed adds name to a list of the section extensions, such as extensions.disabled, or removes it if listed is
+// false. Every other byte of the file stays. It edits the file of --config; without one, the directory's file that
+// states the list, or the directory's main file, by default exthost.yaml. The user's and the system's files serve
+// other directories too and are never edited. Errors are of kind config_invalid and leave all files unchanged.
 func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	e, _, err := planned(o, key, name, listed)
 	if err != nil || !e.Changed {
@@ -37,7 +35,7 @@ func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 		return Edited{}, err
 	}
 	defer unlock()
-	e, change, err := planned(o, key, name, listed) // again: another program may have changed the file
+	e, change, err := planned(o, key, name, listed) // again under the lock: another program may have changed the file
 	if err != nil || !e.Changed {
 		return e, err
 	}
@@ -51,8 +49,7 @@ func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	return e, err
 }
 
-// planned returns the file to change and the change. Without Changed there is nothing
-// to do.
+// planned returns the file to change and the change, or no change if e.Changed is false.
 func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, error) {
 	change := edit.List{Section: "extensions", Key: key}
 	l := newLoader(o)
@@ -77,7 +74,7 @@ func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, e
 	file := l.ownFile(pos.File)
 	if file != pos.File && listed {
 		change.Add = append(slices.Clone(have), name)
-	} else if file != pos.File { // the whole list, since it replaces that of the other file
+	} else if file != pos.File { // the other file's list would be replaced, so write all of it
 		change.Add = slices.DeleteFunc(slices.Clone(have), func(s string) bool { return s == name })
 	} else if listed {
 		change.Add = []string{name}
@@ -87,8 +84,7 @@ func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, e
 	return Edited{File: file, Changed: true}, change, nil
 }
 
-// ownFile returns the file to edit. stated is the file that states the list, "" for
-// none.
+// ownFile returns the file to edit, given the file that states the list ("" if none does).
 func (l *loader) ownFile(stated string) string {
 	shared := []string{l.systemDir(), l.userDir()}
 	if file := l.configFile(); file != "" {
@@ -101,8 +97,8 @@ func (l *loader) ownFile(stated string) string {
 	return l.fileOf(l.options.Dir, "extensions")
 }
 
-// fileOf returns the file of a directory for a section: exthost.yaml or exthost.toml if there is one or
-// nothing is split, else that of the section.
+// fileOf returns the directory's file for a section: exthost.yaml or exthost.toml if one exists or the directory
+// has no config/, else config/SECTION.
 func (l *loader) fileOf(dir, section string) string {
 	if single := l.existing(dir, "exthost"); len(single) > 0 {
 		return single[0]
@@ -119,8 +115,8 @@ func (l *loader) fileOf(dir, section string) string {
 	return filepath.Join(dir, "exthost.yaml")
 }
 
-// UserFile returns the file for what the user states of a section: that of --config, else one of the
-// user's directory, which may not be there yet.
+// UserFile returns the file for the user's settings of a section: that of --config, else one in the user's
+// directory, which may not exist yet.
 func UserFile(o LoadOptions, section string) (string, error) {
 	l := newLoader(o)
 	if file := l.configFile(); file != "" {

@@ -19,7 +19,7 @@ func TestSetListed(t *testing.T) {
 		environ      []string
 		key, id      string
 		listed       bool
-		file, want   string // that changes, and how; "" for no change
+		file, want   string // the file that changes and its new text; "" if none changes
 		line         int
 		fails        string
 		configOption string
@@ -143,7 +143,7 @@ func TestSetListed(t *testing.T) {
 	}
 }
 
-// A link stays one.
+// Editing through a symbolic link keeps the link.
 func TestSetListedThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "real.yaml"), []byte("# mine\n"), 0o600); err != nil {
@@ -161,7 +161,7 @@ func TestSetListedThroughALink(t *testing.T) {
 	}
 }
 
-// Of many who change the list at the same time, none is forgotten.
+// Concurrent edits of one list are all kept.
 func TestSetListedAtOnce(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no locks of directories")
@@ -183,7 +183,7 @@ func TestSetListedAtOnce(t *testing.T) {
 	}
 }
 
-// A file that somebody has made read-only is left alone, though it could be replaced.
+// A read-only file is not edited, although it could be replaced.
 func TestSetListedReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "exthost.yaml")
 	if err := os.WriteFile(file, []byte("# mine\n"), 0o444); err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// TestErrors compares everything that is said about a broken file with the
-// golden file beside it, and makes sure that there is nothing to run with.
+// The diagnostics of each broken file equal its golden file, and Load returns no configuration.
 func TestErrors(t *testing.T) {
 	files, err := filepath.Glob("testdata/errors/*.[yt]*ml")
 	if err != nil || len(files) == 0 {
@@ -45,7 +44,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestC1 is the catalogue's row: each of these is an error with a place.
+// Each of these files is an error with a position.
 func TestC1(t *testing.T) {
 	tests := []struct{ name, yaml, want string }{
 		{"unknown key", "log: {levle: info}", `exthost.yaml:1:7: unknown key "levle" in log; did you mean "level"?`},
@@ -76,7 +75,7 @@ func TestC1(t *testing.T) {
 	}
 }
 
-// bomb is a billion laughs.
+// bomb returns a "billion laughs" document.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("bomb: {a0: &a0 [x, x, x, x, x, x, x, x, x, x]")
@@ -86,7 +85,7 @@ func bomb() string {
 	return b.String() + "}"
 }
 
-// TestBombs: what makes a parser use memory without bound is refused before it.
+// Documents that expand without bound are refused before they are expanded.
 func TestBombs(t *testing.T) {
 	tests := []struct{ name, file, content, want string }{
 		{"dotted key", "exthost.toml", strings.Repeat("a.", 5000) + "a = 1", "a key of more than 16 parts"},
@@ -150,8 +149,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestCELIsNotJudged: without CheckCEL, Load leaves a policy of `builtin: cel` to
-// exthost.Open, and judges all other policies.
+// Without CheckCEL, Load checks all policies but those of `builtin: cel`, which exthost.Open checks.
 func TestCELIsNotJudged(t *testing.T) {
 	o := alone(write(t, map[string]string{
 		"exthost.yaml": "plugins: [{name: c, category: authorization, builtin: cel, config: {when: tol}}]\n",

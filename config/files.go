@@ -19,12 +19,11 @@ import (
 
 var (
 	extensionsOfFiles = []string{".yaml", ".yml", ".toml"}
-	// splitNames are the files of a config directory, in the order of reading.
+	// splitNames are the base names of the files in config/, in the order of reading.
 	splitNames = []string{"exthost", "extensions", "plugins", "hooks", "destinations", "server", "log"}
 )
 
-// baseOf returns the directory that relative paths in a file start from: that of the file,
-// or its parent for a file of a directory config, whose files are one configuration.
+// baseOf returns the directory that a file's relative paths start from: its own, or the parent of config/.
 func baseOf(file string) string {
 	dir, base := filepath.Dir(file), filepath.Base(file)
 	if abs, err := filepath.Abs(dir); err == nil && filepath.Base(abs) == "config" &&
@@ -34,8 +33,8 @@ func baseOf(file string) string {
 	return dir
 }
 
-// directory reads exthost.yaml or exthost.toml of dir, else the files of dir/config, and
-// destinations.yaml, .yml or .toml of dir, as one tree. It returns nil when there is none.
+// directory reads exthost.yaml or exthost.toml of dir, else the files of dir/config, plus destinations.yaml, .yml
+// or .toml, as one tree. It returns nil if dir has none of them.
 func (l *loader) directory(dir string) *strict.Node {
 	single, beside := l.existing(dir, "exthost"), l.existing(dir, "destinations")
 	var split []string
@@ -74,7 +73,7 @@ func (l *loader) existing(dir, name string) (files []string) {
 	for _, ext := range extensionsOfFiles {
 		file := filepath.Join(dir, name+ext)
 		l.note(file)
-		_, err := os.Lstat(file) // a dangling link exists, and reading it is an error
+		_, err := os.Lstat(file) // a dangling link exists: reading it must fail
 		switch {
 		case err == nil:
 			files = append(files, file)
@@ -85,8 +84,7 @@ func (l *loader) existing(dir, name string) (files []string) {
 	return files
 }
 
-// file reads one file. It returns nil after reporting an error, and for a file that
-// has been read before.
+// file parses one file. It returns nil for a file that was read before, and after reporting an error.
 func (l *loader) file(name string) *strict.Node {
 	pos := strict.Pos{File: name}
 	l.note(name)
@@ -123,14 +121,14 @@ func (l *loader) file(name string) *strict.Node {
 	return root
 }
 
-// note records a file that is part of the configuration, or would be if it existed.
+// note adds a file to Config.Files, whether it exists or not.
 func (l *loader) note(file string) {
 	if abs, err := filepath.Abs(file); err == nil && !slices.Contains(l.looked, abs) {
 		l.looked = append(l.looked, abs)
 	}
 }
 
-// parse returns the tree of a file, nil after reporting why there is none.
+// parse returns the tree of a file, or nil after reporting an error.
 func parse(name string, data []byte, r *strict.Report) *strict.Node {
 	src := strict.NewSource(name, data)
 	if size := len(src.Text); size > edit.MaxBytes {
@@ -164,7 +162,7 @@ func parseTOML(src *strict.Source, r *strict.Report) *strict.Node {
 	return root
 }
 
-// cause strips the operation and the path, which the diagnostic has.
+// cause strips the operation and the path, which the diagnostic states already.
 func cause(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err

@@ -17,15 +17,15 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// finisher fills in the values of a merged configuration that depend on others, and
-// reports those that do not fit.
+// finisher completes the merged configuration: it fills in values that depend on others, and reports those that do
+// not fit together.
 type finisher struct {
 	cfg      *Config
 	report   *strict.Report
-	decoder  *strict.Decoder                            // knows positions, and directories of relative paths
-	broken   map[strict.Pos]bool                        // where a value could not be decoded
-	checkCEL func(governance.Spec) []governance.Problem // of LoadOptions
-	owners   ownership.Rule                             // whose files count
+	decoder  *strict.Decoder                            // knows the positions of keys and the base of relative paths
+	broken   map[strict.Pos]bool                        // positions of values that could not be decoded
+	checkCEL func(governance.Spec) []governance.Problem // LoadOptions.CheckCEL
+	owners   ownership.Rule                             // decides which owners' files are read
 }
 
 func (f *finisher) finish() {
@@ -65,7 +65,7 @@ func (f *finisher) finish() {
 	}
 }
 
-// base returns the directory that relative paths at a key start from.
+// base returns the directory that a key's relative paths start from.
 func (f *finisher) base(path string) string {
 	pos, _ := f.decoder.Positions.At(path)
 	return f.decoder.Base(pos)
@@ -83,7 +83,7 @@ func (f *finisher) failIn(path string, p manifest.Problem) {
 	f.failAt(at, p.Hint, path+": "+p.Message)
 }
 
-// failAt says nothing about a value that could not be decoded in the first place.
+// failAt reports an error unless the value could not be decoded in the first place.
 func (f *finisher) failAt(path, hint, message string) {
 	pos, _ := f.decoder.Positions.At(path)
 	if place := (strict.Pos{File: pos.File, Line: pos.Line, Column: pos.Column}); pos.Source != "" || !f.broken[place] {
@@ -122,7 +122,7 @@ func (f *finisher) finishPolicies() {
 	}
 }
 
-// finishBuiltin checks what only the built-in policy itself can judge.
+// finishBuiltin checks the config of a built-in policy.
 func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 	builtin.Resolve(s, f.base(path))
 	check := builtin.Check
@@ -149,8 +149,8 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 	}
 }
 
-// settle returns the directory a process starts in, by default that of the file
-// that states it, and makes a command with a slash absolute as seen from there.
+// settle returns the directory that a process starts in, by default that of the file that states it, and makes a
+// command with a slash absolute relative to that directory.
 func (f *finisher) settle(path, cwd string, argv []string) string {
 	cwd = cmp.Or(cwd, f.base(path))
 	if len(argv) > 0 && strings.ContainsAny(argv[0], `/\`) {
@@ -162,7 +162,7 @@ func (f *finisher) settle(path, cwd string, argv []string) string {
 	return cwd
 }
 
-// against makes a path absolute as seen from dir. "" stays "".
+// against makes path absolute relative to dir. "" stays "".
 func against(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -180,7 +180,7 @@ func (f *finisher) finishHook(path string, h *manifest.HookSpec) {
 	f.settle(path, "", h.Command)
 }
 
-// finishSecrets fills in where secrets are kept. userDir is that of the user's configuration.
+// finishSecrets fills in the default places of the secrets below userDir, the user's configuration directory.
 func (f *finisher) finishSecrets(userDir string) {
 	s, path := &f.cfg.Secrets, "secrets"
 	f.only(path, "provider age and file",
@@ -206,13 +206,13 @@ func (f *finisher) finishSecrets(userDir string) {
 	}
 }
 
-// noteSecrets notes the references to secrets, and reports those that do not count.
+// noteSecrets collects the references to secrets, and reports those that are not allowed.
 func noteSecrets(l *loader) {
 	c := l.cfg
 	found := references.Find(c)
 	for _, id := range slices.Sorted(maps.Keys(c.Extensions.Entries)) {
 		for _, text := range c.Extensions.Entries[id].FileEnv {
-			names, _ := secrets.Names(text) // the extension's start reports what is wrong
+			names, _ := secrets.Names(text) // malformed references are reported at the extension's start
 			found = append(found,
 				references.Found{Key: strict.Join("extensions.entries", id) + ".env_file", Names: names})
 		}
@@ -237,7 +237,7 @@ func noteSecrets(l *loader) {
 	}
 }
 
-// ofProject reports whether a project's file states the key, or what the key belongs to.
+// ofProject reports whether a project's file states the key or one of its parents.
 func (l *loader) ofProject(key string) bool {
 	pos, _ := l.decoder.Positions.At(key)
 	file, err := filepath.Abs(pos.File)

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// The value of a variable that looks like a secret is shown nowhere, wherever a file puts it.
+// The value of a variable that looks like a secret never shows, whatever key refers to it.
 func TestExpandedSecretsAreHidden(t *testing.T) {
 	environ := []string{
 		"MY_SECRET=plain \"word\" 77",

@@ -18,19 +18,19 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// LoadOptions are the places that [Load] reads. The zero value is the current
-// directory, this process's environment and the platform's directories.
+// LoadOptions state where [Load] reads from. The zero value is the current directory, the process's environment
+// and the platform's directories.
 type LoadOptions struct {
-	File      string   // of --config, laid over the directory's; default $EXTHOST_CONFIG, else none
-	Dir       string   // where exthost.yaml or config/ may be; default the current directory
+	File      string   // --config, laid over the directory's files; default $EXTHOST_CONFIG, else none
+	Dir       string   // has exthost.yaml or config/; default the current directory
 	Environ   []string // NAME=value; default os.Environ()
 	UserDir   string   // default $XDG_CONFIG_HOME/exthost, else the platform's; "none": not read
 	SystemDir string   // default /etc/exthost, %ProgramData%\exthost; "none": not read
 	Flags     []Flag   // laid over all files and variables
-	NoProject bool     // the directory's files are not read
+	NoProject bool     // do not read the directory's files
 
-	// CheckCEL checks a policy of `builtin: cel`: celpolicy.Check. Load does not link it by
-	// itself. Default: Load accepts such a policy, and exthost.Open checks it.
+	// CheckCEL checks policies of `builtin: cel`, usually celpolicy.Check. Default: [Load] accepts them, and
+	// exthost.Open checks them, so that this package does not link CEL.
 	CheckCEL func(governance.Spec) []governance.Problem
 }
 
@@ -41,11 +41,10 @@ type Flag struct {
 	Values []string // one, or more for a list
 }
 
-// Load reads the configuration and merges its layers, the strongest last: defaults,
-// the system's files, the user's, the directory's, File, EXTHOST_* variables, Flags.
-// No later layer removes policies and hooks of the system's and the user's files, and the
-// directory's files loosen nothing that these state about security.
-// Config and Origins are nil when a diagnostic is an error.
+// Load merges the layers of the configuration, the strongest last: defaults, the system's files, the user's, the
+// directory's, File, EXTHOST_* variables, Flags. A later layer cannot remove policies and hooks of the system's
+// and the user's files, and the directory's files cannot loosen their security settings. Config and Origins are
+// nil if a diagnostic is an error.
 func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	l := newLoader(o)
 	l.run()
@@ -60,11 +59,11 @@ func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
 }
 
-// Refused is the error of a configuration that cannot be used: the diagnostics that [Load]
-// returned in its place. A host keeps them in its status when Options.Reread returns it.
+// Refused is the error of an invalid configuration: the diagnostics of [Load]. If Options.Reread returns it, the
+// host shows them in its status.
 type Refused []protocol.Diagnostic
 
-// Error has one line for each diagnostic.
+// Error returns one line for each diagnostic.
 func (r Refused) Error() string {
 	lines := make([]string, len(r))
 	for i, d := range r {
@@ -105,13 +104,13 @@ type loader struct {
 	report  *strict.Report
 	decoder *strict.Decoder
 	cfg     *Config
-	read    []string          // files, in the order read
-	sums    map[string]string // of the same files
-	looked  []string          // files that were looked for, absolute
-	seen    []fs.FileInfo     // of the same files
+	read    []string          // files read, in order
+	sums    map[string]string // their checksums
+	looked  []string          // absolute paths that were looked for
+	seen    []fs.FileInfo     // the files read, to skip links to them
 	unset   []unset           // variables that only some extensions or destinations need
-	asked   map[string]string // the variables that files refer to, by name
-	owners  ownership.Rule    // whose files count, as the layers so far state it
+	asked   map[string]string // variables that files refer to
+	owners  ownership.Rule    // which owners' files are read, as the layers so far state it
 }
 
 func newLoader(o LoadOptions) *loader {
@@ -144,14 +143,14 @@ func newLoader(o LoadOptions) *loader {
 	return l
 }
 
-// lookup returns a variable that a file refers to.
+// lookup returns the value of a variable that a file refers to.
 func (l *loader) lookup(name string) (value string, ok bool) {
 	value, ok = l.environ[name]
 	l.asked[name] = value
 	return value, ok
 }
 
-// files reads every file, the weakest first.
+// files reads all files, the weakest layer first.
 func (l *loader) files() {
 	noteSafe(l)
 	for i, dir := range []string{l.systemDir(), l.userDir()} {
@@ -178,7 +177,7 @@ func (l *loader) files() {
 	}
 }
 
-// project lays the directory's files over the configuration so far, and notes which they are.
+// project reads the directory's files and guards the security settings of the layers below.
 func project(l *loader) {
 	g, before := l.guard(), len(l.read)
 	n := l.directory(l.options.Dir)
@@ -192,10 +191,10 @@ func project(l *loader) {
 	l.keep(g)
 }
 
-// noteProject says which part of the finished configuration is the directory's.
+// noteProject fills in Config.Project.
 func noteProject(l *loader) {
 	p := &l.cfg.Project
-	p.Dir, _ = filepath.Abs(l.options.Dir) // an error leaves "", and nothing of the directory is found either
+	p.Dir, _ = filepath.Abs(l.options.Dir) // on error "", and nothing of the directory is found either
 	pos, stated := l.decoder.Positions["extensions.search_paths"]
 	file, _ := filepath.Abs(pos.File)
 	_, ofProject := p.Files[file]
@@ -203,7 +202,7 @@ func noteProject(l *loader) {
 	named, err := os.Stat(l.configFile())
 	for file := range p.Files {
 		if info, wrong := os.Stat(file); err == nil && wrong == nil && os.SameFile(named, info) {
-			delete(p.Files, file) // --config names it
+			delete(p.Files, file) // chosen with --config, so not the project's
 		}
 	}
 }

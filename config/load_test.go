@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// write makes the files of a directory and returns it.
+// write creates the files in a new directory and returns the directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// alone looks at nothing but dir.
+// alone reads nothing but dir.
 func alone(dir string, environ ...string) config.LoadOptions {
 	return config.LoadOptions{
 		Dir:       dir,
@@ -55,7 +55,7 @@ func mustLoad(t *testing.T, o config.LoadOptions) (*config.Config, *config.Origi
 	return cfg, origins
 }
 
-// text renders diagnostics, one a line, without dir.
+// text renders diagnostics one a line, with dir cut from their paths.
 func text(diags []protocol.Diagnostic, dir string) string {
 	var b strings.Builder
 	for _, d := range diags {
@@ -102,7 +102,7 @@ func TestLoadExample(t *testing.T) {
 	if got := weather["big"]; got != json.Number("12345678901234567890") {
 		t.Errorf("a big whole number became %v (%[1]T)", got)
 	}
-	delete(weather, "big") // TOML has neither this nor null
+	delete(weather, "big") // TOML has neither this value nor null
 	nested := weather["nested"].(map[string]any)
 	if diff := cmp.Diff([]any{int64(1), 2.5, true, nil}, nested["a"]); diff != "" {
 		t.Error(diff)
@@ -168,8 +168,7 @@ func TestLoadExample(t *testing.T) {
 	}
 }
 
-// TestPrecedence states log.level at every level from the weakest up and, with
-// each of them gone, finds the next.
+// log.level is stated at every level; removing them from the strongest down makes the next one count.
 func TestPrecedence(t *testing.T) {
 	level := func(s string) string { return "log: {level: " + s + "}" }
 	system := write(t, map[string]string{"exthost.yaml": level("error") + "\naudit: {keep: 1}"})
@@ -211,8 +210,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreKept: whatever a project says, the policies and hooks of the
-// system's and the user's files stay, and stay as they are.
+// Policies and hooks of the system's and the user's files stay unchanged, whatever a project's file states.
 func TestPoliciesAreKept(t *testing.T) {
 	file := func(name string) string {
 		return "plugins:\n  - {name: " + name +
@@ -234,7 +232,7 @@ func TestPoliciesAreKept(t *testing.T) {
 	if got, want := names(o), "system user project"; got != want {
 		t.Errorf("policies are %q, want %q", got, want)
 	}
-	o.File = filepath.Join(o.Dir, "other.yaml") // replaces the project's list, nobody else's
+	o.File = filepath.Join(o.Dir, "other.yaml") // replaces the project's list alone
 	if got, want := names(o), "system user other"; got != want {
 		t.Errorf("policies are %q, want %q", got, want)
 	}
@@ -337,7 +335,7 @@ destinations:
 	}
 }
 
-// A configuration knows the files that would make it another.
+// Config.Files lists every file whose change would change the configuration.
 func TestConfigKnowsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -5,7 +5,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// Origins says where each value of a loaded [Config] came from.
+// Origins knows where each value of a loaded [Config] was stated.
 type Origins struct {
 	stated strict.Positions
 }
@@ -19,18 +19,17 @@ func (o *Origins) Of(key string) string {
 	return "default"
 }
 
-// File returns the file that states the value of a key; "" if none does.
+// File returns the file that states the value of a key, or "".
 func (o *Origins) File(key string) string { return o.stated[key].File }
 
-// Setting is one value of a [Config] as `config show` prints it.
+// Setting is one value of a [Config], as `config show` prints it.
 type Setting struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"` // a scalar or a list; secrets are "***" or the ${NAME} that they came from
 	Origin string `json:"origin"`
 }
 
-// Settings returns every value of c that is stated or has a default, in the
-// order of the schema.
+// Settings returns all values of c, stated or default, in the order of the schema.
 func (c *Config) Settings(o *Origins) []Setting {
 	var settings []Setting
 	for _, leaf := range strict.Leaves(c, hidden.Secret) {
@@ -41,12 +40,10 @@ func (c *Config) Settings(o *Origins) []Setting {
 	return settings
 }
 
-// Redacted returns c as a file would state it, with every secret replaced by "***", or by
-// the reference to the variable that it came from.
+// Redacted returns c as a file would state it. Secrets become "***" or the ${NAME} that they came from.
 func (c *Config) Redacted() map[string]any {
 	return c.hidden.Tree(strict.Plain(c, hidden.Secret)).(map[string]any)
 }
 
-// Shown returns text, in which values of c stand, with the secret variables that c has expanded replaced by the
-// references that its files have for them.
+// Shown replaces the values of secret variables in text by the references of the configuration files.
 func (c *Config) Shown(text string) string { return c.hidden.Text(text) }

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// TestFilesThatOthersMayChange loads files that everybody may write.
+// Files that everybody may write are not loaded.
 func TestFilesThatOthersMayChange(t *testing.T) {
 	dir := write(t, map[string]string{
 		"project/exthost.yaml": "log: {level: debug}",

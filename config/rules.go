@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Rules returns the policies and hooks of c as lines of text, in order, with secrets masked as [Config.Redacted]
-// masks them: each setting of a policy, each element of a list and each hook is a line. Two configurations whose
-// policies and hooks are the same have the same lines, whatever the form of their files.
+// Rules returns the policies and hooks of c as lines, in order, masked as by [Config.Redacted]: one for each
+// setting of a policy, list element and hook. The lines do not depend on the format or layout of the files.
 func (c *Config) Rules() (lines []string) {
 	stated := c.Redacted()
 	for _, p := range elements(stated["plugins"]) {
@@ -32,7 +31,7 @@ func elements(value any) []any {
 	return list
 }
 
-// flatten appends a line for each member of an object, and for each element of a list in it.
+// flatten appends a line for each member of an object, and for each element of its lists.
 func flatten(lines []string, prefix string, object map[string]any) []string {
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		switch value := object[key].(type) {
@@ -59,11 +58,11 @@ func compact(value any) string {
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-// maxCompared bounds the lines that [DiffRules] compares with each other.
+// maxCompared bounds the lines that [DiffRules] compares pairwise.
 const maxCompared = 1000
 
-// DiffRules returns how the lines of [Config.Rules] differ: "- " and a line that only before has, "+ " and one that
-// only after has. A line at another place is both.
+// DiffRules compares the lines of [Config.Rules]: "- " marks lines only in before, "+ " lines only in after. A
+// moved line is both.
 func DiffRules(before, after []string) (diff []string) {
 	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
 		before, after = before[1:], after[1:]
@@ -71,7 +70,7 @@ func DiffRules(before, after []string) (diff []string) {
 	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
 		before, after = before[:len(before)-1], after[:len(after)-1]
 	}
-	if len(before)*len(after) > maxCompared*maxCompared { // all that is left counts as changed
+	if len(before)*len(after) > maxCompared*maxCompared { // too many: report everything between as changed
 		for _, line := range before {
 			diff = append(diff, "- "+line)
 		}

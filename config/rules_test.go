@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// TestRules renders policies and hooks alike whatever the order of their keys, and tells what differs.
+// Rules do not depend on the order of keys, and DiffRules shows what changed.
 func TestRules(t *testing.T) {
 	access := func(name string, tools ...any) *Config {
 		c := Default()

@@ -10,6 +10,5 @@ import (
 //go:embed schema.json
 var schema []byte
 
-// Schema returns the JSON Schema of the host's files, for editors. It is generated
-// from the structs and their comments.
+// Schema returns the JSON Schema of configuration files, generated from the structs and their comments.
 func Schema() []byte { return slices.Clone(schema) }

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite generated and golden files")
 
-// TestSchema generates the schema and compares it with the file.
+// The committed schema is up to date.
 func TestSchema(t *testing.T) {
 	got := generate(t)
 	if *update {
@@ -36,8 +36,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaAgrees checks files that load against the schema, and that the
-// schema refuses what the decoder refuses.
+// The schema accepts the files that load, and refuses those that the decoder refuses.
 func TestSchemaAgrees(t *testing.T) {
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(config.Schema()))
 	if err != nil {
@@ -77,10 +76,10 @@ func TestSchemaAgrees(t *testing.T) {
 	}
 }
 
-// generate reflects the structs. Comments become descriptions.
+// generate makes the schema from the structs; their comments become descriptions.
 func generate(t *testing.T) []byte {
 	t.Helper()
-	t.Chdir("..") // comments are found by import path below the module's root
+	t.Chdir("..") // jsonschema looks for comments relative to the module's root
 	r := &jsonschema.Reflector{RequiredFromJSONSchemaTags: true, Mapper: mapType}
 	for _, dir := range []string{
 		"config",
@@ -116,7 +115,7 @@ func generate(t *testing.T) []byte {
 	return append(out, '\n')
 }
 
-// mapType describes the types that read themselves.
+// mapType returns the schemas of types with an unmarshaler of their own.
 func mapType(t reflect.Type) *jsonschema.Schema {
 	text := func(pattern string) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: pattern} }
 	whole := &jsonschema.Schema{Type: "integer", Minimum: "0"}
@@ -153,7 +152,7 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// aliases adds the other spellings of a key that the decoder takes.
+// aliases adds the other accepted spellings of each key.
 func aliases(def *jsonschema.Schema, camel bool) {
 	if def.Properties == nil {
 		return
@@ -187,7 +186,7 @@ func camelCase(key string) string {
 	return strings.Join(parts, "")
 }
 
-// list lets destinations be a list whose elements have a name.
+// list allows destinations to be a list of elements with a name.
 func list(s *jsonschema.Schema) {
 	named := *s.Definitions["Destination"]
 	named.Properties = jsonschema.NewProperties()

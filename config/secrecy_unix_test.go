@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// Files with secrets that others may read: the host's token is refused, others are warned of.
+// A token file that others may read is refused; other readable files with secrets get a warning.
 func TestFilesThatOthersMayRead(t *testing.T) {
 	dir := write(t, map[string]string{
 		"token":       "x",
@@ -60,14 +60,14 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 	}
 }
 
-// A token without TLS is a warning where other machines connect.
+// A token served without TLS to other machines gets a warning.
 func TestTokenWithoutTLS(t *testing.T) {
 	for content, warned := range map[string]bool{
 		"server: {listen: '0.0.0.0:7800', auth: {token_env: T}}":   true,
 		"server: {listen: ':7800', auth: {token_env: T}}":          true,
 		"server: {listen: '127.0.0.1:7800', auth: {token_env: T}}": false,
 		"server: {listen: 'localhost:7800', auth: {token_env: T}}": false,
-		// which serve refuses
+		// refused by serve
 		"server: {listen: '0.0.0.0:7800'}": false,
 		"server: {listen: '0.0.0.0:7800', tls: {cert: host.pem, key: host.key}, auth: {token_env: T}}":      false,
 		"server: {listen: '0.0.0.0:7800', auth: {oauth: {issuer: https://i.e, resource: https://h.e/mcp}}}": true,

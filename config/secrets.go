@@ -30,17 +30,17 @@ type Secrets struct {
 	// the user's directory
 	Logins string `json:"logins,omitempty" path:"true"`
 
-	// Dir is where Command runs: the directory of the file that states it. [Load] sets it.
+	// Dir is where Command runs: the directory of the file that states the command. [Load] sets it.
 	Dir string `json:"-"`
 }
 
-// SecretUse is a reference to a secret.
+// SecretUse is a reference to a stored secret.
 type SecretUse struct {
-	Key     string // whose value has it
+	Key     string // whose value holds the reference
 	Name    string // of the secret
-	Project bool   // a project's file states it, and so does not decide who gets the secret
+	Project bool   // stated by a project's file, which does not decide who gets the secret
 }
 
-// NotOfProject is why a reference of a project's file to a secret does not count.
+// NotOfProject says why a project's reference to a secret is refused.
 const NotOfProject = "a project's file cannot send the user's secrets to where it chooses; state this in the user's " +
 	"file, or in one of --config FILE"

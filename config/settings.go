@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// overridden lays EXTHOST_* variables, and then the flags, over the files.
+// overridden lays EXTHOST_* variables and flags over the files.
 func overridden(l *loader) {
 	known := strict.Leaves(Default(), func(string, string) bool { return false })
 	l.layer(overrides.Variables(l.environ, known, overrides.Sections(reflect.TypeFor[Config]()), l.report))
@@ -20,11 +20,11 @@ func overridden(l *loader) {
 	l.layer(overrides.Flags(flags, known))
 }
 
-// safeVariable is read before the first file, because it says which files are read.
+// safeVariable is read before the first file, since it decides which files are read.
 const safeVariable = "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES"
 
-// noteSafe takes over from the layers so far whose files count. The variable replaces what
-// the files state, as it does for every key.
+// noteSafe updates the ownership rule from the layers so far. The variable replaces extensions.safe_directories of
+// the files.
 func noteSafe(l *loader) {
 	l.owners.Safe = l.cfg.Extensions.SafeDirectories
 	text := l.environ[safeVariable]

@@ -44,7 +44,7 @@ plugins:
   - {name: p, category: audit, cmd: [x], env: {GITHUB_PAT: canary-7}, timeout: 2s}
 `
 
-// TestSettings: each value with its origin, in order, and no secret among them.
+// Settings come in order, with origins and without secrets.
 func TestSettings(t *testing.T) {
 	dir := write(t, map[string]string{"exthost.yaml": secrets})
 	o := alone(dir, "EXTHOST_AUDIT_KEEP=9")
@@ -140,8 +140,7 @@ log.keep = 5 (default)
 	}
 }
 
-// TestRedactedLoads: what is shown has no secret and is itself a configuration
-// that says the same, but for the secrets.
+// Redacted output loads again and yields the same configuration, except for secrets.
 func TestRedactedLoads(t *testing.T) {
 	o := alone(write(t, map[string]string{"exthost.yaml": secrets}))
 	cfg, _ := mustLoad(t, o)
@@ -158,7 +157,7 @@ func TestRedactedLoads(t *testing.T) {
 	}
 }
 
-// TestForeignPlugins loads entries as two other systems' files have them.
+// Entries in the notation of two other systems load.
 func TestForeignPlugins(t *testing.T) {
 	cfg, _ := mustLoad(t, alone(write(t, map[string]string{"config/plugins.yaml": `
 plugins:
@@ -219,8 +218,7 @@ plugins:
 	}
 }
 
-// TestVariables: a word stays a word, what only a destination's secrets know is
-// left for later, and anywhere else an unknown variable is an error.
+// Unset variables are an error, except where only a destination's secrets define them; a lone word stays one.
 func TestVariables(t *testing.T) {
 	load := func(yaml string) (*config.Config, string) {
 		dir := write(t, map[string]string{"exthost.yaml": yaml})
@@ -251,9 +249,8 @@ destinations:
 	}
 }
 
-// TestUnsetVariables: a variable that only one extension or destination needs does not make
-// the configuration invalid, and is named with its place, unless a stronger layer replaces
-// the value that refers to it.
+// An unset variable that only one extension or destination needs does not invalidate the configuration, and is
+// reported unless a stronger layer replaces the value.
 func TestUnsetVariables(t *testing.T) {
 	user := write(t, map[string]string{"exthost.yaml": "extensions: {entries: {replaced: {env: {A: '${NOT_USED}'}}}}"})
 	dir := write(t, map[string]string{"exthost.yaml": `
@@ -279,7 +276,7 @@ destinations:
 				`:4: extensions.entries.a.config.deep[0].key: the variable KEY_A is not set; set it, or write ${KEY_A:-default}`},
 		"b": {in("exthost.yaml") + ":6: extensions.entries.b.env_file: " + in("nothing.env") + " does not exist"},
 	}
-	want["a.s"] = want["a"] // the variables of the owner are its servers' too
+	want["a.s"] = want["a"] // servers of an extension share its variables
 	for _, id := range []string{"a", "a.s", "b", "replaced", "c"} {
 		if diff := cmp.Diff(want[id], e.Problems(id)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", id, diff)

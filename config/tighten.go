@@ -18,8 +18,8 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// guard holds what the system's and the user's files state about security. The files of a
-// directory may tighten that and not loosen it: a directory is often another person's.
+// guard keeps the security settings of the system's and the user's files. A project's files may tighten but not
+// loosen them, since the directory is often another person's.
 type guard struct {
 	allowlist, pass []string
 	mode            string
@@ -53,7 +53,7 @@ type guardedEntry struct {
 	hooks   string // "": not stated
 }
 
-// guard returns what the layers so far state.
+// guard records the settings of the layers so far.
 func (l *loader) guard() *guard {
 	c := l.cfg
 	g := &guard{
@@ -104,7 +104,7 @@ func (l *loader) guard() *guard {
 	return g
 }
 
-// keep undoes what the directory's files have loosened, with a warning for each key.
+// keep reverts what the directory's files have loosened, with a warning for each key.
 func (l *loader) keep(g *guard) {
 	x := &l.cfg.Extensions
 	g.keepValue(l, "extensions.allowlist",
@@ -199,7 +199,7 @@ func (l *loader) keepEntry(g *guard, id string) {
 		e.EnvDeny = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.deny, e.EnvDeny))))
 		l.kept(g, path+".env_deny")
 	}
-	if was.hasSecrets() { // a variable may have it load code, and that or its config send them elsewhere
+	if was.hasSecrets() { // its variables or config could load code or send the secrets elsewhere
 		g.keepValue(l, path+".env", maps.Equal(e.Env, was.env), func() { e.Env = was.env })
 		g.keepValue(l, path+".config", reflect.DeepEqual(e.Config, was.config), func() { e.Config = was.config })
 		g.keepValue(l, path+".env_file", e.EnvFile == was.envFile, func() { e.EnvFile = was.envFile })
@@ -220,14 +220,14 @@ func (l *loader) keepEntry(g *guard, id string) {
 	}
 	if !reflect.DeepEqual(e.Sandbox, was.sandbox) &&
 		!(e.Sandbox.Word() == sandbox.Strict && (was.sandbox.IsZero() || was.sandbox.Word() != "")) {
-		e.Sandbox = was.sandbox // what else a project's file states may be more than the manifest asks for
+		e.Sandbox = was.sandbox // a project's other settings may allow more than the manifest asks for
 		l.ignored(g, path+".sandbox", inUsersFile, "state anything but strict, and that only in place of off")
 	}
 	l.keepUnprivileged(g, path, &e.NewPrivileges)
 	entries[id] = e
 }
 
-// hasSecrets reports whether an extension is given any.
+// hasSecrets reports whether the extension gets stored secrets.
 func (e *guardedEntry) hasSecrets() bool {
 	for name, value := range e.env {
 		if hidden.Secret(name, value) || secrets.Refers(value) {
@@ -237,8 +237,8 @@ func (e *guardedEntry) hasSecrets() bool {
 	return e.envFile != "" || len(e.pass) > 0
 }
 
-// keepUnprivileged takes new_privileges from the processes at path if the directory's files
-// state anything of these, such as the command: they would decide what has the privileges.
+// keepUnprivileged reverts new_privileges if the directory's files state anything about the same processes, such
+// as their command: a project must not choose what runs with privileges.
 func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
 	now, key := l.decoder.Positions, path+".new_privileges"
 	pos := now[path]
@@ -254,7 +254,7 @@ func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
 	l.restore(g, key)
 }
 
-// keepValue undoes a change of the key at path, unless it is the same as before.
+// keepValue reverts a changed key with a warning.
 func (g *guard) keepValue(l *loader, path string, same bool, undo func()) {
 	if !same {
 		undo()
@@ -262,18 +262,17 @@ func (g *guard) keepValue(l *loader, path string, same bool, undo func()) {
 	}
 }
 
-// inUsersFile is what to do about a key that a project's file cannot state.
+// inUsersFile is the hint for a key that a project's file cannot state.
 const inUsersFile = "state it in the user's file, or in one of --config FILE"
 
-// ignored reports that what the directory's files state at path does not count, because they
-// cannot do that.
+// ignored warns that the directory's files cannot state path.
 func (l *loader) ignored(g *guard, path, next, that string) {
 	pos, _ := l.decoder.Positions.At(path)
 	l.report.Warn(pos, next, "%s: ignored, because a project's file cannot %s", path, that)
 	l.restore(g, path)
 }
 
-// kept reports that what the directory's files state at path does not count.
+// kept warns that the directory's value of path is ignored.
 func (l *loader) kept(g *guard, path string) {
 	pos, _ := l.decoder.Positions.At(path)
 	by, _ := g.positions.At(path)
@@ -282,7 +281,7 @@ func (l *loader) kept(g *guard, path string) {
 	l.restore(g, path)
 }
 
-// restore gives the key at path the place that it had before the directory's files.
+// restore resets the recorded origin of path to the one before the directory's files.
 func (l *loader) restore(g *guard, path string) {
 	now := l.decoder.Positions
 	below := func(key string, _ strict.Pos) bool {
@@ -296,7 +295,7 @@ func (l *loader) restore(g *guard, path string) {
 	}
 }
 
-// toolsets returns the names of the toolsets that s gives to clients, by key.
+// toolsets returns the toolsets that s gives to clients, by key.
 func (s *Server) toolsets() map[string]string {
 	named := map[string]string{"server.toolset": s.Toolset}
 	for name, c := range s.Clients {
@@ -310,13 +309,13 @@ func within(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// Stated reports whether a says who may call.
+// Stated reports whether a names a token or an issuer.
 func (a *Auth) Stated() bool {
 	return a.Token != "" || a.TokenEnv != "" || a.TokenFile != "" || a.OAuth.Issuer != ""
 }
 
-// sameServer reports whether d and other are one server, which may get the headers of both. A
-// program with other variables is another one: NODE_OPTIONS and the like have it load code.
+// sameServer reports whether d and other reach the same server, which may then get the headers of both. A program
+// with other variables counts as another, since NODE_OPTIONS and the like make it load code.
 func (d Destination) sameServer(other Destination) bool {
 	return d.Type == other.Type && d.URL == other.URL && slices.Equal(d.Command, other.Command) && d.Cwd == other.Cwd &&
 		d.SecretsFile == other.SecretsFile &&

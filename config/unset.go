@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// unset is a ${NAME} in the files whose variable the host does not have.
+// unset is a reference ${NAME} to a variable that is not set.
 type unset struct {
 	path, name string
 	pos        strict.Pos
@@ -24,16 +24,15 @@ func (u unset) String() string {
 		u.name)
 }
 
-// lateKeys are the values that only one extension or one destination needs.
+// lateKeys match values that only one extension or destination needs.
 var lateKeys = regexp.MustCompile(
 	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
 
-// late reports whether an unset variable concerns only what path describes, and notes it
-// then. All other values are the host's own or decide about calls, so that the
-// configuration is invalid without them.
+// late records an unset variable and reports whether it affects only what path describes. Elsewhere it makes the
+// configuration invalid, because the value concerns the host or the rules for calls.
 func (l *loader) late(path string, pos strict.Pos, name string) bool {
 	if strings.HasPrefix(path, "hooks[") {
-		return true // a hook is given variables of its own
+		return true // hooks have an env of their own
 	}
 	if !lateKeys.MatchString(path) {
 		return false
@@ -42,8 +41,8 @@ func (l *loader) late(path string, pos strict.Pos, name string) bool {
 	return true
 }
 
-// noteUnset tells each extension and destination which of its variables are not set.
-// Values that a stronger layer replaced do not count.
+// noteUnset reports the unset variables to the extensions and destinations that need them, unless a stronger layer
+// replaced the value.
 func (f *finisher) noteUnset(all []unset) {
 	of := func(section, name string) (list []string) {
 		for _, u := range all {
@@ -63,8 +62,7 @@ func (f *finisher) noteUnset(all []unset) {
 	}
 }
 
-// readEnvFiles reads the env_file of each entry. A file that cannot be read concerns its
-// extension alone.
+// readEnvFiles reads the env_file of each entry. An unreadable file is a problem of its extension alone.
 func (f *finisher) readEnvFiles() (files []string) {
 	for _, id := range slices.Sorted(maps.Keys(f.cfg.Extensions.Entries)) {
 		e := f.cfg.Extensions.Entries[id]
@@ -88,9 +86,8 @@ func (f *finisher) readEnvFiles() (files []string) {
 	return files
 }
 
-// secretsBeside returns the file secrets.yaml or secrets.yml beside a file of destinations,
-// which has a section for each of them; "" when there is none. It is the secrets_file of
-// destinations that state none.
+// secretsBeside returns secrets.yaml or secrets.yml beside a file of destinations, or "". It is the default
+// secrets_file, with a section for each destination.
 func (f *finisher) secretsBeside(pos strict.Pos) string {
 	base := filepath.Base(pos.File)
 	if strings.TrimSuffix(base, filepath.Ext(base)) != "destinations" {
@@ -107,9 +104,8 @@ func (f *finisher) secretsBeside(pos strict.Pos) string {
 	return ""
 }
 
-// Environ returns the variables that the operator states for the extension id: those of its
-// env_file, over them those of env. A server of a manifest has the variables of its owner
-// too, unless its own replace them.
+// Environ returns the variables that the operator sets for the extension id: env over env_file. A sidecar server
+// also gets those of its owner, which its own replace.
 func (e Extensions) Environ(id string) map[string]string {
 	set := make(map[string]string)
 	owner, _, _ := strings.Cut(id, ".")
@@ -120,7 +116,7 @@ func (e Extensions) Environ(id string) map[string]string {
 	return set
 }
 
-// Problems returns why the operator's values for the extension id cannot be used.
+// Problems says why the operator's values for the extension id cannot be used.
 func (e Extensions) Problems(id string) []string {
 	owner, _, server := strings.Cut(id, ".")
 	if !server {

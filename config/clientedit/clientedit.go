@@ -1,4 +1,4 @@
-// Package clientedit changes the clients in the files of a configuration.
+// Package clientedit adds, changes and removes clients in configuration files.
 package clientedit
 
 import (
@@ -12,29 +12,28 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Edit is a change of one client of server.clients. One of New, Replace and Remove is set.
+// Edit is a change of one client of server.clients. Exactly one of New, Replace and Remove is set.
 type Edit struct {
 	Name    string
-	New     *config.Client                    // of a client that is not there
-	Replace func(config.Client) config.Client // returns what one that is there becomes
-	Remove  bool                              // one that is there
+	New     *config.Client                    // adds a client
+	Replace func(config.Client) config.Client // maps the existing client to its new value
+	Remove  bool                              // removes the existing client
 }
 
-// ByHand is the error of a file whose notation is not known well enough to change it.
+// ByHand is the error for a file in a notation that this package cannot change safely.
 type ByHand struct {
 	File  string
-	Lines string // for a person to write into the file in place of what it has of the client; "" to remove that
+	Lines string // the text that should replace the client in the file; "" to remove the client
 	Err   error
 }
 
-// Error names the file.
+// Error names the file and the cause.
 func (b *ByHand) Error() string { return b.File + ": " + b.Err.Error() }
 
-// Apply changes a client in the file that states it, and leaves every other byte of the file
-// unchanged. A new client comes into the file of --config; without one, into the user's, which is
-// exthost.yaml if there is none. The error is of kind tool_not_found for a client that is not there,
-// of kind invalid_arguments for one that is there already, cannot be or is one too many, *[ByHand],
-// [config.Refused], or of kind config_invalid; nothing is written then.
+// Apply changes a client in the file that states it, and leaves every other byte of the file unchanged. New
+// clients go into the file of --config, else into the user's file, by default exthost.yaml. The error is of kind
+// tool_not_found for an unknown client, of kind invalid_arguments for an existing, invalid or surplus new one, a
+// *[ByHand], a [config.Refused], or of kind config_invalid; the file is unchanged then.
 func Apply(o config.LoadOptions, c Edit) (config.Edited, error) {
 	if err := clienttoken.CheckName(c.Name); err != nil {
 		return config.Edited{}, protocol.Errorf(protocol.InvalidArguments, "%w", err)
@@ -51,7 +50,7 @@ func Apply(o config.LoadOptions, c Edit) (config.Edited, error) {
 		return config.Edited{}, err
 	}
 	defer unlock()
-	file, change, err := planned(o, c) // again: another program may have changed the file
+	file, change, err := planned(o, c) // again under the lock: another program may have changed the file
 	if err != nil {
 		return config.Edited{}, err
 	}
@@ -105,7 +104,7 @@ func planned(o config.LoadOptions, c Edit) (file string, change edit.Table, err 
 	return file, change, err
 }
 
-// settings are the keys of a client that commands write.
+// settings returns the keys that the commands write for a client.
 func settings(c config.Client) []edit.Setting {
 	return []edit.Setting{
 		{Key: "token_hash", Value: c.TokenHash},

@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// busy has this binary edit the clients of a directory until it is killed.
+// busy makes this binary edit the clients of a directory until it is killed.
 const busy = "EXTHOST_TEST_EDITS"
 
 func TestMain(m *testing.M) {
@@ -62,8 +62,7 @@ func load(t *testing.T, dir string) map[string]config.Client {
 	return cfg.Server.Clients
 }
 
-// TestClientsAtOnce adds clients from several goroutines: none is lost, and of those with one name one
-// comes in.
+// Concurrent additions are all kept, and of several with one name exactly one wins.
 func TestClientsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
@@ -93,7 +92,7 @@ func TestClientsAtOnce(t *testing.T) {
 	}
 }
 
-// TestClientFileIsALink keeps the link and changes the file, and refuses a link to nothing.
+// An edit through a link keeps the link; a dangling link is an error.
 func TestClientFileIsALink(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a privilege")
@@ -126,8 +125,7 @@ func TestClientFileIsALink(t *testing.T) {
 	}
 }
 
-// TestClientEditIsKilled ends a program in the middle of its edits: the file is always whole, and what
-// the write left is swept away.
+// Killing an editor leaves the file whole, and the next edit removes its temporary files.
 func TestClientEditIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	const mine = "# mine\nlog: {level: info} # quiet\n"
@@ -167,7 +165,7 @@ func TestClientEditIsKilled(t *testing.T) {
 	}
 }
 
-// TestClientEditKeepsBounds refuses what would make the configuration one that cannot be read.
+// Edits that would make the configuration invalid are refused.
 func TestClientEditKeepsBounds(t *testing.T) {
 	many := "server:\n  clients:\n"
 	for n := range config.MaxClients {

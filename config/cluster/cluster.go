@@ -1,5 +1,4 @@
-// Package cluster is the model of the section cluster: how a host joins others, and what it
-// shares with them.
+// Package cluster defines the section cluster of a configuration: how a host joins others, and what it shares.
 package cluster
 
 import (
@@ -99,7 +98,7 @@ type Hub struct {
 	Peers  []string `json:"peers,omitempty"` // host:port of the other hubs' routes; its own may be among them
 }
 
-// Default is a section that joins nothing.
+// Default returns a section that joins nothing.
 func Default() Membership {
 	return Membership{
 		Share:     []Sharing{{Extensions: []string{"*"}, As: ShareMine}},
@@ -114,13 +113,13 @@ func Default() Membership {
 	}
 }
 
-// Joins reports whether the host is to join a cluster.
+// Joins reports whether the host joins a cluster.
 func (m *Membership) Joins() bool { return m.Join != "" || len(m.URLs) > 0 }
 
-// Equal reports whether both say the same.
+// Equal reports whether m and other are the same.
 func (m *Membership) Equal(other *Membership) bool { return reflect.DeepEqual(m, other) }
 
-// RoutesListen is where the hub listens to other hubs; "" for a single one.
+// RoutesListen returns the address where the hub listens to other hubs, "" for a single hub.
 func (h *Hub) RoutesListen() string {
 	if h.Routes != "" || len(h.Peers) == 0 {
 		return h.Routes
@@ -133,10 +132,10 @@ func (h *Hub) RoutesListen() string {
 	return net.JoinHostPort(host, strconv.Itoa(n+1))
 }
 
-// Problem is one error in the section: the key, what is wrong, and what to do.
+// Problem is an error in the section: key, what is wrong, and what to do.
 type Problem struct{ Field, Message, Hint string }
 
-// Validate returns every error in the values of m.
+// Validate returns all errors in m.
 func (m *Membership) Validate() (problems []Problem) {
 	add := func(field, hint, format string, args ...any) {
 		problems = append(problems, Problem{field, fmt.Sprintf(format, args...), hint})
@@ -199,8 +198,8 @@ func (m *Membership) checkLists(add adder) {
 	}
 }
 
-// The shortest and the longest pulse: more often costs more than it tells, and less often is no
-// sooner than the servers' own pings.
+// The bounds of pulse: more often costs more than it tells, and less often is no sooner than the pings of the
+// servers.
 const (
 	minPulse = manifest.Duration(10 * time.Millisecond)
 	maxPulse = manifest.Duration(5 * time.Second)
@@ -241,9 +240,9 @@ func (h *Hub) check(add adder) {
 	}
 }
 
-// CheckURL says what is wrong with the address of a server.
+// CheckURL returns the error in the address of a NATS server.
 func CheckURL(text string) error {
-	if strings.Contains(text, "@") { // before anything is quoted
+	if strings.Contains(text, "@") { // may have a password: do not quote it
 		return errors.New("the address of a NATS server has a user or password: state creds or nkey")
 	}
 	u, err := url.Parse(text)

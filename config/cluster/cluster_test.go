@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/config/cluster"
 )
 
-// load reads a file of --config.
+// load reads text as the file of --config.
 func load(t *testing.T, text string, flags ...config.Flag) (*config.Config, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "host.yaml")
@@ -102,7 +102,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// What init states is read again, whatever the file had before.
+// What State writes loads again, whatever the file had before.
 func TestState(t *testing.T) {
 	for name, before := range map[string]string{
 		"new.yaml": "",

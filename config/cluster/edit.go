@@ -6,19 +6,18 @@ import (
 	"github.com/exthost/exthost/config/internal/edit"
 )
 
-// ByHand is the error of a file whose notation is not known well enough to change it.
+// ByHand is the error for a file in a notation that this package cannot change safely.
 type ByHand struct {
 	File  string
-	Lines string // for a person to write into the file
+	Lines string // the text to add to the file
 	Err   error
 }
 
-// Error names the file.
+// Error names the file and the cause.
 func (b *ByHand) Error() string { return b.File + ": " + b.Err.Error() }
 
-// State writes into a file where its host joins, and the hub that runs in it, and leaves every
-// other byte of the file unchanged. The file may be new, and its directory is there. The error may
-// be a *[ByHand].
+// State writes to a file which cluster the host joins and the hub that runs in it, and leaves every other byte
+// unchanged. The file need not exist, its directory must. The error may be a *[ByHand].
 func State(file, join string, h Hub) error {
 	unlock, err := edit.Lock(file)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package otel is the model of the section otel: where the spans of calls are sent.
+// Package otel defines the section otel of a configuration: where spans are sent.
 package otel
 
 import (
@@ -27,7 +27,7 @@ type Tracing struct {
 	Service string `json:"service,omitempty"`
 }
 
-// Ratio is a number from 0 to 1, as it is written; "" is none.
+// Ratio is a number from 0 to 1 as written; "" is not stated.
 type Ratio string
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -39,16 +39,16 @@ func (r *Ratio) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Float returns the number; ok is false for none.
+// Float returns the number; ok is false if it is not stated.
 func (r Ratio) Float() (f float64, ok bool) {
 	f, err := strconv.ParseFloat(string(r), 64)
 	return f, err == nil
 }
 
-// Problem is one error in the section: the key, what is wrong, and what to do.
+// Problem is an error in the section: key, what is wrong, and what to do.
 type Problem struct{ Field, Message, Hint string }
 
-// Validate returns every error in the values of s; nil has none.
+// Validate returns all errors in s, which may be nil.
 func (s *Tracing) Validate() (problems []Problem) {
 	if s.Endpoint != "" {
 		if err := CheckEndpoint(s.Endpoint); err != nil {
@@ -68,8 +68,8 @@ func notToken(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
-// CheckEndpoint returns why nothing can be sent to an address. Credentials in it would be in the log
-// of every error.
+// CheckEndpoint returns why an address is not accepted. Credentials in it are refused, since every error would log
+// them.
 func CheckEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {

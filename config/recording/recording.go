@@ -1,4 +1,4 @@
-// Package recording is what a configuration says of the cassette that its host writes.
+// Package recording defines the section record of a configuration.
 package recording
 
 import (
@@ -19,7 +19,7 @@ type Cassette struct {
 	Within string `json:"-"`
 }
 
-// Equal reports whether both ask for the same recording.
+// Equal reports whether s and other ask for the same recording.
 func (s Cassette) Equal(other Cassette) bool {
 	return s.File == other.File && s.MaxBytes == other.MaxBytes && s.Within == other.Within &&
 		slices.Equal(s.Extensions, other.Extensions)

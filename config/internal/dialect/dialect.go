@@ -1,4 +1,4 @@
-// Package dialect rewrites what other programs write in their own files into the form of this one.
+// Package dialect translates the notations of other programs in configuration files to that of this host.
 package dialect
 
 import (
@@ -11,11 +11,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// codeNote is the code of a diagnostic about a key of another program's file that has no
-// effect here.
+// codeNote is the diagnostic code for another program's key that has no effect here.
 const codeNote = "config_note"
 
-// Rewrite rewrites the tree of a file. It reports keys that have no effect here, and plugins that cannot run.
+// Rewrite translates the tree of a file, and reports keys without effect here and plugins that cannot run.
 func Rewrite(root *strict.Node, report *strict.Report) {
 	bareDestinations(root)
 	removeNoEffect(root, report)
@@ -33,7 +32,7 @@ func Rewrite(root *strict.Node, report *strict.Report) {
 	}
 }
 
-// removeNoEffect removes the keys that have no effect with a note for each. path is that of n.
+// removeNoEffect removes keys without effect, with a note for each. path is the path of n.
 func removeNoEffect(n *strict.Node, report *strict.Report, path ...string) {
 	n.Fields = slices.DeleteFunc(n.Fields, func(f strict.Field) bool {
 		at := append(slices.Clip(path), f.Key)
@@ -48,8 +47,8 @@ func removeNoEffect(n *strict.Node, report *strict.Report, path ...string) {
 	})
 }
 
-// bareDestinations puts the content of a file called destinations, which may be names alone,
-// below the key of that name.
+// bareDestinations moves the content of a destinations file, which may state names at its top, below the key
+// destinations.
 func bareDestinations(root *strict.Node) {
 	name := strings.TrimSuffix(filepath.Base(root.File), filepath.Ext(root.File))
 	if name != "destinations" || len(root.Fields) == 0 || root.At("destinations") != nil || root.Kind != strict.Map {
@@ -63,7 +62,7 @@ func bareDestinations(root *strict.Node) {
 	}
 }
 
-// destination rewrites a URL alone, the type streamable_http and variables that are numbers.
+// destination translates a lone URL, the type streamable_http and numeric variables.
 func destination(d *strict.Node) {
 	if d.Kind == strict.String {
 		url := *d
@@ -81,9 +80,8 @@ func destination(d *strict.Node) {
 	}
 }
 
-// inProcess reports whether a plugin runs only inside the program that the file is of. One
-// that is disabled is left out with a note, any other is an error: a host that leaves out a
-// policy silently is not governed.
+// inProcess reports whether a plugin runs only inside the other program. A disabled one is dropped with a note; an
+// enabled one is an error, because silently dropping a policy would leave the host ungoverned.
 func inProcess(plugin *strict.Node, report *strict.Report) bool {
 	kind, name := plugin.At("kind"), ""
 	if n := plugin.At("name"); n != nil {

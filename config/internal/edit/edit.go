@@ -1,9 +1,8 @@
-// Package edit changes lists and tables in the text of configuration files and leaves every
-// other byte, comments and order among them, as it was.
+// Package edit changes lists and tables in the text of configuration files and keeps every other byte, comments
+// and order included.
 //
-// Every edit is verified: the text before and after is parsed, and only the list or the table
-// may differ. A notation that this package cannot change is an error that names it, for a person
-// to change.
+// Each edit is verified by parsing the text before and after: only the list or table may differ. A notation that
+// the package cannot change is an error that asks for a change by hand.
 package edit
 
 import (
@@ -21,15 +20,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// List names a list of strings in a section of a file, and the change.
+// List is a change of a list of strings in a section of a file.
 type List struct {
 	Section, Key string   // Section.Key, such as extensions.disabled
-	Add          []string // appended in order, except for those in the list
-	Remove       string   // "" removes nothing. Without Add and Remove, a missing list is added empty
+	Add          []string // appended in order, unless already in the list
+	Remove       string   // "" removes nothing; without Add and Remove, a missing list is added empty
 }
 
-// Apply returns data, the text of a file of that name, with the list changed, and
-// the 1-based line of the change, 0 when there is nothing to change.
+// Apply changes a list in data, the content of the file called name. It returns the 1-based line of the change, or
+// 0 if nothing changed.
 func Apply(name string, data []byte, l List) (changed []byte, line int, err error) {
 	file := notationOf(name)
 	before, err := file.read(data)
@@ -78,7 +77,7 @@ func byHand(section, key string) error {
 	return fmt.Errorf("%s.%s is written in a way that is not changed automatically; change it by hand", section, key)
 }
 
-// notation is how files of one format are read and changed.
+// notation reads and changes files of one format.
 type notation struct {
 	decode func(data []byte, v any) error
 	quote  func(value string) string
@@ -94,7 +93,7 @@ func notationOf(name string) notation {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".toml":
 		return notation{toml.Unmarshal, strconv.Quote, addTOML, removeTOML, linesTOML, setTOML, removeTableTOML}
-	case ".json": // is YAML in flow style, for other programs not
+	case ".json": // YAML in flow style here, but other programs read it as JSON
 		quote = strconv.Quote
 	}
 	add := func(text, section, key, item string) (string, error) { return addYAML(text, section, key, item, quote) }
@@ -153,8 +152,8 @@ func (l *List) applied(doc map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// withLineEnds restores the line ends of original in text, whose lines end in \n. A
-// new line ends as the line before it does.
+// withLineEnds restores the line ends of original in text, whose lines end in \n. A new line ends like the one
+// before it.
 func withLineEnds(text, original string) string {
 	lines, before := strings.SplitAfter(text, "\n"), strings.SplitAfter(original, "\n")
 	same := func(i, j int) bool { return lines[i] == strings.Replace(before[j], "\r\n", "\n", 1) }
@@ -175,7 +174,7 @@ func withLineEnds(text, original string) string {
 	return strings.Join(lines, "")
 }
 
-// firstDifference returns the first line that differs, 0 when the texts are equal.
+// firstDifference returns the first line that differs, or 0.
 func firstDifference(a, b string) int {
 	if a == b {
 		return 0
@@ -189,7 +188,7 @@ func firstDifference(a, b string) int {
 	return min(len(x), len(y)) + 1
 }
 
-// lineOf returns the index of the line that has the value, 0 when none has.
+// lineOf returns the index of the line with the value, or 0.
 func lineOf(lines []string, value string) int {
 	whole := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(value) + `($|[^\w.-])`)
 	return max(0, slices.IndexFunc(lines, whole.MatchString))
@@ -197,7 +196,7 @@ func lineOf(lines []string, value string) int {
 
 func insert(text string, at int, s string) string { return text[:at] + s + text[at:] }
 
-// lineEnd returns the offset of the end of the line of at, before its newline.
+// lineEnd returns the offset of the newline that ends the line of at.
 func lineEnd(text string, at int) int {
 	if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
 		return at + i

@@ -120,7 +120,7 @@ func TestApplySeveral(t *testing.T) {
 	}
 }
 
-// An edit of any text is an error, or makes its change and no other.
+// An edit of any text either fails or makes exactly its change.
 func FuzzApply(f *testing.F) {
 	for _, text := range []string{
 		"",

@@ -13,11 +13,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// MaxBytes is the largest configuration file that is read.
+// MaxBytes is the maximum size of a configuration file.
 const MaxBytes = 1 << 20
 
-// Lock keeps other programs from changing a file, which may be new, until unlock. It removes what those
-// left that were killed.
+// Lock excludes other programs from changing a file, which need not exist, until unlock. It removes the temporary
+// files of killed programs.
 func Lock(file string) (unlock func(), err error) {
 	if unlock, err = dirlock.Lock(filepath.Dir(file)); err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", file, err)
@@ -26,13 +26,13 @@ func Lock(file string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// Write changes a file: apply returns its new text and the line of the change. Write replaces the
-// whole file or nothing. Its errors are of kind config_invalid.
+// Write replaces the file with the text that apply returns, or leaves it untouched. Its errors are of kind
+// config_invalid.
 func Write(file string, apply func(data []byte) (changed []byte, line int, err error),
 ) (line int, created bool, err error) {
 	defer func() {
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
-			err = path.Err // the text has the path
+			err = path.Err // the text has the path already
 		}
 		if err != nil {
 			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", file, err)

@@ -2,16 +2,15 @@ package edit
 
 import "strings"
 
-// flow is a list between brackets, of TOML or of YAML's flow style.
+// flow is a bracketed list in TOML or in YAML's flow style.
 type flow struct {
 	text       string
-	start, end int      // of the list, brackets included
-	items      [][2]int // of each item
-	commas     []int    // of each item: the offset of the comma after it, -1 without one
+	start, end int      // the list, brackets included
+	items      [][2]int // start and end of each item
+	commas     []int    // offset of the comma after each item, -1 if none
 }
 
-// readFlow finds the items of the list that begins at start. It returns false unless
-// all of them are scalars.
+// readFlow finds the items of the list that begins at start. It returns false if an item is not a scalar.
 func readFlow(text string, start int) (*flow, bool) {
 	f := &flow{text: text, start: start}
 	if start >= len(text) || text[start] != '[' {
@@ -47,7 +46,7 @@ func readFlow(text string, start int) (*flow, bool) {
 	return nil, false
 }
 
-// itemEnd returns the offset of the end of the value at at, -1 without an end.
+// itemEnd returns the offset after the value at at, or -1 if the value does not end.
 func itemEnd(text string, at int) int {
 	quote := text[at]
 	if quote != '"' && quote != '\'' {
@@ -68,7 +67,7 @@ func itemEnd(text string, at int) int {
 	return -1
 }
 
-// multiline reports whether the brackets are not on the line of the last item.
+// multiline reports whether the closing bracket is on a line of its own.
 func (f *flow) multiline() bool {
 	last := f.items[len(f.items)-1]
 	return strings.Contains(f.text[f.start:last[0]], "\n") && strings.Contains(f.text[last[1]:f.end], "\n")

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Table names a table of strings in a file, and the change.
+// Table is a change of a table of strings in a file.
 type Table struct {
 	Path   []string  // such as server, clients, ada
-	Set    []Setting // in order; a table that is missing is added
-	Remove bool      // the whole table, in place of Set
+	Set    []Setting // in order; a missing table is added
+	Remove bool      // remove the whole table, Set is ignored
 
 	quote func(text string) string // writes keys and values of YAML and JSON
 }
 
-// Setting is the new value of a key of a table.
-type Setting struct{ Key, Value string } // "" removes the key
+// Setting is the new value of a key; "" removes the key.
+type Setting struct{ Key, Value string }
 
 // ApplyTable is [Apply] for a table.
 func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, err error) {
@@ -55,7 +55,7 @@ func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, er
 	return changed, line, nil
 }
 
-// Lines returns what a person writes into a file of that name, which has nothing of the table.
+// Lines returns the text that states the table, for a person to add to the file called name.
 func (t Table) Lines(name string) string {
 	file := notationOf(name)
 	t.quote = file.quote
@@ -67,7 +67,7 @@ func (t *Table) byHand() error {
 	return byHand(strings.Join(t.Path[:last], "."), t.Path[last])
 }
 
-// applied returns the document after the change; false if something else is in the place of a table.
+// applied returns the document after the change; ok is false if another kind of value is in the place of a table.
 func (t *Table) applied(doc map[string]any) (out map[string]any, ok bool) {
 	out = maps.Clone(doc)
 	in := out
@@ -94,7 +94,7 @@ func (t *Table) applied(doc map[string]any) (out map[string]any, ok bool) {
 	return out, true
 }
 
-// pruned returns doc without what is empty at path: a file that states an empty table states nothing.
+// pruned returns doc without empty tables along path.
 func pruned(doc map[string]any, path []string) map[string]any {
 	out := maps.Clone(doc)
 	if len(path) == 0 {
@@ -112,12 +112,12 @@ func pruned(doc map[string]any, path []string) map[string]any {
 	return out
 }
 
-// stated returns the settings that are not "".
+// stated returns the settings with a value.
 func (t *Table) stated() []Setting {
 	return slices.DeleteFunc(slices.Clone(t.Set), func(s Setting) bool { return s.Value == "" })
 }
 
-// inline writes the settings as members between braces. separator is that of key and value.
+// inline writes the settings as members of an inline table.
 func inline(set []Setting, separator string, key, value func(string) string) string {
 	members := make([]string, len(set))
 	for i, s := range set {
@@ -131,7 +131,7 @@ func cutLine(text string, at int) string {
 	return text[:lineStart(text, at)] + text[min(lineEnd(text, at)+1, len(text)):]
 }
 
-// cutMember removes text[from:to], a member between braces, with one comma beside it.
+// cutMember removes text[from:to], a member of an inline table, with one adjacent comma.
 func cutMember(text string, from, to int) string {
 	rest := text[to:]
 	if trimmed := strings.TrimLeft(rest, " \t"); strings.HasPrefix(trimmed, ",") {
@@ -143,7 +143,7 @@ func cutMember(text string, from, to int) string {
 	return text[:from] + rest
 }
 
-// bracesEnd returns the offset after the closing brace of the one at at; -1 without one.
+// bracesEnd returns the offset after the brace that closes the one at at, or -1.
 func bracesEnd(text string, at int) int {
 	depth := 0
 	for at < len(text) {
@@ -166,7 +166,7 @@ func bracesEnd(text string, at int) int {
 	return -1
 }
 
-// replaced writes value in the place of the quoted or plain text of before at at.
+// replaced replaces the quoted or plain text of before at at by value.
 func replaced(text string, at int, before, value string) (string, bool) {
 	for _, old := range []string{`"` + before + `"`, "'" + before + "'", before} {
 		if strings.HasPrefix(text[at:], old) {
@@ -176,7 +176,7 @@ func replaced(text string, at int, before, value string) (string, bool) {
 	return text, false
 }
 
-// valueOf is the text of a key of the table in a document.
+// valueOf returns the text of a key of the table in a document.
 func (t *Table) valueOf(doc map[string]any, key string) (value string, ok bool) {
 	for _, k := range t.Path {
 		doc, _ = doc[k].(map[string]any)

@@ -111,7 +111,7 @@ func TestClientTable(t *testing.T) {
 	}
 }
 
-// TestClientTableByHand finds an error, and not a wrong file, where the notation is not known.
+// Where the notation is not known, the result is an error and never a wrong file.
 func TestClientTableByHand(t *testing.T) {
 	path := []string{"server", "clients", "ada"}
 	set := []Setting{{"token_hash", "sha256:aa"}}
@@ -139,7 +139,7 @@ func TestClientTableByHand(t *testing.T) {
 	}
 }
 
-// TestLineBreaksOfYAML changes files whose lines end in other ways than \n.
+// Line ends other than \n are kept.
 func TestLineBreaksOfYAML(t *testing.T) {
 	for _, end := range []string{"\r", "\u0085", "\u2028", "\u2029"} {
 		within := "log: {file: \"x" + strings.Repeat(end, 3) + "y\"}\nserver:\n  clients: {ada: {token_hash: \"0\"}}"
@@ -163,7 +163,7 @@ func TestLineBreaksOfYAML(t *testing.T) {
 	}
 }
 
-// TestJSONStaysJSON leaves a file that other programs read as JSON one that they can read.
+// A file that other programs read as JSON remains JSON.
 func TestJSONStaysJSON(t *testing.T) {
 	path := []string{"server", "clients", "ada"}
 	for _, before := range []string{

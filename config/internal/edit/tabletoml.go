@@ -49,7 +49,7 @@ func setTOML(text string, t *Table) (string, bool) {
 	return text, true
 }
 
-// addTableTOML adds the table in an inline table around it, else at the end of the file.
+// addTableTOML adds the table inside the inline table around it, else at the end of the file.
 func addTableTOML(text string, t *Table) (string, bool) {
 	for n := len(t.Path) - 1; n > 0; n-- {
 		at, ok := strict.LocateTOML([]byte(text), t.Path[:n]...)
@@ -67,7 +67,7 @@ func addTableTOML(text string, t *Table) (string, bool) {
 	return appended(text, linesTOML(t)), true
 }
 
-// insertTOML adds a key to a table that exists: behind another of the keys that are set, else first.
+// insertTOML adds a key to an existing table, after another of the keys that are set, else first.
 func (t *Table) insertTOML(text string, s Setting) (string, bool) {
 	line := s.Key + " = " + strconv.Quote(s.Value)
 	for _, other := range t.Set {
@@ -80,7 +80,7 @@ func (t *Table) insertTOML(text string, s Setting) (string, bool) {
 		if key < 0 || strings.Contains(prefix, "{") {
 			break
 		}
-		return insertBelow(text, at, prefix[:key]+line), true // the prefix indents, or has the keys above
+		return insertBelow(text, at, prefix[:key]+line), true // the prefix indents, or names the parent keys
 	}
 	at, ok := t.locate(text)
 	switch {
@@ -106,7 +106,7 @@ func intoInline(text string, at int, member string) (string, bool) {
 	return insert(text, at+1, " "+member+","), true
 }
 
-// cutTOML removes a key, whose value is at at, with its line if there is nothing else on it.
+// cutTOML removes a key with its value at at, and the line if nothing else is on it.
 func cutTOML(text string, at int, key string) (string, bool) {
 	start := lineStart(text, at)
 	if !strings.Contains(text[start:at], "{") {
@@ -148,8 +148,8 @@ func removeTableTOML(text string, t *Table) (string, bool) {
 	}
 }
 
-// cutBlockTOML removes the table of the header at at, up to its last key, and one of the blank lines
-// around it. Comments behind that may be about the next table.
+// cutBlockTOML removes the table with the header at at, up to its last key, and one adjacent blank line. Comments
+// after the last key may be about the next table and stay.
 func cutBlockTOML(text string, at int) string {
 	start := lineStart(text, at)
 	end := min(lineEnd(text, at)+1, len(text))

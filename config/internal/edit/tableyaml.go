@@ -6,7 +6,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// linesYAML writes the keys from the one at depth on, indented.
+// linesYAML writes the keys of the path from depth on and the settings, indented.
 func (t *Table) linesYAML(depth int, indent string) string {
 	text := ""
 	for _, key := range t.Path[depth:] {
@@ -22,7 +22,7 @@ func (t *Table) linesYAML(depth int, indent string) string {
 	return text
 }
 
-// flowYAML writes the same between braces.
+// flowYAML writes them as a flow mapping.
 func (t *Table) flowYAML(depth int) string {
 	text := "{" + inline(t.stated(), ": ", t.quote, t.quote) + "}"
 	for i := len(t.Path) - 1; i >= depth; i-- {
@@ -33,10 +33,10 @@ func (t *Table) flowYAML(depth int) string {
 	return text
 }
 
-// tableYAML is the place of a table in a document: the nodes on the way to it.
+// tableYAML locates a table in a document by the nodes along its path.
 type tableYAML struct {
 	place
-	keys, values []*yaml.Node // of the parts of the path that exist
+	keys, values []*yaml.Node // the nodes of the path that exist
 }
 
 func (t *Table) findYAML(text string) (p *tableYAML, ok bool) {
@@ -104,7 +104,7 @@ func (t *Table) addYAML(p *tableYAML, depth int) (string, bool) {
 	return insertBelow(text, p.offset(key), strings.TrimSuffix(t.linesYAML(depth, indentOf(in.Content[0])), "\n")), true
 }
 
-// setKeyYAML changes one key of a table that exists.
+// setKeyYAML changes one key of an existing table.
 func (t *Table) setKeyYAML(text string, s Setting) (string, bool) {
 	p, ok := t.findYAML(text)
 	if !ok {

@@ -31,7 +31,7 @@ func addTOML(text, section, key, item string) (string, error) {
 		return insert(text, at+1, " "+line+" "), nil
 	case text[at] == '{':
 		return insert(text, at+1, " "+line+","), nil
-	case text[at] == '[': // a table below it
+	case text[at] == '[': // a subtable
 		return insert(text, lineStart(text, at), "["+section+"]\n"+line+"\n\n"), nil
 	}
 	return insertBelow(text, at, section+"."+line), nil // beside other dotted keys

@@ -12,8 +12,8 @@ import (
 // place is a YAML list with its surroundings.
 type place struct {
 	text             string
-	root             *yaml.Node // nil when the document is empty
-	sectionKey, keyK *yaml.Node // nil when missing
+	root             *yaml.Node // nil if the document is empty
+	sectionKey, keyK *yaml.Node // nil if missing
 	section, list    *yaml.Node // their values
 }
 
@@ -44,8 +44,8 @@ func member(n *yaml.Node, key string) (k, v *yaml.Node) {
 	return nil, nil
 }
 
-// offset returns where a node begins in the text. yaml.v3 counts columns in characters, and lines by
-// all that ends one in YAML 1.1.
+// offset returns where a node begins in the text. yaml.v3 counts columns in characters, and lines by every line
+// break of YAML 1.1.
 func (p *place) offset(n *yaml.Node) int {
 	at := 0
 	for range n.Line - 1 {
@@ -121,7 +121,7 @@ func removeYAML(text, section, key, value string) (string, error) {
 	at := p.offset(p.list.Content[i])
 	start, end := lineStart(text, at), lineEnd(text, at)
 	text = text[:start] + text[min(end+1, len(text)):]
-	if len(p.list.Content) == 1 { // an empty block is null and not a list
+	if len(p.list.Content) == 1 { // an empty block would be null, not a list
 		colon := p.offset(p.keyK) + strings.IndexByte(text[p.offset(p.keyK):], ':')
 		text = insert(text, colon+1, " []")
 	}
@@ -150,7 +150,7 @@ func intoFlow(text string, at int, member string, more bool) string {
 	return insert(text, at+1, member)
 }
 
-// scalar writes a value so that YAML reads it as a string.
+// scalar quotes a value if YAML would not read it as a string otherwise.
 func scalar(value string) string {
 	out, err := yaml.Marshal(value)
 	if s := strings.TrimSuffix(string(out), "\n"); err == nil && !strings.ContainsAny(s, "\n,[]{}#") {

@@ -1,5 +1,4 @@
-// Package exposure tells which secrets of a configuration others can read: in files, and on the
-// network.
+// Package exposure finds secrets of a configuration that others can read, in files or on the network.
 package exposure
 
 import (
@@ -14,10 +13,10 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// File is a file with secrets that a configuration names.
+// File is a file with secrets that the configuration names.
 type File struct {
-	Key  string // that names it
-	Path string // "" or with a variable: not looked at
+	Key  string // that states the path
+	Path string // "" or with a variable: not checked
 	Own  bool   // holds the host's own token
 }
 
@@ -25,15 +24,14 @@ type File struct {
 type Problem struct {
 	Key     string
 	Message string
-	Hint    string // how to go on
-	Refused bool   // it must not be used; else it is a warning
+	Hint    string // what to do
+	Refused bool   // an error; false: a warning
 }
 
-// Files returns the files that others may read, sorted by their keys. One that does not exist is
-// its reader's. The file of the host's own token is refused, as ssh refuses keys that others may
-// read: whoever has it may call every tool. Others are a warning, because most of what files of
-// variables hold is no secret, and version control and deployment tools write them with their
-// own modes.
+// Files returns the problems of files that others may read, sorted by key; missing files are skipped. The file of
+// the host's own token is an error, as for ssh keys, since the token gives access to every tool. For other files
+// it is a warning: most variables in them are no secrets, and version control and deployment tools choose the
+// modes.
 func Files(owners ownership.Rule, files []File) (list []Problem) {
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Key, b.Key) })
 	for _, f := range files {
@@ -57,13 +55,13 @@ func Files(owners ownership.Rule, files []File) (list []Problem) {
 	return list
 }
 
-// Local reports whether host is this machine, which needs no TLS.
+// Local reports whether host is this machine, so that traffic needs no TLS.
 func Local(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Report adds problems to a report, as errors or warnings at the places of their keys.
+// Report adds the problems as errors or warnings at the positions of their keys.
 func Report(r *strict.Report, positions strict.Positions, problems []Problem) {
 	for _, p := range problems {
 		add := r.Warn
@@ -75,8 +73,8 @@ func Report(r *strict.Report, positions strict.Positions, problems []Problem) {
 	}
 }
 
-// Network returns the problem of a server that takes tokens at an address without TLS; none
-// for an address of this machine, or "".
+// Network returns the problem of a server that takes tokens at the address listen without TLS. Addresses of this
+// machine and "" have none.
 func Network(listen string) []Problem {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil || Local(host) {

@@ -1,5 +1,5 @@
-// Package hidden tells which values of a configuration are secrets, and replaces those of variables
-// by the references that files have for them.
+// Package hidden detects secrets among configuration values, and replaces values of variables by the references
+// that the files have for them.
 package hidden
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// minLength is the length of the shortest value that is hidden: shorter ones occur by chance.
+// minLength is the minimum length of hidden values: shorter ones occur by chance.
 const minLength = 4
 
-// Values are what is replaced. The zero value replaces nothing.
+// Values replaces values by references. The zero value replaces nothing.
 type Values struct{ replacer *strings.Replacer }
 
-// Of returns the values of those variables, by name, that isSecret selects by name and value.
+// Of hides the variables for which isSecret(name, value) is true.
 func Of(variables map[string]string, isSecret func(name, value string) bool) Values {
 	type pair struct{ value, reference string }
 	var pairs []pair
@@ -32,7 +32,7 @@ func Of(variables map[string]string, isSecret func(name, value string) bool) Val
 			pairs = append(pairs, pair{quoted[1 : len(quoted)-1], reference})
 		}
 	}
-	slices.SortFunc(pairs, func(a, b pair) int { // one value may be part of another
+	slices.SortFunc(pairs, func(a, b pair) int { // longest first: one value may be part of another
 		return cmp.Or(len(b.value)-len(a.value), cmp.Compare(a.reference, b.reference))
 	})
 	var list []string
@@ -42,7 +42,7 @@ func Of(variables map[string]string, isSecret func(name, value string) bool) Val
 	return Values{strings.NewReplacer(list...)}
 }
 
-// Text returns s without the values.
+// Text replaces the values in s.
 func (h Values) Text(s string) string {
 	if h.replacer == nil {
 		return s
@@ -50,7 +50,7 @@ func (h Values) Text(s string) string {
 	return h.replacer.Replace(s)
 }
 
-// Tree returns v, which is made of scalars, lists and maps, without the values.
+// Tree replaces the values in a tree of scalars, lists and maps.
 func (h Values) Tree(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -72,7 +72,7 @@ func (h Values) Tree(v any) any {
 }
 
 var (
-	// reference matches a value that has no more of a secret than its name.
+	// reference matches a value that contains a secret only by name.
 	reference = regexp.MustCompile(`^((?i:bearer|basic|token) )?` + secrets.Scheme + `[A-Za-z0-9._-]+$`)
 	secretKey = regexp.MustCompile(
 		`(?i)((^|[_-])(token|key|secret|passwd|pwd|credentials?|pat|auth|api_?key|bearer|session|authorization|cookie)$|password|secret|credential|private_key)`)

@@ -1,5 +1,4 @@
-// Package overrides makes trees of EXTHOST_* variables and of flags, which are laid over the files
-// of a configuration.
+// Package overrides turns EXTHOST_* variables and flags into trees to lay over configuration files.
 package overrides
 
 import (
@@ -10,17 +9,16 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// Flag is one command-line flag that was given.
+// Flag is a command-line flag with its values.
 type Flag struct {
 	Name   string   // as written: --listen
 	Key    string   // the key that it sets: server.listen
 	Values []string // one, or more for a list
 }
 
-// Variables returns the tree that EXTHOST_* variables state: EXTHOST_SERVER_LISTEN is
-// server.listen, and so on for every value in known, the scalars and lists that every
-// configuration has. EXTHOST_TRUST is extensions.trust. An empty variable states nothing. One
-// that begins like a section and sets nothing is reported.
+// Variables returns the tree of EXTHOST_* variables: EXTHOST_SERVER_LISTEN sets server.listen, and so on for
+// known, the scalars and lists of every configuration. EXTHOST_TRUST sets extensions.trust. Empty variables are
+// ignored; variables that begin like a section but set nothing are reported.
 func Variables(environ map[string]string, known []strict.Leaf, sections []string, report *strict.Report) *strict.Node {
 	root := &strict.Node{Kind: strict.Map}
 	names := map[string]bool{}
@@ -40,7 +38,7 @@ func Variables(environ map[string]string, known []strict.Leaf, sections []string
 	return root
 }
 
-// Sections returns the top-level keys of a configuration's type as variables spell them.
+// Sections returns the top-level keys of t in the spelling of variables.
 func Sections(t reflect.Type) []string {
 	names := make([]string, t.NumField())
 	for i := range names {
@@ -49,8 +47,7 @@ func Sections(t reflect.Type) []string {
 	return names
 }
 
-// warnUnknown reports variables that begin with EXTHOST_ and the name of a section,
-// but set nothing. Other EXTHOST_ variables are not the configuration's.
+// warnUnknown reports variables EXTHOST_SECTION... that set nothing. Other EXTHOST_ variables have other readers.
 func warnUnknown(environ map[string]string, known map[string]bool, sections []string, report *strict.Report) {
 	var names, unknown []string
 	for name := range known {
@@ -69,7 +66,7 @@ func warnUnknown(environ map[string]string, known map[string]bool, sections []st
 	}
 }
 
-// Flags returns the tree that the flags state.
+// Flags returns the tree of the flags.
 func Flags(flags []Flag, known []strict.Leaf) *strict.Node {
 	lists := map[string]bool{}
 	for _, leaf := range known {
@@ -90,7 +87,7 @@ func Flags(flags []Flag, known []strict.Leaf) *strict.Node {
 	return root
 }
 
-// set puts value at a dotted path below n.
+// set stores value at a dotted path below n.
 func set(n *strict.Node, path string, value *strict.Node) {
 	key, rest, deeper := strings.Cut(path, ".")
 	i := slices.IndexFunc(n.Fields, func(f strict.Field) bool { return f.Key == key })

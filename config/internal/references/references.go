@@ -1,5 +1,4 @@
-// Package references finds the references to stored secrets in a configuration, and says where
-// they count.
+// Package references finds references to stored secrets in a configuration, and decides which are allowed.
 package references
 
 import (
@@ -12,24 +11,24 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// Found is a text of a configuration that refers to secrets.
+// Found is a value with references to secrets.
 type Found struct {
 	Key    string
 	Names  []string // of the secrets
-	Policy bool     // a policy is given them
-	Wrong  string   // why it does not count; "": it does
+	Policy bool     // the value goes to a policy
+	Wrong  string   // why the reference is refused; "" if it is allowed
 }
 
 var (
 	counts = regexp.MustCompile(
 		`^(extensions\.entries\.("[^"]*"|[^."]+)\.env\.|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|oauth\.client_secret$)|otel\.headers\.)`)
 	policy = regexp.MustCompile(`^plugins\[\d+\]\.(mcp\.)?env\.`)
-	// token would be one that everybody can guess.
+	// Clients would then authenticate with the literal text secret://NAME, which is easy to guess.
 	token = "server.auth.token"
 )
 
-// Find returns the references in the environments, headers and addresses of cfg, which encodes
-// as JSON with the keys of a file, in the order of the keys. Other texts stay as they are.
+// Find returns the references in environments, headers and addresses of cfg, in the order of the keys. cfg must
+// encode to JSON with the keys of a file. References elsewhere are plain text.
 func Find(cfg any) (found []Found) {
 	text, err := json.Marshal(cfg)
 	var tree any
@@ -57,7 +56,7 @@ func Find(cfg any) (found []Found) {
 	return found
 }
 
-// walk calls see for every text of a tree.
+// walk calls see for every string of a tree.
 func walk(at string, v any, see func(key, text string)) {
 	switch v := v.(type) {
 	case string:

@@ -1,4 +1,4 @@
-// Package words judges single words of a configuration: ids, addresses and names of headers.
+// Package words validates single values of a configuration: ids, addresses, names of headers.
 package words
 
 import (
@@ -14,8 +14,7 @@ import (
 
 var serverName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// FullID accepts an extension's id, and OWNER.SERVER for a server of a
-// sidecar.
+// FullID accepts an extension's id, and OWNER.SERVER for a sidecar server.
 func FullID(id string) error {
 	owner, server, sidecar := strings.Cut(id, ".")
 	if err := manifest.ValidateID(owner); err != nil {
@@ -27,7 +26,7 @@ func FullID(id string) error {
 	return nil
 }
 
-// Listen returns the error in a host:port, "" for none.
+// Listen returns what is wrong with host:port, or "".
 func Listen(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -46,10 +45,10 @@ func Listen(listen string) string {
 
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// Header reports whether a text is the name of a header.
+// Header reports whether text is a valid header name.
 func Header(name string) bool { return headerName.MatchString(name) }
 
-// URL returns the error in the address of a server, "" for none, and how to write one.
+// URL returns what is wrong with a server's address and a hint, or "".
 func URL(raw string) (problem, hint string) {
 	if strings.Contains(raw, "${") {
 		return "", "" // unknown until the destination's secrets are read
