@@ -10,9 +10,8 @@ import (
 	"github.com/exthost/exthost/manifest/internal/configschema"
 )
 
-// MergeConfig returns the extension's configuration: [config] with the operator's
-// values laid over it, table by table, {} without either. The error lists the
-// values that do not match [config_schema].
+// MergeConfig lays the operator's values over [config], table by table; the result is {} if both are empty. The
+// error lists values that violate [config_schema].
 func (m *Manifest) MergeConfig(operator map[string]any) (json.RawMessage, error) {
 	raw, err := tojson.Encode(merge(m.Config, operator))
 	if err != nil {
@@ -28,7 +27,7 @@ func (m *Manifest) MergeConfig(operator map[string]any) (json.RawMessage, error)
 	return raw, err
 }
 
-// merge lays top over base without changing either.
+// merge returns top laid over base, changing neither.
 func merge(base, top map[string]any) map[string]any {
 	out := make(map[string]any, len(base)+len(top))
 	maps.Copy(out, base)
@@ -42,8 +41,7 @@ func merge(base, top map[string]any) map[string]any {
 	return out
 }
 
-// config checks that [config] is valid JSON and matches [config_schema]. A missing
-// value is no error, because the operator may supply it.
+// config checks [config] against [config_schema]. A missing value is no error, since the operator may supply it.
 func (v *validator) config() {
 	raw, err := tojson.Encode(v.m.Config)
 	if err != nil {
@@ -67,7 +65,7 @@ func (v *validator) config() {
 	}
 }
 
-// configSchema returns nil when the manifest states none.
+// configSchema returns nil if the manifest states none.
 func (m *Manifest) configSchema() (*configschema.Schema, error) {
 	if m.ConfigSchema == nil {
 		return nil, nil

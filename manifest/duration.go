@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Duration is a time span that files write as text ("500ms", "2m30s") or as a
-// whole number of milliseconds. It is never negative.
+// Duration is a non-negative time span, written as text ("500ms", "2m30s") or as whole milliseconds.
 type Duration time.Duration
 
 var errDuration = errors.New(`want a duration such as "500ms" or "10s", or a whole number of milliseconds`)
 
-// ParseDuration reads text: a Go duration or a whole number of milliseconds.
+// ParseDuration reads a Go duration or whole milliseconds.
 func ParseDuration(s string) (Duration, error) {
 	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return durationOfMS(ms)
@@ -40,7 +39,7 @@ func durationOfMS(ms int64) (Duration, error) {
 	return Duration(ms) * Duration(time.Millisecond), nil
 }
 
-// Std returns d as the standard library's type.
+// Std returns d as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
 // String writes d as [time.Duration] does.
@@ -55,7 +54,7 @@ func (d *Duration) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// UnmarshalJSON reads the text form or whole milliseconds.
+// UnmarshalJSON reads text or whole milliseconds.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -64,7 +63,7 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return d.UnmarshalTOML(v)
 }
 
-// UnmarshalYAML reads the text form or whole milliseconds.
+// UnmarshalYAML reads text or whole milliseconds.
 func (d *Duration) UnmarshalYAML(unmarshal func(any) error) error {
 	var v any
 	if err := unmarshal(&v); err != nil {
@@ -73,7 +72,7 @@ func (d *Duration) UnmarshalYAML(unmarshal func(any) error) error {
 	return d.UnmarshalTOML(v)
 }
 
-// UnmarshalTOML reads the text form or whole milliseconds.
+// UnmarshalTOML reads text or whole milliseconds.
 func (d *Duration) UnmarshalTOML(v any) (err error) {
 	switch v := v.(type) {
 	case string:
@@ -82,7 +81,7 @@ func (d *Duration) UnmarshalTOML(v any) (err error) {
 		*d, err = durationOfMS(int64(v))
 	case int64:
 		*d, err = durationOfMS(v)
-	case float64: // every JSON number
+	case float64: // JSON numbers
 		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
 			return fmt.Errorf("%v is not a whole number: %w", v, errDuration)
 		}

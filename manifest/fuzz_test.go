@@ -23,7 +23,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkPositions fails for a position that the file does not have.
+// checkPositions fails for a position outside of the file.
 func checkPositions(t *testing.T, data []byte, diags []protocol.Diagnostic) {
 	lines := strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n")
 	for _, d := range diags {

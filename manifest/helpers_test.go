@@ -117,7 +117,7 @@ var validManifests = map[string]string{
 	"servers only": "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[mcp_servers.x]\ncommand = \"x\"\n",
 }
 
-// mustParse returns a manifest that has nothing worse than an Info.
+// mustParse fails for a diagnostic above Info.
 func mustParse(t *testing.T, text string) *Manifest {
 	t.Helper()
 	m, diags := Parse("plugin.toml", []byte(text))

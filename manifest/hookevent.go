@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// HookEvent is a point of the agent loop at which hooks run, in snake_case.
+// HookEvent is a point of the agent loop where hooks run, in snake_case.
 type HookEvent string
 
 // The hook points.
@@ -28,8 +28,7 @@ const (
 var hookEvents = []HookEvent{SessionStart, SessionEnd, BeforeMessage, AfterMessage, BeforeModelRequest,
 	AfterModelResponse, ToolsSelect, BeforeToolCall, AfterToolCall, ToolCallFailed, ExtensionLoad, ExtensionState}
 
-// aliases are Claude Code's names for hook points, except those that are our name
-// in PascalCase.
+// aliases are Claude Code's names that differ from ours in PascalCase.
 var aliases = map[string]HookEvent{
 	"PreToolUse":         BeforeToolCall,
 	"PostToolUse":        AfterToolCall,
@@ -40,11 +39,10 @@ var aliases = map[string]HookEvent{
 	"ConfigChange":       ExtensionLoad,
 }
 
-// HookEvents returns every hook point, in the order of an agent loop.
+// HookEvents returns all hook points, in the order of an agent loop.
 func HookEvents() []HookEvent { return slices.Clone(hookEvents) }
 
-// ParseHookEvent reads a hook point's name: snake_case, PascalCase or Claude
-// Code's.
+// ParseHookEvent reads a name in snake_case, PascalCase or as Claude Code has it.
 func ParseHookEvent(name string) (HookEvent, bool) {
 	if e, ok := aliases[name]; ok {
 		return e, true
@@ -66,7 +64,7 @@ func (e HookEvent) Pascal() string {
 	return b.String()
 }
 
-// eventNames returns every name that [ParseHookEvent] knows.
+// eventNames returns all names that [ParseHookEvent] accepts.
 func eventNames() (names []string) {
 	for _, e := range hookEvents {
 		names = append(names, string(e), e.Pascal())

@@ -10,12 +10,11 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// FileName is the name of a manifest file.
+// FileName is the name of a manifest.
 const FileName = "plugin.toml"
 
-// Manifest is a valid plugin.toml. Values are as the author wrote them, except
-// that [Parse] fills in Transport.Kind, Transport.Protocol and
-// Transport.MCPVersion and writes hook events in snake_case.
+// Manifest is a valid plugin.toml. Values are as written, except that [Parse] fills in Transport.Kind,
+// Transport.Protocol and Transport.MCPVersion and writes hook events in snake_case.
 type Manifest struct {
 	Plugin Plugin `toml:"plugin" json:"plugin"`
 	// absent: whatever the handshake offers; native needs it
@@ -73,10 +72,10 @@ const (
 	KindSSE   = "sse"   // MCP over HTTP with server-sent events
 	KindNATS  = "nats"  // native requests to a service on NATS
 
-	KindReplay = "replay" // a cassette answers, and nothing runs
+	KindReplay = "replay" // a cassette answers; no process runs
 )
 
-// The protocols a stdio child may speak.
+// The protocols of a stdio child.
 const (
 	ProtocolNative = "native"
 	ProtocolMCP    = "mcp"
@@ -144,7 +143,7 @@ const (
 	FramingNexo = "nexo"
 )
 
-// SignsIn reports whether a user signs in to the server of t: t states no other credentials.
+// SignsIn reports whether users sign in to the server of t, because t states no other credentials.
 func (t *Transport) SignsIn() bool {
 	if t.URL == "" || t.Kind == KindNATS || t.TokenEnv != "" || t.TokenFile != "" {
 		return false
@@ -157,9 +156,8 @@ func (t *Transport) SignsIn() bool {
 	return true
 }
 
-// CommandLine returns the words that the transport runs, as the manifest states them: the
-// URL alone, or the command and its arguments; for a cassette the command that replays it. It is nil
-// for a transport with none.
+// CommandLine returns the stated words of the transport: the URL, the command with its arguments, or for a
+// cassette the command that replays it. It is nil if nothing is stated.
 func (t Transport) CommandLine() []string {
 	switch {
 	case t.File != "":
@@ -168,7 +166,7 @@ func (t Transport) CommandLine() []string {
 		return []string{t.URL}
 	case len(t.Cmd) > 0:
 		return t.Cmd
-	case t.Script+t.Command != "": // one of them at most
+	case t.Script+t.Command != "": // at most one of them is set
 		return append([]string{t.Script + t.Command}, t.Args...)
 	}
 	return nil
@@ -265,27 +263,25 @@ type Meta struct {
 	Homepage string `toml:"homepage" json:"homepage,omitempty"` // a URL
 }
 
-// MCPVersionAuto lets the handshake find the newest revision both sides speak.
+// MCPVersionAuto negotiates the newest revision that both sides speak.
 const MCPVersionAuto = "auto"
 
-// MaxIDLength is the most bytes an extension's id may have.
+// MaxIDLength is the maximum length of an extension's id in bytes.
 const MaxIDLength = 64
 
-// reserved ids name a part of the agent or an HTTP route. An agent's memory needs no such
-// protection, because tools are registered with the prefix ext_, and a widely used MCP server
-// is called memory.
+// reserved ids name parts of an agent or HTTP routes. memory is not among them: tools have the prefix ext_, and a
+// widely used MCP server has that name.
 var reserved = []string{
 	"agent", "browser", "core", "email", "exthost", "heartbeat", "telegram", "whatsapp",
 	"api", "healthz", "mcp", "message", "metrics", "readyz", "sse", "ui",
 }
 
-// ReservedIDs returns the ids no extension may have, sorted.
+// ReservedIDs returns the ids that no extension may have, sorted.
 func ReservedIDs() []string { return slices.Sorted(slices.Values(reserved)) }
 
 var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
-// ValidateID returns an error unless id matches ^[a-z][a-z0-9_-]*$, has at most
-// [MaxIDLength] bytes and is not reserved.
+// ValidateID requires ^[a-z][a-z0-9_-]*$, at most [MaxIDLength] bytes and an id that is not reserved.
 func ValidateID(id string) error {
 	switch {
 	case id == "":

@@ -19,34 +19,30 @@ import (
 
 // The codes of this package's diagnostics.
 const (
-	CodeInvalid     = "manifest_invalid"   // Error: plugin.toml cannot be used
-	CodeTooLarge    = "manifest_too_large" // Error: over a limit, so not even parsed
+	CodeInvalid     = "manifest_invalid"   // Error: plugin.toml is invalid
+	CodeTooLarge    = "manifest_too_large" // Error: over a size limit, and not parsed
 	CodeUnreadable  = "file_unreadable"    // Error: the file cannot be opened or read
 	CodeNotRegular  = "not_regular"        // Error: a FIFO, socket, device or directory where a file belongs
-	CodeUnsupported = "not_supported"      // Info: accepted, and has no effect
-	CodeExhausted   = "host_exhausted"     // Error: the host has no descriptor left to read the file
-	CodeSidecar     = "sidecar_invalid"    // Error: .mcp.json, or one of its servers, cannot be used
-	CodeSidecarNote = "sidecar_note"       // Info: something in .mcp.json that was guessed or has no effect
+	CodeUnsupported = "not_supported"      // Info: accepted without effect
+	CodeExhausted   = "host_exhausted"     // Error: the host has no file descriptor left to read the file
+	CodeSidecar     = "sidecar_invalid"    // Error: .mcp.json, or one of its servers, is invalid
+	CodeSidecarNote = "sidecar_note"       // Info: something in .mcp.json was guessed or has no effect
 )
 
-// MaxBytes is the largest plugin.toml or .mcp.json that is read.
+// MaxBytes bounds the size of a plugin.toml and a .mcp.json.
 const MaxBytes = 64 << 10
 
-// rules bound a file that anybody may have written: one dotted key of 10 KB costs
-// the TOML parser half a gigabyte.
+// rules bound an untrusted file: one dotted key of 10 KB costs the TOML parser half a gigabyte.
 var rules = strict.Rules{Depth: 24, Parts: 24, KeyBytes: 1024, Work: 100_000, AtKeys: true}
 
-// Parse reads a plugin.toml; path is for its diagnostics only. It reports every
-// unknown key, wrong type and broken rule at once, except that a syntax error
-// hides what else may be wrong. The manifest is nil when any diagnostic is an
-// Error. A file over [MaxBytes], or with keys or arrays nested too deeply, is
-// refused before it is parsed.
+// Parse reads a plugin.toml; path appears in diagnostics only. It reports every unknown key, wrong type and broken
+// rule at once, unless there is a syntax error. The manifest is nil if any diagnostic is an Error. A file over
+// [MaxBytes], or nested too deeply, is refused before it is parsed.
 func Parse(path string, data []byte) (*Manifest, []protocol.Diagnostic) {
 	return parse(path, data, nil)
 }
 
-// parse is Parse with the servers of a .mcp.json, which are used if the manifest
-// states none.
+// parse is Parse, with the servers of a .mcp.json in case the manifest states none.
 func parse(path string, data []byte, beside map[string]Server) (*Manifest, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	root := read(path, data, r, strict.TOML)
@@ -88,7 +84,7 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 	return m, diags
 }
 
-// read returns the tree of a file, nil after reporting why there is none.
+// read returns the tree of a file, or nil after reporting an error.
 func read(path string, data []byte, r *strict.Report, parse func(*strict.Source,
 	strict.Rules) (*strict.Node, *strict.Refusal)) *strict.Node {
 	if len(data) > MaxBytes {
@@ -127,11 +123,11 @@ func lowerFirst(s string) string {
 	return strings.ToLower(s[:1]) + s[1:]
 }
 
-// maxSuggestions bounds the work for a file in which no key is known.
+// maxSuggestions bounds the work for a file without known keys.
 const maxSuggestions = 100
 
-// suggest guesses which key an unknown one stands for: one of the same table, or
-// the same key of another one.
+// suggest guesses which key an unknown one stands for: a similar one of the same table, or the same key of
+// another.
 func suggest(key string, known []string, reported int) string {
 	if reported > maxSuggestions {
 		return ""
@@ -148,30 +144,27 @@ func suggest(key string, known []string, reported int) string {
 	return ""
 }
 
-// sortByPosition puts the diagnostics of one file in the order of its lines.
+// sortByPosition sorts the diagnostics of one file by line.
 func sortByPosition(diags []protocol.Diagnostic) {
 	slices.SortStableFunc(diags, func(a, b protocol.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
 	})
 }
 
-// maxDiagnostics of one file are shown: more help nobody and hide those of other
-// files.
+// maxDiagnostics bounds the diagnostics of one file, which would hide those of other files.
 const maxDiagnostics = 50
 
 // ReadOptions configures [ReadFile].
 type ReadOptions struct {
-	FollowLinks bool // read what symbolic links lead to; default: they are refused
+	FollowLinks bool // default: links are refused
 
-	// Refuse returns why a file that was opened does not count, such as its owner. Default:
-	// every file counts.
+	// Refuse may reject an opened file, for example because of its owner. Default: every file is accepted.
 	Refuse func(path string, info fs.FileInfo) *protocol.Diagnostic
 }
 
-// ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as
-// [ParseSidecar] does. The servers of the latter become the manifest's unless the
-// manifest states servers. Both must be regular files. An Error about the .mcp.json
-// leaves the manifest usable.
+// ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as [ParseSidecar] does. The manifest
+// gets the latter's servers unless it states its own. Both must be regular files. An Error about .mcp.json leaves
+// the manifest usable.
 func ReadFile(path string, o ReadOptions) (*Manifest, []protocol.Diagnostic) {
 	data, diag := readRegular(path, o)
 	if diag != nil {
@@ -212,7 +205,7 @@ func readRegular(path string, o ReadOptions) ([]byte, *protocol.Diagnostic) {
 	}
 	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
 		d.Code, d.Message = CodeNotRegular, "the file is "+string(kind)
-		// the diagnostic has the path
+		// the diagnostic has the path already
 	} else if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" {
 		d.Message = "the file cannot be opened: " + failed.Err.Error()
 	} else if ok {

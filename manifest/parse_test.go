@@ -36,8 +36,7 @@ func TestParseValid(t *testing.T) {
 	}
 }
 
-// diagnose returns what Parse says, one line each, and fails if there is a
-// manifest beside an error.
+// diagnose returns the diagnostics of Parse, one a line. An error must come without a manifest.
 func diagnose(t *testing.T, text string) string {
 	t.Helper()
 	m, diags := Parse("p", []byte(text))
@@ -327,8 +326,7 @@ func TestM7Versions(t *testing.T) {
 	}
 }
 
-// lines repeats a line, its number in the place of %d, to the size of a file
-// that is just small enough to be read.
+// lines repeats a line with a running number for %d, up to the maximum size of a file.
 func lines(format string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < MaxBytes-len(format)-8; i++ {
@@ -373,7 +371,7 @@ func TestM3Bombs(t *testing.T) {
 	}
 }
 
-// measure bounds what is live by what is allocated at all.
+// measure returns all that f allocates, as a bound of its memory.
 func measure(f func()) (allocated uint64, took time.Duration) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var before, after runtime.MemStats

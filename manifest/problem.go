@@ -14,16 +14,15 @@ import (
 	"github.com/exthost/exthost/manifest/internal/words"
 )
 
-// Problem is one error in a table that more than one kind of file may hold. The
-// reader of the file adds the place.
+// Problem is an error in a table that several kinds of files contain. The reader of the file adds the position.
 type Problem struct {
-	Field   string // the key within the table, dotted: "restart.max_attempts"; "" is the table itself
+	Field   string // dotted key within the table: "restart.max_attempts"; "" is the table itself
 	Message string
 	Hint    string
 }
 
-// leastHealthInterval is also the shortest timeout of a ping. A smaller value is
-// mostly a number of seconds without its unit.
+// leastHealthInterval is also the shortest timeout of a ping. A smaller value is mostly a number of seconds
+// without its unit.
 const leastHealthInterval = 100 * time.Millisecond
 
 type problems []Problem
@@ -32,7 +31,7 @@ func (p *problems) add(field, hint, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// not adds what is wrong with a field; "" is nothing.
+// not adds the problem wrong of a field, unless it is "".
 func (p *problems) not(field, wrong string) {
 	if wrong != "" {
 		p.add(field, "", "%s", wrong)
@@ -61,7 +60,7 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Validate returns every error in the values that r states.
+// Validate returns all errors in the stated values of r.
 func (r Runtime) Validate() []Problem {
 	var p problems
 	p.oneOf("activation", r.Activation, ActivationEager, ActivationLazy)
@@ -95,7 +94,7 @@ func (r Runtime) Validate() []Problem {
 	return p
 }
 
-// Validate returns every error in the hook.
+// Validate returns all errors in the hook.
 func (h HookSpec) Validate() []Problem {
 	var p problems
 	if _, ok := ParseHookEvent(h.Event); !ok {
@@ -114,7 +113,7 @@ func (h HookSpec) Validate() []Problem {
 	return p
 }
 
-// Validate returns every error in a server that [Server.Complete] has completed.
+// Validate returns all errors in a server. Call [Server.Complete] first.
 func (s Server) Validate() []Problem {
 	var p problems
 	switch s.Type {
@@ -141,8 +140,8 @@ func (s Server) Validate() []Problem {
 	return p
 }
 
-// Complete fills in a missing type and normalizes the spelling of a stated one.
-// guess explains a type that only the url decides; it is "" otherwise.
+// Complete fills in a missing type and normalizes a stated one. guess explains a type that follows from the url
+// alone, else it is "".
 func (s Server) Complete() (done Server, guess string) {
 	path := ""
 	if u, err := url.Parse(s.URL); err == nil {

@@ -70,7 +70,7 @@ type Limits struct {
 	FileSize  *Size     `toml:"file_size" json:"file_size,omitempty"`   // largest file it may write
 }
 
-// Over returns base with every field that r states laid over it.
+// Over returns r laid over base, field by field.
 func (r Runtime) Over(base Runtime) Runtime {
 	overlay(reflect.ValueOf(&base).Elem(), reflect.ValueOf(r))
 	return base
@@ -92,17 +92,17 @@ const (
 	ActivationEager  = "eager"      // start with the host
 	ActivationLazy   = "lazy"       // start on the first call
 	ReplayNever      = "never"      // a call is sent once
-	ReplayIdempotent = "idempotent" // once more, if the tool says so and the child died
+	ReplayIdempotent = "idempotent" // sent again if the tool is idempotent and the child died
 	ReloadOverlap    = "overlap"    // the new build is ready before the old one drains
 	ReloadStopFirst  = "stop_first" // the old build stops before the new one starts
 	IsolateNone      = "none"       // children share the host's process ids
-	IsolatePID       = "pid"        // each has a pid namespace of its own, where the system has such
+	IsolatePID       = "pid"        // each child gets a pid namespace of its own, where the system supports it
 )
 
-// Options is a [runtime] table with every default filled in.
+// Options is a [runtime] table with all defaults filled in.
 type Options struct {
 	Activation string // eager; lazy for lite and exec
-	// shared: one for all; per_session: one for each session; or a number that share the callers
+	// shared: one for all; per_session: one for each session; or the number of children that share the callers
 	Instances    Instances
 	MaxInstances int // 16 children of one extension; further callers get overloaded
 	// 10 s until the handshake ends; 60 s for MCP servers that are processes; 120 s for npx, uvx and the like, which
@@ -126,7 +126,7 @@ type Options struct {
 	Limits        LimitOptions   // of the child's process
 }
 
-// RestartOptions bound how often a child that dies is started again.
+// RestartOptions bound the restarts of a child that dies.
 type RestartOptions struct {
 	MaxAttempts  int           // within Window; 0 is never, -1 unlimited
 	Window       time.Duration // 5 min, sliding
@@ -135,16 +135,16 @@ type RestartOptions struct {
 	HealthyAfter time.Duration // 60 s in state ready reset the backoff
 }
 
-// LimitOptions bound one process, but for Processes; zero is not limited.
+// LimitOptions bound one process, except for Processes. Zero is unlimited.
 type LimitOptions struct {
-	Processes int   // of all together
+	Processes int   // of all processes together
 	Memory    int64 // bytes
 	CPUTime   time.Duration
 	OpenFiles int
 	FileSize  int64 // bytes
 }
 
-// Resolve returns r with every default filled in; some depend on t.
+// Resolve fills in the defaults of r, some of which depend on t.
 func (r Runtime) Resolve(t Transport) Options {
 	lite := t.Kind == KindStdio && t.Protocol == ProtocolLite
 	activation := ActivationEager
@@ -154,7 +154,7 @@ func (r Runtime) Resolve(t Transport) Options {
 	start := 10 * time.Second
 	if t.Downloads() {
 		start = 120 * time.Second
-		// servers in Python and Node load long on a busy machine
+		// servers in Python and Node load slowly on a busy machine
 	} else if t.Kind == KindStdio && t.Protocol == ProtocolMCP {
 		start = 60 * time.Second
 	}
@@ -165,7 +165,7 @@ func (r Runtime) Resolve(t Transport) Options {
 	}
 	attempts := 5
 	if IsRemote(t.Kind) {
-		attempts = -1 // a retry costs nothing, and a remote server comes back
+		attempts = -1 // reconnecting costs nothing, and a remote server comes back
 	}
 	o := Options{
 		Activation:     cmp.Or(r.Activation, activation),
@@ -200,8 +200,8 @@ func (r Runtime) Resolve(t Transport) Options {
 	return o
 }
 
-// IsRemote reports whether a transport of that kind connects to a server that runs elsewhere: the host
-// starts no process for it.
+// IsRemote reports whether a transport of that kind connects to a running server, so that the host starts no
+// process.
 func IsRemote(kind string) bool { return kind == KindHTTP || kind == KindSSE || kind == KindNATS }
 
 func (r Restart) resolve(attempts int) RestartOptions {
@@ -224,8 +224,7 @@ func (l Limits) resolve() LimitOptions {
 	}
 }
 
-// Downloads reports whether the command is a package runner, which may download the
-// program before it starts it.
+// Downloads reports whether the command is a package runner, which may download the program first.
 func (t Transport) Downloads() bool {
 	command := t.Command
 	if command == "" && len(t.Cmd) > 0 {

@@ -12,36 +12,35 @@ import (
 //go:embed plugin.schema.json
 var schema []byte
 
-// Schema returns the JSON Schema of plugin.toml. Its descriptions are the
-// comments of this package's fields.
+// Schema returns the JSON Schema of plugin.toml, generated from the structs and their comments.
 func Schema() []byte { return slices.Clone(schema) }
 
-// JSONSchema is the schema of a duration.
+// JSONSchema accepts text or whole milliseconds.
 func (Duration) JSONSchema() *jsonschema.Schema {
 	return textOr(`a duration: "500ms", "10s", "5m", or a whole number of milliseconds`,
 		`^\d+$|^(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+$`,
 		jsonschema.Schema{Type: "integer", Minimum: "0"})
 }
 
-// JSONSchema is the schema of a size.
+// JSONSchema accepts text or whole bytes.
 func (Size) JSONSchema() *jsonschema.Schema {
 	return textOr(`a size: "512MiB" or a whole number of bytes`, `^\d+ ?([kKmMgG]i?)?[bB]?$`,
 		jsonschema.Schema{Type: "integer", Minimum: "0"})
 }
 
-// JSONSchema is the schema of a number of instances.
+// JSONSchema accepts a word or a number.
 func (Instances) JSONSchema() *jsonschema.Schema {
 	return textOr("how many children run", `^(shared|per_session|[1-9]\d{0,3})$`,
 		jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "1024"})
 }
 
-// JSONSchema is the schema of a command line.
+// JSONSchema accepts a string or an array.
 func (Command) JSONSchema() *jsonschema.Schema {
 	return textOr("a command line: one string, or its words", "",
 		jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
 }
 
-// textOr is the schema of a value that files write as text or in one other form.
+// textOr returns a schema of text with a pattern, or of one other form.
 func textOr(description, pattern string, other jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Description: description,
@@ -49,7 +48,7 @@ func textOr(description, pattern string, other jsonschema.Schema) *jsonschema.Sc
 	}
 }
 
-// JSONSchemaExtend adds the limits of an id and a description.
+// JSONSchemaExtend adds the limits of id and description.
 func (Plugin) JSONSchemaExtend(s *jsonschema.Schema) {
 	if id, ok := s.Properties.Get("id"); ok {
 		id.Pattern, id.MaxLength = idPattern.String(), new(uint64(MaxIDLength))
@@ -59,7 +58,7 @@ func (Plugin) JSONSchemaExtend(s *jsonschema.Schema) {
 	}
 }
 
-// JSONSchemaExtend adds the words allowed and the alias of kind.
+// JSONSchemaExtend adds the allowed words and the alias of kind.
 func (Transport) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "kind", kinds...)
 	enum(s, "protocol", ProtocolNative, ProtocolMCP, ProtocolLite)
@@ -69,11 +68,10 @@ func (Transport) JSONSchemaExtend(s *jsonschema.Schema) {
 	alsoNamed(s, "kind", "type")
 }
 
-// JSONSchemaExtend adds the alias of type. A type has many spellings, so it has no
-// enum.
+// JSONSchemaExtend adds the alias of type, which has too many spellings for an enum.
 func (Server) JSONSchemaExtend(s *jsonschema.Schema) { alsoNamed(s, "type", "transport") }
 
-// JSONSchemaExtend adds the words allowed.
+// JSONSchemaExtend adds the allowed words.
 func (Runtime) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "activation", ActivationEager, ActivationLazy)
 	enum(s, "replay", ReplayNever, ReplayIdempotent)
@@ -81,7 +79,7 @@ func (Runtime) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "isolate", IsolateNone, IsolatePID)
 }
 
-// JSONSchemaExtend adds the words allowed.
+// JSONSchemaExtend adds the allowed words.
 func (HookSpec) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "event", eventNames()...)
 	enum(s, "on_error", "allow", "deny")

@@ -45,7 +45,7 @@ func TestSchemaIsCurrent(t *testing.T) {
 	}
 }
 
-// againstSchema validates a manifest's text as an editor would.
+// againstSchema validates a manifest as an editor would.
 func againstSchema(t *testing.T, text string) error {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))

@@ -10,13 +10,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// SidecarName is the file beside a manifest in which other clients keep their MCP
-// servers.
+// SidecarName is the file of MCP servers that other clients keep beside a manifest.
 const SidecarName = ".mcp.json"
 
-// ServerID returns the id of the extension that an owner's MCP server becomes:
-// {owner}.{name}, the name in lower case with _ for every other character. It
-// is "" when the name is empty or longer than [MaxIDLength].
+// ServerID returns the extension id of an owner's MCP server: {owner}.{name}, the name in lower case with _ for
+// every other character. It returns "" if the name is empty or the result longer than [MaxIDLength].
 func ServerID(owner, name string) string {
 	if name == "" || len(name) > MaxIDLength {
 		return ""
@@ -26,11 +24,9 @@ func ServerID(owner, name string) string {
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// ParseSidecar reads the MCP servers of a .mcp.json: the members of
-// `mcpServers` or `servers`, with comments and trailing commas allowed. It is
-// lenient: unknown keys are reported at Info, and an invalid server is an Error
-// that leaves the other servers usable. The map is nil when the file as a whole
-// cannot be used.
+// ParseSidecar reads the MCP servers of a .mcp.json from `mcpServers` or `servers`; comments and trailing commas
+// are allowed. It is lenient: an unknown key is an Info, and an invalid server is an Error that leaves the others
+// usable. The map is nil if the file itself is invalid.
 func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagnostic) {
 	f := mcpjson.File{Report: &strict.Report{Code: CodeSidecar}, NoteCode: CodeSidecarNote}
 	root := read(path, data, f.Report, strict.JSON)
@@ -63,7 +59,7 @@ func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagn
 	return servers, f.Diagnostics
 }
 
-// checked returns a server that is valid. ok is false after an error.
+// checked returns the server if it is valid. ok is false after an error.
 func checked(f mcpjson.File, found *mcpjson.Server) (s Server, ok bool) {
 	d := found.Definition
 	s = Server{Type: d.Type, Command: d.Command, Args: d.Args, Env: d.Env, Cwd: d.Cwd, URL: d.URL, Headers: d.Headers}

@@ -95,8 +95,8 @@ func TestParseSidecarAsAWhole(t *testing.T) {
 	}
 }
 
-// A .mcp.json is read as the clients read it that share it: numbers and booleans where text is meant, and a command
-// that is a whole line.
+// A .mcp.json is read as leniently as its clients read it: numbers and booleans for text, and a command that is a
+// whole line.
 func TestParseSidecarAsClientsDo(t *testing.T) {
 	servers, diags := ParseSidecar("s", []byte(`{"mcpServers": {
   "numbers": {"command": "x", "env": {"PORT": 3000, "DEBUG": true, "RATE": 1.50}},
@@ -134,8 +134,7 @@ func TestServerID(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnotherHost: keys that a manifest has for another host are accepted and named,
-// and nothing that it promises in vain is silent.
+// Keys for another host are accepted but reported, so that none is ignored silently.
 func TestKeysOfAnotherHost(t *testing.T) {
 	m, diags := Parse("p", []byte(`[plugin]
 id = "hub"

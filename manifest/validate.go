@@ -14,34 +14,33 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// validator checks the rules that no type can express. Every check reports and
-// goes on.
+// validator checks the rules that types cannot express. Each check reports its errors and continues.
 type validator struct {
 	*strict.Report
 	places strict.Positions
 	m      *Manifest
 }
 
-// at returns the place of the deepest part of path that the file states.
+// at returns the position of the deepest part of path that the file states.
 func (v *validator) at(path string) strict.Pos {
 	pos, _ := v.places.At(path)
 	return pos
 }
 
-// stated reports whether the file has the key, even with a wrong value.
+// stated reports whether the file has the key, even with an invalid value.
 func (v *validator) stated(path string) bool {
 	_, ok := v.places[path]
 	return ok
 }
 
-// errorf reports an error at path, unless decoding has reported the value there.
+// errorf reports an error at path, unless the value there could not be decoded.
 func (v *validator) errorf(path, hint, format string, args ...any) {
 	if pos := v.at(path); !pos.Wrong {
 		v.Add(pos, hint, format, args...)
 	}
 }
 
-// problem reports p, found in the table at path.
+// problem reports p in the table at path.
 func (v *validator) problem(path string, p Problem) {
 	if p.Field != "" {
 		path += "." + p.Field
@@ -67,7 +66,7 @@ func (v *validator) manifest() {
 	v.dev()
 }
 
-// semver is the grammar of semver.org, which has no leading v as Go's versions do.
+// semver is the grammar of semver.org, without the leading v of Go's versions.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(?:-(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
 	`(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?$`)
@@ -167,7 +166,7 @@ func (v *validator) runtime() {
 	}
 }
 
-// operatorsOwn clears a value that the author of a manifest must not choose.
+// operatorsOwn clears a value that only the operator may set.
 func (v *validator) operatorsOwn(key string, stated *string, value string) {
 	if *stated != value {
 		return
@@ -186,7 +185,7 @@ func (v *validator) servers() {
 		}
 	}
 	if !v.stated("mcp_servers") {
-		return // the servers of a sidecar have been checked
+		return // the servers of a sidecar are checked already
 	}
 	var ids []string
 	for _, name := range slices.Sorted(maps.Keys(v.m.MCPServers)) {
@@ -209,7 +208,7 @@ func (v *validator) servers() {
 	}
 }
 
-// anyWrong reports whether the table at path has a value that could not be decoded.
+// anyWrong reports whether a value below path could not be decoded.
 func anyWrong(places strict.Positions, path string) bool {
 	for at, pos := range places {
 		if pos.Wrong && (at == path || strings.HasPrefix(at, path+".")) {

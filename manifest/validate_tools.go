@@ -63,9 +63,8 @@ func (v *validator) hooks() {
 
 var placeholder = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`)
 
-// placeholders compares the {placeholders} of a tool's command line with the
-// properties of its schema. One without a property would reach the program as it
-// is.
+// placeholders checks that each {placeholder} of a tool's command line is a property of its schema; otherwise the
+// program would get the literal text.
 func (v *validator) placeholders(path string, tool ToolSpec) {
 	properties, _ := tool.InputSchema["properties"].(map[string]any)
 	known := slices.Sorted(maps.Keys(properties))

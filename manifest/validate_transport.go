@@ -62,7 +62,7 @@ func (v *validator) transport() {
 		v.onlyFor("http and sse", "headers", "oauth")
 		v.onlyFor("stdio and exec", launchOnly...)
 		v.protocol(ProtocolNative, ProtocolNative)
-	case "": // wrong, and reported by the decoder
+	case "": // wrong; reported by the decoder
 	default:
 		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds),
 			t.Kind)
@@ -75,13 +75,13 @@ func (v *validator) transport() {
 // launchOnly are the keys of a process.
 var launchOnly = []string{"command", "args", "cmd", "script", "env", "cwd"}
 
-// remoteOnly refuses what reaches a server.
+// remoteOnly rejects keys of remote servers.
 func remoteOnly(v *validator) {
 	v.onlyFor("http, sse and nats", "url", "token_env", "token_file")
 	v.onlyFor("http and sse", "headers", "oauth")
 }
 
-// token checks where the bearer token of a server comes from.
+// token checks token_env and token_file.
 func (v *validator) token() {
 	t := &v.m.Transport
 	if v.stated("transport.token_env") {
@@ -102,7 +102,7 @@ func (v *validator) token() {
 	case !v.stated("transport.token_file"):
 	case t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0):
 		v.errorf("transport.token_file", "", "transport.token_file names no file")
-	case !filepath.IsLocal(t.TokenFile): // its content goes to a server that the manifest chooses
+	case !filepath.IsLocal(t.TokenFile): // the manifest chooses who gets the content
 		v.errorf("transport.token_file",
 			"state token_env, and the file in extensions.entries."+v.m.Plugin.ID+
 				".env_file of the host's configuration",
@@ -126,7 +126,7 @@ func (v *validator) token() {
 	}
 }
 
-// checkReplay checks the keys of a cassette. Which protocol is spoken is known when it is opened.
+// checkReplay checks the keys of a cassette. The protocol is known only when it is opened.
 func checkReplay(v *validator) {
 	t := &v.m.Transport
 	remoteOnly(v)
@@ -137,7 +137,7 @@ func checkReplay(v *validator) {
 	}
 }
 
-// onlyFor reports each of the keys that is stated.
+// onlyFor reports each stated key as being for other kinds.
 func (v *validator) onlyFor(kinds string, keys ...string) {
 	for _, key := range keys {
 		if v.stated("transport." + key) {
@@ -146,7 +146,7 @@ func (v *validator) onlyFor(kinds string, keys ...string) {
 	}
 }
 
-// protocol fills in the protocol and the MCP version that are not stated.
+// protocol fills in defaults for the protocol and the MCP version.
 func (v *validator) protocol(def string, allowed ...string) {
 	t := &v.m.Transport
 	if v.at("transport.protocol").Wrong {
@@ -180,8 +180,7 @@ func (v *validator) launchers() (stated []string) {
 	return stated
 }
 
-// launch checks the keys that start a process: exactly one of command, cmd and
-// script.
+// launch checks that exactly one of command, cmd and script is stated.
 func (v *validator) launch(needed bool) {
 	t := v.m.Transport
 	switch stated := v.launchers(); {

@@ -12,24 +12,22 @@ import (
 	"github.com/exthost/exthost/manifest/internal/words"
 )
 
-// Instances says how many children an extension has: [InstancesShared],
-// [InstancesPerSession], or a number. Files write the number as an integer or
-// as text; "" is not stated.
+// Instances is the number of children of an extension: [InstancesShared], [InstancesPerSession], or a number, as
+// an integer or text. "" is not stated.
 type Instances string
 
-// The values of Instances that are not numbers.
+// The words of Instances.
 const (
-	InstancesShared     Instances = "shared"      // one child for everybody
+	InstancesShared     Instances = "shared"      // one child for all sessions
 	InstancesPerSession Instances = "per_session" // one child for each session
 )
 
 var errInstances = errors.New(`want "shared", "per_session" or a number from 1 to 1024`)
 
-// PerSession reports whether every session has a child of its own.
+// PerSession reports whether each session has a child of its own.
 func (i Instances) PerSession() bool { return i == InstancesPerSession }
 
-// Count returns how many children there are: 1 for shared and for a value that
-// is not stated, 0 for per_session, else the number.
+// Count returns the number of children: 1 for shared and "", 0 for per_session.
 func (i Instances) Count() int {
 	switch i {
 	case "", InstancesShared:
@@ -41,7 +39,7 @@ func (i Instances) Count() int {
 	return n
 }
 
-// UnmarshalText reads one of the two words or a number.
+// UnmarshalText reads a word or a number.
 func (i *Instances) UnmarshalText(text []byte) error {
 	s := string(text)
 	switch Instances(s) {
@@ -69,8 +67,8 @@ func (i *Instances) UnmarshalTOML(v any) error {
 	return errInstances
 }
 
-// Size is a number of bytes, written as an integer or as text with a unit:
-// "512MiB", "64k". K, M and G (with or without iB or B) are powers of 1024.
+// Size is a number of bytes, written as an integer or as text with a unit: "512MiB", "64k". K, M and G (with or
+// without iB or B) are powers of 1024.
 type Size int64
 
 // ParseSize reads text such as "512MiB" or "1024".
@@ -85,13 +83,13 @@ func (s *Size) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// UnmarshalJSON reads the text form or whole bytes.
+// UnmarshalJSON reads text or whole bytes.
 func (s *Size) UnmarshalJSON(data []byte) (err error) {
 	*s, err = ParseSize(strings.Trim(string(data), `"`))
 	return err
 }
 
-// UnmarshalTOML reads the text form or whole bytes.
+// UnmarshalTOML reads text or whole bytes.
 func (s *Size) UnmarshalTOML(v any) (err error) {
 	switch v.(type) {
 	case string, int64:
@@ -101,15 +99,14 @@ func (s *Size) UnmarshalTOML(v any) (err error) {
 	return words.ErrSize
 }
 
-// Command is a command line in words. Files write it as an array, or as one
-// string that is split as a shell splits it. No shell runs the command, so an
-// unquoted pipe, redirection, glob, substitution or A=b before the command is an
-// error. ${VAR} stays unchanged.
+// Command is a command line in words, written as an array or as one string that is split as a shell would. No
+// shell runs it, so an unquoted pipe, redirection, glob, substitution or leading A=b is an error. ${VAR} stays
+// unchanged.
 type Command []string
 
 var errCommand = errors.New("want one string or an array of strings")
 
-// UnmarshalText splits one string.
+// UnmarshalText splits a string.
 func (c *Command) UnmarshalText(text []byte) (err error) {
 	*c, err = shellwords.Command(string(text))
 	return err

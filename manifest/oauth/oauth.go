@@ -1,5 +1,4 @@
-// Package oauth is the model of the table [transport.oauth]: as which client a user signs in to a
-// remote server.
+// Package oauth defines the table [transport.oauth].
 package oauth
 
 import (
@@ -23,10 +22,10 @@ type Settings struct {
 	CallbackPort int `toml:"callback_port" json:"callback_port,omitempty" jsonschema:"minimum=0,maximum=65535"`
 }
 
-// Problem is one error in the table: the key, what is wrong, and what to do.
+// Problem is an error in the table: key, what is wrong, and what to do.
 type Problem struct{ Field, Message, Hint string }
 
-// Validate returns every error in the values of s; nil has none.
+// Validate returns all errors in s, which may be nil.
 func (s *Settings) Validate() (problems []Problem) {
 	if s == nil {
 		return nil
@@ -38,7 +37,7 @@ func (s *Settings) Validate() (problems []Problem) {
 		add("client_secret", "state client_id too", "a client_secret belongs to a client_id")
 	}
 	if s.ClientMetadataURL != "" {
-		// The document's address is the client's id, and has to have a path (MCP, "Client ID Metadata Documents").
+		// The document's URL is the client's id and must have a path (MCP, "Client ID Metadata Documents").
 		u, err := url.Parse(s.ClientMetadataURL)
 		if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.User != nil ||
 			u.Fragment != "" {

@@ -2,8 +2,8 @@ package sandbox
 
 import "strings"
 
-// Asks returns what the table asks for, for a person who decides about it: the files that it
-// reads and writes, and what it reaches. A nil table asks for everything.
+// Asks describes what the table allows, for a person to decide on: files that the extension reads and writes, and
+// what it reaches. A nil table allows everything.
 func (t *Table) Asks() []string {
 	if t == nil {
 		return []string{

@@ -21,7 +21,7 @@ type Override struct {
 	BestEffort *bool    `json:"best_effort,omitempty"` // in place of [sandbox] best_effort
 }
 
-// The words of the operator: Override.Mode, and the default for extensions without a table.
+// The values of Override.Mode and of the default for extensions without [sandbox].
 const (
 	// what the manifest asks for; an extension that asks for nothing has its own folder and its state directory
 	Strict = "strict"
@@ -30,7 +30,7 @@ const (
 
 var errOverride = errors.New(`want "off", "strict" or a map with profile, read, write, net and best_effort`)
 
-// UnmarshalText reads one of the words.
+// UnmarshalText reads a mode.
 func (o *Override) UnmarshalText(text []byte) error {
 	if word := string(text); word != Strict && word != Off {
 		return errOverride
@@ -39,7 +39,7 @@ func (o *Override) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes what files state.
+// MarshalJSON writes o as a file states it.
 func (o Override) MarshalJSON() ([]byte, error) {
 	if word := o.Word(); word != "" {
 		return json.Marshal(word)
@@ -53,7 +53,7 @@ func (o Override) IsZero() bool {
 	return reflect.ValueOf(o).IsZero()
 }
 
-// Word returns the word that o is, "" for a table.
+// Word returns the mode, or "" if o states a table.
 func (o Override) Word() string {
 	if o.Profile == "" && o.Read == nil && o.Write == nil && o.Net == nil && o.BestEffort == nil {
 		return o.Mode
@@ -61,13 +61,13 @@ func (o Override) Word() string {
 	return ""
 }
 
-// Validate returns every error in o.
+// Validate returns all errors in o.
 func (o Override) Validate() []Problem {
 	return (&Table{Profile: o.Profile, Read: o.Read, Write: o.Write, Net: o.Net}).Validate()
 }
 
-// Over returns the table that holds when the operator states o and, for extensions without a
-// table, byDefault; nil when the extension is not confined.
+// Over returns the table in force: o laid over t, or byDefault for an extension without a table. It is nil if the
+// extension is not confined.
 func (o Override) Over(t *Table, byDefault string) *Table {
 	switch {
 	case o.Word() == Off, o.IsZero() && t == nil && byDefault != Strict:
@@ -93,7 +93,7 @@ func (o Override) Over(t *Table, byDefault string) *Table {
 	return &merged
 }
 
-// JSONSchema is the schema of what the operator states.
+// JSONSchema accepts a mode or a table.
 func (Override) JSONSchema() *jsonschema.Schema {
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, DoNotReference: true}
 	type table Override

@@ -1,5 +1,5 @@
-// Package sandbox is the [sandbox] table of a plugin.toml: what an extension asks to read, to
-// write and to reach. What it does not ask for, it does not get.
+// Package sandbox defines the [sandbox] table of a plugin.toml: what an extension may read, write and reach.
+// Anything else is denied.
 package sandbox
 
 import (
@@ -33,18 +33,18 @@ type Table struct {
 	BestEffort bool `toml:"best_effort" json:"best_effort,omitempty"`
 }
 
-// The values of Table.Profile; "" has the system's programs and libraries alone.
+// The values of Table.Profile; "" adds the system's programs and libraries.
 const (
 	ProfileNode   = "node"
 	ProfilePython = "python"
 	ProfileUV     = "uv"
 	ProfileGo     = "go"
-	ProfileNone   = "none" // only its own folder: for a program that needs no library
+	ProfileNone   = "none" // only its own folder, for programs without libraries
 )
 
 var profiles = []string{ProfileNode, ProfilePython, ProfileUV, ProfileGo, ProfileNone}
 
-// Net is what an extension may reach: one of the two words, or names with ports. Nil is none.
+// Net is the network access of an extension: none, loopback or host:port pairs. Nil is none.
 type Net []string
 
 // The words of Net.
@@ -53,7 +53,7 @@ const (
 	NetLoopback = "loopback"
 )
 
-// Hosts returns the "host:port" that may be reached; nil for one of the words.
+// Hosts returns the host:port pairs, nil for a word.
 func (n Net) Hosts() []string {
 	if len(n) == 1 && (n[0] == NetNone || n[0] == NetLoopback) {
 		return nil
@@ -61,7 +61,7 @@ func (n Net) Hosts() []string {
 	return n
 }
 
-// Word returns the word; "" for a list of hosts.
+// Word returns the word, "" for a list of hosts.
 func (n Net) Word() string {
 	switch {
 	case len(n) == 0:
@@ -95,7 +95,7 @@ func (n *Net) UnmarshalTOML(v any) error {
 	return errNet
 }
 
-// UnmarshalText reads a word. A configuration states a list as one.
+// UnmarshalText reads a word; configurations state lists as arrays.
 func (n *Net) UnmarshalText(text []byte) error {
 	*n = Net{string(text)}
 	return nil
@@ -114,7 +114,7 @@ func (n *Net) UnmarshalJSON(data []byte) error {
 	return n.UnmarshalTOML(v)
 }
 
-// JSONSchema is the schema of net.
+// JSONSchema accepts a word or an array of host:port.
 func (Net) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Description: `what it may reach: "none", "loopback" or a list of "host:port"`,
@@ -125,7 +125,7 @@ func (Net) JSONSchema() *jsonschema.Schema {
 	}
 }
 
-// JSONSchemaExtend adds the words allowed.
+// JSONSchemaExtend adds the allowed words.
 func (Table) JSONSchemaExtend(s *jsonschema.Schema) {
 	if p, ok := s.Properties.Get("profile"); ok {
 		for _, w := range profiles {
@@ -136,12 +136,12 @@ func (Table) JSONSchemaExtend(s *jsonschema.Schema) {
 
 // Problem is an error in a table.
 type Problem struct {
-	Field   string // the key, or an element such as read[0]
+	Field   string // a key, or an element such as read[0]
 	Message string
 	Hint    string
 }
 
-// Validate returns every error in t.
+// Validate returns all errors in t.
 func (t *Table) Validate() (p []Problem) {
 	if t.Profile != "" && !slices.Contains(profiles, t.Profile) {
 		p = append(p, Problem{
@@ -167,7 +167,7 @@ func (t *Table) Validate() (p []Problem) {
 	return append(p, t.Net.problems()...)
 }
 
-// badPath returns why a path cannot be asked for, "" if it can.
+// badPath returns why a path is not accepted, or "".
 func badPath(name string) (message, hint string) {
 	rest := strings.TrimPrefix(name, State)
 	switch {
@@ -190,7 +190,7 @@ func badPath(name string) (message, hint string) {
 	return "", ""
 }
 
-// State is the placeholder of the extension's state directory.
+// State stands for the extension's state directory in paths.
 const State = "{state}"
 
 func (n Net) problems() (p []Problem) {
@@ -213,7 +213,7 @@ func (n Net) problems() (p []Problem) {
 	return p
 }
 
-// badHost returns why h names no host and port that may be asked for, "" if it does.
+// badHost returns why h is not an accepted host:port, or "".
 func badHost(h string) string {
 	name, port, ok := strings.Cut(h, ":")
 	n, err := strconv.ParseUint(port, 10, 16)

@@ -1,5 +1,4 @@
-// Package configschema checks the config of an extension against its
-// config_schema, with work that is bounded for every schema.
+// Package configschema checks an extension's config against its config_schema, with bounded work for any schema.
 package configschema
 
 import (
@@ -20,21 +19,21 @@ import (
 // Schema is a compiled config_schema.
 type Schema struct {
 	compiled *jsonschema.Schema
-	parts    int // references followed
+	parts    int // its size, counting a definition once for each reference
 }
 
 // address names a schema within its own compiler.
 const address = "config_schema.json"
 
-// refuse loads nothing: a schema refers only to itself.
+// refuse loads nothing: a schema may refer only to itself.
 type refuse struct{}
 
 func (refuse) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and nothing is fetched", url)
 }
 
-// Compile reads a JSON Schema, which is an object. It refuses one that refers to
-// anything outside itself, that refers to itself in a circle, or that is too large.
+// Compile compiles a JSON Schema object. It refuses external references, circular ones and schemas that are too
+// large.
 func Compile(text json.RawMessage) (*Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -53,13 +52,13 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	return &Schema{compiled, parts}, err
 }
 
-// Finding is one value that does not match its schema.
+// Finding is a value that violates the schema.
 type Finding struct {
 	Location []string // keys and indices down to the value
 	Message  string
 }
 
-// Path returns the path of the value, config.a[0].
+// Path returns the path of the value: config.a[0].
 func (f Finding) Path() string {
 	path := "config"
 	for _, step := range f.Location {
@@ -72,18 +71,18 @@ func (f Finding) Path() string {
 	return path
 }
 
-// Error names the value with dots only, config.a.0.
+// Error names the value with dots only: config.a.0.
 func (f Finding) Error() string {
 	return strings.Join(append([]string{"config"}, f.Location...), ".") + ": " + f.Message
 }
 
-// Affords reports whether checking a config of that size is little enough work.
+// Affords reports whether checking config stays within the work limit.
 func (s *Schema) Affords(config json.RawMessage) bool {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(config))
 	return err != nil || s.parts*size(doc) <= maxWork
 }
 
-// Check returns every mismatch. With partial, a missing value is none.
+// Check returns all violations. With partial, missing properties are not reported.
 func (s *Schema) Check(config json.RawMessage, partial bool) []Finding {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(config))
 	if err != nil {
@@ -100,7 +99,7 @@ func findings(e *jsonschema.ValidationError, partial bool, p *message.Printer) (
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Not:
 		if partial && lacksSomething(e) {
-			return nil // one of the alternatives may fit yet
+			return nil // one of the alternatives may still match
 		}
 		return []Finding{{e.InstanceLocation, e.ErrorKind.LocalizedString(p)}}
 	case *kind.Required, *kind.DependentRequired, *kind.MinProperties:

@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// A schema that refers to itself, or to one definition twice at every level, takes
-// exponential time on a small document. So a schema may refer only to its own
-// definitions, never in a circle, and its size counts a definition once for each
-// reference.
+// A schema that refers to itself, or twice to one definition at every level, takes exponential time on a small
+// document. So it may refer only to its own definitions, never in a circle, and its size counts a definition once
+// for each reference.
 const (
 	maxParts = 10_000     // objects, arrays and values, references followed
 	maxWork  = 10_000_000 // the parts times the size of the config
 )
 
-// weigher remembers definitions; one that is being weighed is there with 0.
+// weigher caches sizes of definitions; 0 marks one that is being weighed.
 type weigher struct {
 	root map[string]any
 	defs map[string]int
 }
 
-// weigh returns the size of a schema, or why it has none.
+// weigh returns the size of a schema, or why the schema is refused.
 func weigh(schema any) (parts int, err error) {
 	root, _ := schema.(map[string]any)
 	w := weigher{root: root, defs: map[string]int{}}

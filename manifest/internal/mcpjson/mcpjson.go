@@ -11,19 +11,19 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// File is a file that is being read.
+// File is a file being read.
 type File struct {
 	*strict.Report
 	NoteCode string // of diagnostics at Info
 }
 
-// Server is one server. [File.Decode] fills in its definition, in which VS Code's
-// ${env:NAME} has become ${NAME}, and a HTTPURL the URL of a server of type http.
+// Server is one server. [File.Decode] fills in Definition, replaces VS Code's ${env:NAME} by ${NAME} and moves
+// HTTPURL to the URL of a server of type http.
 type Server struct {
 	Name       string
 	Path       string // in the file: servers.NAME
 	Definition Definition
-	AsksUser   bool // a value is ${input:NAME}
+	AsksUser   bool // a value contains ${input:NAME}
 
 	node   *strict.Node
 	places strict.Positions
@@ -37,18 +37,17 @@ type Definition struct {
 	Env      map[string]string `json:"env"`
 	Cwd      string            `json:"cwd"`
 	URL      string            `json:"url"`
-	HTTPURL  string            `json:"httpUrl"` // Gemini's for streamable HTTP; its url is that of an SSE server
+	HTTPURL  string            `json:"httpUrl"` // Gemini's key for streamable HTTP, where url means SSE
 	Headers  map[string]string `json:"headers"`
 	Disabled bool              `json:"disabled"`
 }
 
-// Note reports something at Info.
+// Note reports an Info.
 func (f *File) Note(pos strict.Pos, hint, format string, args ...any) {
 	f.Diagnose(protocol.LevelInfo, f.NoteCode, pos, hint, format, args...)
 }
 
-// Servers returns the members of mcpServers and servers. ok is false, and an error
-// reported, when root has neither.
+// Servers returns the members of mcpServers and servers. If root has neither, it reports an error and ok is false.
 func (f *File) Servers(root *strict.Node) (servers []*Server, ok bool) {
 	for _, list := range root.Fields {
 		switch list.Key {
@@ -72,8 +71,7 @@ func (f *File) Servers(root *strict.Node) (servers []*Server, ok bool) {
 	return servers, ok
 }
 
-// Decode reads the definition of s. It returns false after reporting an error, and
-// for a server that is disabled.
+// Decode reads the definition of s. It returns false for a disabled server, and after reporting an error.
 func (f *File) Decode(s *Server) bool {
 	if s.node.Kind != strict.Map {
 		f.Add(s.node.Pos, "", "%s: want an object", s.Path)
@@ -109,7 +107,7 @@ func (f *File) Decode(s *Server) bool {
 	return true
 }
 
-// splitLine splits a command that is a whole line, as clients do that give it to a shell.
+// splitLine splits a command that is a whole line, which some clients pass to a shell.
 func (f *File) splitLine(s *Server) {
 	d := &s.Definition
 	words, ok := shellwords.Line(d.Command, d.Args)
@@ -121,8 +119,7 @@ func (f *File) splitLine(s *Server) {
 		s.Path)
 }
 
-// At returns the place of a key of the definition, of the server if it has no such
-// key or key is "".
+// At returns the position of a key of the definition, or of the server if the key is "" or missing.
 func (s *Server) At(key string) strict.Pos {
 	if pos, ok := s.places[s.Path+"."+key]; ok {
 		return pos
@@ -130,7 +127,7 @@ func (s *Server) At(key string) strict.Pos {
 	return s.node.Pos
 }
 
-// rewrite replaces every text that may have variables.
+// rewrite replaces every value that may contain variables.
 func (d *Definition) rewrite(f func(string) string) {
 	d.Command, d.Cwd, d.URL = f(d.Command), f(d.Cwd), f(d.URL)
 	for i := range d.Args {

@@ -1,4 +1,4 @@
-// Package words reads single words of a manifest: addresses, sizes, and names of programs and of
+// Package words parses and checks single values of a manifest: addresses, sizes, and names of programs and
 // platforms.
 package words
 
@@ -23,7 +23,7 @@ var (
 		"ppc64le", "riscv64", "s390x"}
 )
 
-// commonNames are other names of some of these.
+// commonNames map other names to those of the Go toolchain.
 var commonNames = map[string]string{
 	"macos":   "darwin",
 	"osx":     "darwin",
@@ -37,7 +37,7 @@ var commonNames = map[string]string{
 	"x86":     "386",
 }
 
-// Platform returns a hint at which of known a name stands for, "" for none.
+// Platform suggests which of known a name stands for, or returns "".
 func Platform(name string, known []string) string {
 	if common, ok := commonNames[strings.ToLower(name)]; ok {
 		return fmt.Sprintf("did you mean %q?", common)
@@ -45,14 +45,14 @@ func Platform(name string, known []string) string {
 	return strict.DidYouMean(name, known)
 }
 
-// BadURL returns the error in an http url, "" for none. A url with ${VAR} cannot be
-// checked before the variable is known.
+// BadURL returns the error in an http url, or "". A url with ${VAR} cannot be checked before the variable is
+// known.
 func BadURL(raw string) string {
 	if strings.Contains(raw, "${") {
 		return ""
 	}
 	u, err := url.Parse(raw)
-	if at := strings.LastIndexByte(raw, '@'); at >= 0 { // what is before may be a password
+	if at := strings.LastIndexByte(raw, '@'); at >= 0 { // may follow a password
 		raw = "***" + raw[at:]
 	}
 	switch {
@@ -70,7 +70,7 @@ func BadURL(raw string) string {
 	return ""
 }
 
-// ErrSize is in the error of a word that is no size.
+// ErrSize is wrapped by the error of an invalid size.
 var ErrSize = errors.New(`want a size such as "512MiB" or a whole number of bytes`)
 
 // units are powers of two.
@@ -102,12 +102,12 @@ func Size(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// BadServer returns the error in the address of a NATS server, "" for none, as for no address.
+// BadServer returns the error in the address of a NATS server, or "". An empty address is valid.
 func BadServer(raw string) string {
 	if raw == "" || strings.Contains(raw, "secret://") {
 		return ""
 	}
-	if strings.Contains(raw, "@") { // before anything is quoted
+	if strings.Contains(raw, "@") { // may have a password: do not quote it
 		return "it has a user or a password: state token_env or token_file"
 	}
 	u, err := url.Parse(raw)
@@ -118,12 +118,12 @@ func BadServer(raw string) string {
 	return ""
 }
 
-// maxSubject bounds the prefix of a subject, in bytes.
+// maxSubject bounds a subject prefix in bytes.
 const maxSubject = 128
 
 var subject = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// BadSubject returns why a word cannot begin the subject of a service on NATS, "" if it can.
+// BadSubject returns why prefix cannot begin the subject of a NATS service, or "".
 func BadSubject(prefix string) string {
 	first, _, _ := strings.Cut(prefix, ".")
 	switch {
@@ -136,11 +136,11 @@ func BadSubject(prefix string) string {
 	return ""
 }
 
-// packageRoot begins a command that is a program of the package that an extension runs.
+// packageRoot begins the path of a program in the extension's installed package.
 const packageRoot = "${EXTHOST_PACKAGE}/"
 
-// BadProgram returns why a word cannot name a program, "" if it can. packaged says that it may be
-// one of the extension's package.
+// BadProgram returns why a word cannot name a program, or "". With packaged it may be a program of the extension's
+// package.
 func BadProgram(name string, packaged bool) string {
 	if program, ok := strings.CutPrefix(name, packageRoot); ok && packaged {
 		if !filepath.IsLocal(filepath.FromSlash(program)) {
