@@ -1,3 +1,3 @@
-// Package text has functions of texts: decoding files strictly, editing JSON, patterns, words, and the masking of
+// Package text groups packages that work on text: strict decoding of files, raw JSON edits, patterns, masking of
 // secrets.
 package text

@@ -1,4 +1,4 @@
-// Package below keeps the files that a directory's configuration names below that directory.
+// Package below restricts files named by a directory's configuration to that directory.
 package below
 
 import (
@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Relative returns path as seen from dir, which is absolute, or an error when it leads out of it.
-// It looks at no file.
+// Relative returns path relative to the absolute dir, or an error if path leads out of dir. It does not look at
+// the disk.
 func Relative(dir, path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -23,12 +23,11 @@ func Relative(dir, path string) (string, error) {
 	return rel, nil
 }
 
-// File returns where a file below dir really is, for a program that writes it: its directory
-// without symbolic links, as far as that exists. Links that lead out of dir, a file that is a link
-// and one that is not regular are errors. dir "" is no bound: File returns path. It creates
-// nothing.
+// File resolves path for writing a file below dir: it returns the path with the symbolic links of its directory
+// resolved, as far as the directory exists. Links that lead out of dir, a file that is a link and one that is not
+// regular are errors. With dir "" it returns path. It creates nothing.
 //
-// A process that may replace directories below dir between File and the use of its result is
+// A process that replaces directories below dir after File returns can still escape.
 // not bound by this.
 func File(dir, path string) (string, error) {
 	if dir == "" {
@@ -50,7 +49,7 @@ func File(dir, path string) (string, error) {
 	}
 }
 
-// Check is [File] without its result. A file that is missing is no error.
+// Check is [File] without its result. A missing file is no error.
 func Check(dir, path string) error {
 	if dir == "" {
 		return nil
@@ -63,7 +62,7 @@ func Check(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close() // read only: the error does not matter
+	defer root.Close() // read only
 	switch info, err := root.Lstat(rel); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -77,9 +76,8 @@ func Check(dir, path string) error {
 	return nil
 }
 
-// outside words an error of a path that may lead out of dir.
-// CheckHere is [Check] for a path below the working directory, whose links somebody else may have made. Any other
-// path passes: the user has named it.
+// CheckHere is [Check] for a path below the working directory, whose links may be another person's. Other paths
+// pass, since the user named them.
 func CheckHere(path string) error {
 	dir, err := os.Getwd()
 	if err != nil {

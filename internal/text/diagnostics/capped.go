@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Capped returns the first max diagnostics; one more then counts those that are left out.
+// Capped returns the first max diagnostics, and one more that counts the rest.
 func Capped(diags []protocol.Diagnostic, max int) []protocol.Diagnostic {
 	if len(diags) <= max {
 		return diags

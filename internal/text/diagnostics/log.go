@@ -1,5 +1,4 @@
-// Package diagnostics keeps what is wrong with extensions for the status, and logs each
-// diagnostic once.
+// Package diagnostics collects the diagnostics of a host for its status, and logs each of them once.
 package diagnostics
 
 import (
@@ -13,26 +12,26 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Log keeps diagnostics. Its methods may be called by many goroutines at once.
+// Log keeps diagnostics. Its methods are safe for concurrent use.
 type Log struct {
 	log *slog.Logger
 
-	mu      sync.Mutex            // guards what follows
-	starts  []protocol.Diagnostic // of starts
-	offered []protocol.Diagnostic // of the offers in the current snapshot
-	refused []protocol.Diagnostic // why what is on disk is not in force
-	since   time.Time             // when the lines of written began
-	written int                   // lines about offers; may be above maxLines
+	mu      sync.Mutex            // guards the fields below
+	starts  []protocol.Diagnostic // about starts
+	offered []protocol.Diagnostic // about descriptors in the current snapshot
+	refused []protocol.Diagnostic // why the configuration on disk is not in force
+	since   time.Time             // start of the minute that written counts in
+	written int                   // lines about descriptors; may exceed maxLines
 }
 
-// maxLines bounds the lines about offers in a minute: an extension, or another node of a cluster, may offer something
-// else that is wrong as often as it likes.
+// maxLines bounds the log lines about descriptors in a minute: an extension or remote node can send new invalid
+// descriptors as often as it likes.
 const maxLines = 1000
 
 // New returns an empty log that writes to l.
 func New(l *slog.Logger) *Log { return &Log{log: l} }
 
-// Write writes a diagnostic to the log and does not keep it.
+// Write logs a diagnostic without keeping it.
 func (l *Log) Write(d protocol.Diagnostic) {
 	level := map[protocol.Level]slog.Level{
 		protocol.LevelInfo: slog.LevelDebug, protocol.LevelWarn: slog.LevelWarn, protocol.LevelError: slog.LevelError,
@@ -44,14 +43,14 @@ func (l *Log) Write(d protocol.Diagnostic) {
 	log.Log(context.Background(), level, d.String(), "code", d.Code)
 }
 
-// WriteNew writes those of list that are not in before.
+// WriteNew logs the diagnostics of list that are not in before.
 func (l *Log) WriteNew(list, before []protocol.Diagnostic) {
 	for _, d := range added(list, before) {
 		l.Write(d)
 	}
 }
 
-// added returns those of list that are not in before.
+// added returns the diagnostics of list that are not in before.
 func added(list, before []protocol.Diagnostic) (fresh []protocol.Diagnostic) {
 	known := make(map[protocol.Diagnostic]bool, len(before))
 	for _, d := range before {
@@ -65,7 +64,7 @@ func added(list, before []protocol.Diagnostic) (fresh []protocol.Diagnostic) {
 	return fresh
 }
 
-// Add keeps a diagnostic, and writes it if it is new.
+// Add keeps a diagnostic, and logs it if it is new.
 func (l *Log) Add(d protocol.Diagnostic) {
 	l.mu.Lock()
 	known := slices.Contains(l.starts, d)
@@ -78,15 +77,15 @@ func (l *Log) Add(d protocol.Diagnostic) {
 	}
 }
 
-// Remove drops the diagnostics that were added and that match.
+// Remove drops added diagnostics for which matches returns true.
 func (l *Log) Remove(matches func(protocol.Diagnostic) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.starts = slices.DeleteFunc(l.starts, matches)
 }
 
-// SetOffered keeps the diagnostics of a snapshot's offers in place of those of the
-// snapshot before, and writes those that are new, up to a bound in each minute.
+// SetOffered replaces the diagnostics about descriptors by those of the new snapshot, and logs the new ones, up to
+// maxLines in a minute.
 func (l *Log) SetOffered(diags []protocol.Diagnostic) {
 	l.mu.Lock()
 	fresh := added(diags, l.offered)
@@ -106,8 +105,8 @@ func (l *Log) SetOffered(diags []protocol.Diagnostic) {
 	}
 }
 
-// SetRefused keeps why a reload was refused as a whole, and logs it; nil forgets it. An error
-// may hold its own diagnostics; another is one of code config_invalid.
+// SetRefused keeps and logs why a reload was refused; nil clears it. An error without diagnostics of its own
+// becomes one of code config_invalid.
 func (l *Log) SetRefused(err error) {
 	var diags []protocol.Diagnostic
 	if err != nil {
@@ -122,7 +121,7 @@ func (l *Log) SetRefused(err error) {
 	l.refused = diags
 }
 
-// refusal returns the errors among the diagnostics that err holds, or err as one.
+// refusal returns the errors among the diagnostics of err, or err as a diagnostic.
 func refusal(err error) (diags []protocol.Diagnostic) {
 	var holder interface {
 		error
@@ -148,7 +147,7 @@ func refusal(err error) (diags []protocol.Diagnostic) {
 	}
 }
 
-// All returns files, then every diagnostic that is kept. It is never nil.
+// All returns files and all kept diagnostics. It is never nil.
 func (l *Log) All(files []protocol.Diagnostic) []protocol.Diagnostic {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// What extensions offer fills no log, however often they offer something else that is wrong; all of it is kept.
+// An extension that keeps changing its invalid descriptors cannot fill the log; all diagnostics are kept for the
+// status.
 func TestOffersThatChangeAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer

@@ -1,5 +1,4 @@
-// Package display prepares texts of others for people and models: it shortens them and
-// removes characters that a reader cannot see.
+// Package display prepares untrusted text for people and models: it shortens it and removes invisible characters.
 package display
 
 import (
@@ -8,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Cut shortens s to at most max bytes, including an ellipsis, and splits no rune.
+// Cut shortens s to at most max bytes, ellipsis included, without splitting a rune.
 func Cut(s string, max int) string {
 	if len(s) <= max {
 		return s
@@ -16,7 +15,7 @@ func Cut(s string, max int) string {
 	return Prefix(s, max-len("…")) + "…"
 }
 
-// Prefix returns at most max bytes of s, without an ellipsis, and splits no rune.
+// Prefix returns at most max bytes of s, without splitting a rune or adding an ellipsis.
 func Prefix(s string, max int) string {
 	if len(s) <= max {
 		return s
@@ -27,8 +26,7 @@ func Prefix(s string, max int) string {
 	return s[:max]
 }
 
-// CutWords is [Cut] that splits no word either, for texts in which secrets are masked later: a mask
-// knows whole secrets.
+// CutWords is [Cut] that does not split a word either, so that secrets are whole when they are masked later.
 func CutWords(s string, max int) string {
 	if len(s) <= max {
 		return s
@@ -36,12 +34,12 @@ func CutWords(s string, max int) string {
 	return Words(s[:max-len("…")])
 }
 
-// Words returns the beginning of a longer text without the word that the end of s may split, and
-// with an ellipsis. Blanks, line breaks and quotes end words.
+// Words drops the last, possibly incomplete word of s and adds an ellipsis. Blanks, line breaks and quotes end
+// words.
 func Words(s string) string { return s[:strings.LastIndexAny(s, " \t\r\n\"'`")+1] + "…" }
 
-// Visible removes the characters that steer a model without being seen by a reader:
-// control, bidirectional, zero-width and tag characters. Newlines and tabs stay.
+// Visible removes characters that a model reads but a reader cannot see: control, bidirectional, zero-width and
+// tag characters. Newlines and tabs stay.
 func Visible(s string) string { return visible(s, "\n\t") }
 
 func visible(s, keep string) string {

@@ -2,7 +2,7 @@ package display
 
 import "testing"
 
-// Of a secret there is all or nothing.
+// A shortened text has a secret as a whole or not at all.
 func TestCutWords(t *testing.T) {
 	for s, want := range map[string]string{
 		"say a token":               "say a token",

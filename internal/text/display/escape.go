@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Escape makes untrusted text safe for a terminal and a log: it writes control characters,
-// escape sequences, bidirectional and zero-width characters, line separators and invalid
-// UTF-8 as \x1b, \u202e and so on. Tabs stay.
+// Escape makes untrusted text safe for a terminal or log: control characters, escape sequences, bidirectional and
+// zero-width characters, line separators and invalid UTF-8 become \x1b, \u202e and so on. Tabs stay.
 func Escape(s string) string {
 	if strings.IndexFunc(s, unsafeRune) < 0 {
 		return s
@@ -32,7 +31,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// unsafeRune counts U+FFFD as unsafe because invalid UTF-8 decodes to it.
+// unsafeRune includes U+FFFD, because invalid UTF-8 decodes to it.
 func unsafeRune(r rune) bool {
 	return r == utf8.RuneError || r != '\t' && !unicode.IsGraphic(r)
 }

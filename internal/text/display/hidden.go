@@ -10,28 +10,27 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden is a character in a JSON value that a reader does not see and a model reads.
+// Hidden is a character in a JSON value that a model reads but a reader cannot see.
 type Hidden struct {
-	Pointer string // JSON Pointer to the text, or to the member whose key has the character
+	Pointer string // JSON Pointer to the text, or to the member with the key
 	Rune    rune
 }
 
 func (h Hidden) String() string { return fmt.Sprintf("U+%04X at %s", h.Rune, h.Pointer) }
 
-// Tag reports whether the character can spell whole messages that no reader sees: one of the
-// tag characters and variation selectors from U+E0000 on.
+// Tag reports whether the character is a tag character or variation selector from U+E0000 on, which can spell
+// whole hidden messages.
 func (h Hidden) Tag() bool { return isTag(h.Rune) }
 
 func isTag(r rune) bool { return r >= 0xe0000 && r <= 0xe0fff }
 
-// maxHidden is how many characters FindHidden returns.
+// maxHidden bounds the results of FindHidden.
 const maxHidden = 8
 
-// FindHidden returns the first hidden character of each text and each key of value, of at most
-// 8 texts, those with tag characters first. It reads every member, also of those with one name,
-// of which a client may take any. A joiner or variation selector after a character beyond ASCII
-// does not count: it belongs to emoji and to scripts that need it; nor do line breaks and tabs.
-// It returns nil for a value that is not JSON.
+// FindHidden returns the first hidden character of each string and key of value, at most 8, tag characters first.
+// It reads all members, repeated ones included, since clients differ in which one they use. Line breaks and tabs
+// do not count, nor does a joiner or variation selector after a character beyond ASCII: emoji and some scripts
+// need them. It returns nil if value is not JSON.
 func FindHidden(value json.RawMessage) []Hidden {
 	if !mayHide(value) || !json.Valid(value) {
 		return nil
@@ -44,7 +43,7 @@ func FindHidden(value json.RawMessage) []Hidden {
 	return found[:min(len(found), maxHidden)]
 }
 
-// mayHide rules out most values, which are ASCII with escapes for line breaks and quotes alone.
+// mayHide quickly rules out most values: ASCII with simple escapes only.
 func mayHide(value []byte) bool {
 	for i, c := range value {
 		if c >= 0x7f || c == '\\' && i+1 < len(value) && strings.IndexByte("ubf", value[i+1]) >= 0 {
@@ -55,11 +54,11 @@ func mayHide(value []byte) bool {
 }
 
 type finder struct {
-	path         []byte // JSON Pointer to what is read
+	path         []byte // JSON Pointer of the value being read
 	tags, others []Hidden
 }
 
-// read reads one value, which is valid.
+// read reads one valid value.
 func (f *finder) read(d *json.Decoder) {
 	token, _ := d.Token()
 	if text, ok := token.(string); ok {
@@ -82,7 +81,7 @@ func (f *finder) read(d *json.Decoder) {
 		f.read(d)
 		f.path = f.path[:above]
 	}
-	_, _ = d.Token() // the end
+	_, _ = d.Token() // closing bracket
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
@@ -106,19 +105,19 @@ func (f *finder) text(s string) {
 	}
 }
 
-// hides reports whether r, which follows before, is hidden text.
+// hides reports whether r after before is hidden text.
 func hides(before, r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == '\r':
 		return false
 	case isJoiner(r) || isSelector(r):
 		belongs := before >= utf8.RuneSelf || strings.ContainsRune("0123456789#*", before)
-		return !belongs || Invisible(before) && !(isJoiner(r) && isSelector(before)) // a row of them spells bits
+		return !belongs || Invisible(before) && !(isJoiner(r) && isSelector(before)) // a row of them can spell bits
 	}
 	return unicode.IsControl(r) || Invisible(r)
 }
 
 func isJoiner(r rune) bool { return r == 0x200c || r == 0x200d }
 
-// isSelector reports whether r has the character before it shown as text or as emoji.
+// isSelector reports whether r selects text or emoji presentation of the character before it.
 func isSelector(r rune) bool { return r == 0xfe0e || r == 0xfe0f }

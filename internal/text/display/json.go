@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// VisibleJSON is [Visible] for every text and key in value, which must be valid JSON. All
-// other bytes stay unchanged, and so do the line breaks of other systems.
+// VisibleJSON applies [Visible] to each string and key of value, which must be valid JSON. It also keeps carriage
+// returns and other line breaks; all other bytes stay unchanged.
 func VisibleJSON(value json.RawMessage) json.RawMessage {
 	out, last := []byte(nil), 0
 	for i := 0; i < len(value); i++ {
@@ -20,7 +20,7 @@ func VisibleJSON(value json.RawMessage) json.RawMessage {
 			}
 		}
 		if end >= len(value) {
-			break // no valid JSON
+			break // not valid JSON
 		}
 		if clean, changed := visibleLiteral(value[i : end+1]); changed {
 			out = append(append(out, value[last:i]...), clean...)
@@ -46,6 +46,6 @@ func visibleLiteral(literal []byte) (clean []byte, changed bool) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(shown) // texts always encode
+	_ = e.Encode(shown) // strings always encode
 	return bytes.TrimSpace(b.Bytes()), true
 }

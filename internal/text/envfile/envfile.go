@@ -1,5 +1,4 @@
-// Package envfile reads files of environment variables: lines of NAME=value, or YAML and
-// JSON objects.
+// Package envfile reads files of environment variables: NAME=value lines, or YAML and JSON objects.
 package envfile
 
 import (
@@ -12,15 +11,13 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// maxBytes is the size of the largest file.
+// maxBytes bounds the size of a file.
 const maxBytes = 1 << 20
 
-// Read returns the variables of the file at path. A file whose name ends in .yaml, .yml or
-// .json is an object of variables, or an object of such objects, of which Read returns the
-// one called section; a file of objects without that section has no variables for it. Any
-// other file has a line of NAME=value for each variable: empty lines and lines that begin
-// with # are skipped, `export ` before a name and quotes around a value are removed. The
-// errors name file and line, and never quote a value.
+// Read returns the variables of a file. A .yaml, .yml or .json file is an object of variables, or an object of
+// sections with variables, of which section is used; a missing section means no variables. Any other file has
+// NAME=value lines: blank lines and # comments are skipped, a leading `export ` and quotes around the value are
+// removed. Errors name file and line, and never quote a value.
 func Read(path, section string) (map[string]string, error) {
 	data, _, err := regular.Read(path, maxBytes+1, true)
 	switch _, other := err.(regular.NotRegular); {
@@ -71,7 +68,7 @@ func object(path string, data []byte, section string) (map[string]string, error)
 	return vars, nil
 }
 
-// lines reads lines of NAME=value.
+// lines parses NAME=value lines.
 func lines(path, text string) (map[string]string, error) {
 	vars := make(map[string]string)
 	n := 0
@@ -94,5 +91,5 @@ func lines(path, text string) (map[string]string, error) {
 	return vars, nil
 }
 
-// named reports whether a text can be the name of a variable.
+// named reports whether name can be a variable's name.
 func named(name string) bool { return name != "" && !strings.ContainsAny(name, " \t\"'=\x00") }

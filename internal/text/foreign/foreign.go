@@ -1,5 +1,5 @@
-// Package foreign knows what the configurations of other programs say that has no effect in
-// this one, and what there is instead. docs/coming-from.md maps every key.
+// Package foreign lists settings of other programs' configurations that have no effect here, and what replaces
+// them. docs/coming-from.md maps every key.
 package foreign
 
 import (
@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// noEffect are keys by their path, in which * is the id of an extension. The value says what
-// there is instead.
+// noEffect maps the paths of keys to their replacements. * is the id of an extension.
 var noEffect = map[string]string{
 	"plugin_dirs":     "Python classes do not run here",
 	"plugin_settings": "plugins[].timeout and plugins[].required say it for each policy",
@@ -20,11 +19,10 @@ var noEffect = map[string]string{
 	"extensions.entries.*.allow_external_bind": "extensions do not listen here",
 }
 
-// Depth is the greatest length of a path that [NoEffect] knows.
+// Depth is the maximum length of a path in noEffect.
 const Depth = 4
 
-// NoEffect reports whether the key at a path has no effect, and what there is instead: ""
-// for nothing.
+// NoEffect reports whether the key at path is known to have no effect, and its replacement, "" if there is none.
 func NoEffect(path ...string) (instead string, known bool) {
 	joined := strings.Join(path, ".")
 	if len(path) == Depth {
@@ -37,16 +35,15 @@ func NoEffect(path ...string) (instead string, known bool) {
 // className matches the kind of a plugin that is a Python class.
 var className = regexp.MustCompile(`^([A-Za-z_]\w*\.)+[A-Za-z_]\w*$`)
 
-// builtins are the built-in policies that do what a Python plugin does, by a part of the name
-// of its class.
+// builtins are the built-in policies that replace Python plugins, by a part of the class name.
 var builtins = []struct{ class, policy string }{
 	{"pii", "redact"}, {"secret", "redact"}, {"ratelimit", "rate_limit"}, {"schemaguard", "schema"},
 	{"outputlength", "size_cap"},
 	{"denylist", "access"}, {"allowlist", "access"}, {"opa", "cel"}, {"cedar", "cel"}, {"policy", "cel"},
 }
 
-// PythonClass reports whether a kind of ContextForge's plugins is a Python class, which runs
-// only inside that program, and what there is instead.
+// PythonClass reports whether a plugin's kind is a Python class, which runs only inside ContextForge, and what
+// replaces it.
 func PythonClass(kind string) (instead string, is bool) {
 	if kind != "isolated_venv" && !className.MatchString(kind) {
 		return "", false

@@ -8,13 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether pattern fits all of name: * is any text, slashes included,
-// ? one character, [a-z] one of several, and \ takes the next character literally.
-// A malformed pattern fits nothing.
+// Match reports whether pattern fits the whole name: * is any text, slashes included, ? one character, [a-z] one
+// of several, and \ takes the next character literally. A malformed pattern fits nothing.
 //
-// It goes back only to the last star, so it takes at most len(pattern)*len(name) steps.
+// It backtracks only to the last star, so it takes at most len(pattern)*len(name) steps.
 func Match(pattern, name string) bool {
-	star, resume := -1, 0 // where the last * is, and where in name the text after it was tried last
+	star, resume := -1, 0 // index of the last *, and where in name the text after it was last tried
 	p, n := 0, 0
 	for n < len(name) {
 		if p < len(pattern) && pattern[p] == '*' {
@@ -36,7 +35,7 @@ func Match(pattern, name string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// Check says why pattern is malformed or empty, nil when it is neither.
+// Check returns why pattern is empty or malformed.
 func Check(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 		return fmt.Errorf("%q is not a glob: * is any text, ? any character, [a-z] one of them", pattern)
@@ -44,8 +43,8 @@ func Check(pattern string) error {
 	return nil
 }
 
-// matchOne compares the first element of pattern with the first character of name
-// and returns the length of both, 0 when they differ.
+// matchOne matches the first element of pattern with the first character of name and returns the lengths of both,
+// 0 if they differ.
 func matchOne(pattern, name string) (dp, dn int) {
 	if pattern == "" {
 		return 0, 0
@@ -72,7 +71,7 @@ func matchOne(pattern, name string) (dp, dn int) {
 	return 0, 0
 }
 
-// classEnd returns the length of the [class] that pattern begins with.
+// classEnd returns the length of the [class] at the start of pattern.
 func classEnd(pattern string) int {
 	for i := 1; i < len(pattern); i++ {
 		switch pattern[i] {

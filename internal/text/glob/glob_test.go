@@ -39,8 +39,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzMatch compares with [path.Match], from which Match differs only for names
-// with a slash.
+// Match agrees with [path.Match], except for names with a slash.
 func FuzzMatch(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"a*b?[c-e]", "axxbyd"},

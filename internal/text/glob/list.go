@@ -2,17 +2,15 @@ package glob
 
 import "slices"
 
-// List is a list of patterns, of which one has to fit: * is any text, slashes included, ?
-// one character, [a-z] one of several, and \ takes the next character literally.
+// List is a list of patterns of which one has to fit, see [Match].
 type List []string
 
-// Match reports whether one of the patterns fits all of name. A malformed pattern
-// fits nothing.
+// Match reports whether one of the patterns fits the whole name.
 func (l List) Match(name string) bool {
 	return slices.ContainsFunc(l, func(pattern string) bool { return Match(pattern, name) })
 }
 
-// Check names the first pattern that is malformed.
+// Check returns an error for the first malformed pattern.
 func (l List) Check() error {
 	for _, pattern := range l {
 		if err := Check(pattern); err != nil {

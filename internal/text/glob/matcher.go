@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// Matcher selects names. The zero Matcher selects all of them.
+// Matcher selects names. The zero Matcher selects all.
 type Matcher struct {
-	names []string       // any of these, exactly
-	globs []string       // or that one of these fits
-	re    *regexp.Regexp // or that contain a match of this
+	names []string       // selects equal names
+	globs []string       // or names that match one of these
+	re    *regexp.Regexp // or names that contain a match
 }
 
-// The characters of a list of names, without and with wildcards.
+// Matches lists of names, without and with wildcards.
 var (
 	nameList = regexp.MustCompile(`^[A-Za-z0-9_\-,| ]+$`)
 	globList = regexp.MustCompile(`^[A-Za-z0-9_\-,| *?]+$`)
 )
 
-// ParseMatcher reads a pattern as the matchers of Claude Code's hooks are read: ""
-// and "*" are every name; names parted by "|" or "," are these; anything else is a
-// regular expression (RE2), which need not match the whole name. In addition, a
-// pattern whose only special characters are * and ? also selects as a glob, so
-// that ext_notes_* and *_delete mean what they look like.
+// ParseMatcher reads a pattern as Claude Code reads the matchers of hooks: "" and "*" select every name, names
+// separated by "|" or "," select themselves, anything else is a regular expression (RE2) that may match a part of
+// the name. In addition, a pattern whose only special characters are * and ? also works as a glob, so that
+// ext_notes_* and *_delete select what one expects.
 func ParseMatcher(pattern string) (Matcher, error) {
 	switch {
 	case pattern == "" || pattern == "*":
@@ -31,15 +30,14 @@ func ParseMatcher(pattern string) (Matcher, error) {
 	case nameList.MatchString(pattern):
 		return Matcher{names: alternatives(pattern)}, nil
 	case globList.MatchString(pattern):
-		re, _ := regexp.Compile(pattern) // *_delete is none
+		re, _ := regexp.Compile(pattern) // *_delete does not compile
 		return Matcher{globs: alternatives(pattern), re: re}, nil
 	}
 	re, err := regexp.Compile(pattern)
 	return Matcher{re: re}, err
 }
 
-// alternatives returns the names of a list. It is not nil for a list without any,
-// such as "|", which selects nothing.
+// alternatives returns the names of a list. It is not nil for an empty list such as "|", which selects nothing.
 func alternatives(pattern string) []string {
 	return strings.FieldsFunc(pattern, func(r rune) bool { return r == '|' || r == ',' || r == ' ' })
 }

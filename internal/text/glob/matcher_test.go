@@ -6,7 +6,7 @@ import (
 )
 
 func TestMatcher(t *testing.T) {
-	const tool = "ext_notes_add mcp__notes__add" // the names of one tool
+	const tool = "ext_notes_add mcp__notes__add" // names of one tool
 	for _, tt := range []struct {
 		pattern string
 		names   string
@@ -16,7 +16,7 @@ func TestMatcher(t *testing.T) {
 		{"*", tool, true},
 		{"ext_notes_add", tool, true},
 		{"mcp__notes__add", tool, true},
-		{"mcp__notes", tool, false}, // a name, and no tool's
+		{"mcp__notes", tool, false}, // a name, but not a tool's
 		{"notes", tool, false},
 		{"Edit|Write", "Write", true},
 		{"Edit|Write", "NotebookEdit", false},
@@ -27,7 +27,7 @@ func TestMatcher(t *testing.T) {
 		{"Notebook.*", "NotebookEdit", true},
 		{"^Notebook", "MyNotebook", false},
 		{"notes", "ext_notes_add", false},
-		{"notes.", tool, true}, // a regular expression need not match all of a name
+		{"notes.", tool, true}, // a regular expression may match a part of a name
 		{"ext_notes_*", tool, true},
 		{"ext_notes_*", "ext_mail_send", false},
 		{"*_delete", "ext_files_delete", true},
@@ -52,8 +52,7 @@ func TestBadMatcher(t *testing.T) {
 	}
 }
 
-// FuzzParseMatcher: nothing panics, and a name that the regular expression alone
-// selects is selected.
+// Parsing never panics, and what the plain regular expression selects is selected.
 func FuzzParseMatcher(f *testing.F) {
 	for _, s := range []string{"", "*", "a|b", "ext_*", "a?b*", ".*", "*_x", "||,"} {
 		f.Add(s, "ext_a")

@@ -2,16 +2,15 @@ package glob
 
 import "strings"
 
-// Prefixes are what the registered names of each extension's tools begin with, by id:
-// ext_notes_ for notes. The ids are those that the configuration and the search paths have,
-// whether or not they run.
+// Prefixes maps extension ids to the prefix of their registered tool names: ext_notes_ for notes. It has all ids
+// of the configuration and the search paths, running or not.
 //
-// A pattern of registered names can fit tools of several extensions: ext_a_b_* those of a_b,
-// and a tool b_c of a. A pattern that denies selects all of them. One that allows selects
-// those of one extension, if the pattern begins with a prefix: of the one with the longest.
+// A pattern can fit tools of several extensions: ext_a_b_* fits those of a_b, and a tool b_c of a. A pattern that
+// denies selects all of them. One that allows selects only those of the extension with the longest prefix that
+// begins the pattern.
 type Prefixes map[string]string
 
-// Literal returns the text of a pattern before its first wildcard.
+// Literal returns the part of a pattern before its first wildcard.
 func Literal(pattern string) string {
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
 		return pattern[:i]
@@ -19,7 +18,7 @@ func Literal(pattern string) string {
 	return pattern
 }
 
-// Longest returns the longest prefix that a pattern begins with, "" when it begins with none.
+// Longest returns the longest prefix that begins pattern, or "".
 func (p Prefixes) Longest(pattern string) (longest string) {
 	literal := Literal(pattern)
 	for _, prefix := range p {
@@ -30,7 +29,7 @@ func (p Prefixes) Longest(pattern string) (longest string) {
 	return longest
 }
 
-// Mean reports whether patterns with this longest prefix are meant for the extension.
+// Mean reports whether patterns with the longest prefix are meant for extension.
 func (p Prefixes) Mean(longest, extension string) bool {
 	if longest == "" {
 		return true
@@ -38,7 +37,7 @@ func (p Prefixes) Mean(longest, extension string) bool {
 	if own, known := p[extension]; !known || own != longest {
 		return false
 	}
-	// The server b of a and the extension a_b share a prefix: the one whose id it spells counts.
+	// The server b of a and the extension a_b share a prefix; the id that is spelled in it wins.
 	spelled := strings.TrimSuffix(strings.TrimPrefix(longest, "ext_"), "_")
 	return p[spelled] != longest || extension == spelled
 }

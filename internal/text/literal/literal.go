@@ -1,4 +1,4 @@
-// Package literal writes texts as literals that TOML, YAML and JSON read alike.
+// Package literal writes string literals that TOML, YAML and JSON read alike.
 package literal
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// String quotes a text on one line. It escapes what one of the formats takes in no other form: DEL
-// in TOML, further control characters and noncharacters in YAML. What is not UTF-8 becomes U+FFFD.
+// String quotes text on one line. It escapes what any of the formats forbids unescaped: DEL in TOML, further
+// control characters and noncharacters in YAML. Invalid UTF-8 becomes U+FFFD.
 func String(text string) string {
 	var b strings.Builder
 	for _, c := range string(rawjson.Quote(text)) {
@@ -24,7 +24,7 @@ func String(text string) string {
 	return b.String()
 }
 
-// List is a list of texts on one line.
+// List writes a list of strings on one line.
 func List(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, s := range texts {
@@ -33,8 +33,8 @@ func List(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// Map is a table of texts on one line, by sorted keys. is stands between key and value: " = " in
-// TOML, ": " in YAML and JSON.
+// Map writes the members of m on one line, sorted by key. is separates key and value: " = " in TOML, ": " in YAML
+// and JSON.
 func Map(m map[string]string, is string) string {
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// All three formats read the text that was written.
+// All three formats read back the text.
 func TestString(t *testing.T) {
 	for _, text := range []string{"", "plain", `"quoted" \ 'single'`, "a\nb\tc\r", "\x00\x01\x1f\x7f\u0080\u009f",
 		"\ufeff\ufffe\uffff", "${X} # = [a]", "\u2028é😀", "yes", "1"} {

@@ -1,14 +1,13 @@
-// Package nearest finds the known word that is most similar to a mistyped one.
+// Package nearest suggests the known word that a mistyped one stands for.
 package nearest
 
 import "strings"
 
-// maxWord bounds the length of compared words, because the comparison is quadratic.
+// maxWord bounds the compared words in bytes, because the comparison is quadratic.
 const maxWord = 64
 
-// Of returns the candidate most similar to word, "" if none is similar: at most one edit, or
-// one per three characters. Case and separators are ignored, so maxDepth, max-depth and
-// MAX_DEPTH are the same word.
+// Of returns the candidate most similar to word: at most one edit, or one in three characters; "" if none is. Case
+// and separators are ignored: maxDepth, max-depth and MAX_DEPTH are the same.
 func Of(word string, candidates []string) string {
 	if word == "" || len(word) > maxWord {
 		return ""
@@ -26,8 +25,8 @@ var separators = strings.NewReplacer("_", "", "-", "", " ", "")
 
 func fold(s string) string { return separators.Replace(strings.ToLower(s)) }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours
-// between a and b, which are cut to maxWord bytes.
+// distance counts the insertions, deletions, replacements and swaps of neighbours between a and b, both cut to
+// maxWord bytes.
 func distance(a, b string) int {
 	a, b = a[:min(len(a), maxWord)], b[:min(len(b), maxWord)]
 	var rows [3][maxWord + 1]int // row i-2, row i-1, row i

@@ -1,4 +1,4 @@
-// Package nodename says which names the nodes of clusters, and clusters, may have.
+// Package nodename validates the names of clusters and their nodes.
 package nodename
 
 import (
@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Nobody is no node's name: it stands in subjects where the server answers in place of a node.
+// Nobody is reserved: it takes the place of a node's name in subjects that the NATS server answers itself.
 const Nobody = "nobody"
 
 var pattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// Check says what is wrong with the name of a node or of a cluster.
+// Check returns what is wrong with the name of a node or cluster.
 func Check(name string) error {
 	if name == Nobody || !pattern.MatchString(name) {
 		return fmt.Errorf("%q is no name of a node or a cluster: 1 to 32 of a-z, 0-9 and -, which is neither first "+
@@ -22,8 +22,8 @@ func Check(name string) error {
 	return nil
 }
 
-// OfHost is the name of this machine as a node: its host name up to the first dot, in lower case
-// and with - in place of what a name cannot have; "" when nothing of it is left.
+// OfHost returns a node name for this machine: the host name up to the first dot, in lower case, invalid
+// characters replaced by -; "" if nothing is left.
 func OfHost() string {
 	host, err := os.Hostname()
 	if err != nil {

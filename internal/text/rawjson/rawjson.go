@@ -1,7 +1,8 @@
-// Package rawjson checks JSON, and edits members of raw objects. All other bytes stay
-// unchanged: the text of numbers, the order of keys and unknown members.
+// Package rawjson validates JSON and edits members of raw objects, keeping all other bytes: the text of numbers,
+// the order of keys, unknown members.
 //
-// The functions that edit expect valid JSON, which the transports have checked. They read
+// The editing functions expect valid JSON, which the transports check. They read an invalid object up to the first
+// error, and treat any other value as an empty object.
 // an invalid object up to its first fault, and treat any other value as an empty object.
 package rawjson
 
@@ -12,28 +13,26 @@ import (
 	"slices"
 )
 
-// member is one key and value of an object, with their position.
+// member is a key and value of an object with their position.
 type member struct {
 	key        []byte
 	start, end int // from the opening quote of the key to the end of the value
 	value      json.RawMessage
 }
 
-// Members yields the members of obj in order, including repeated keys.
+// Members yields the members of obj in order, repeated keys included.
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		members(obj, func(m member) bool { return yield(string(m.key), m.value) })
 	}
 }
 
-// Each is Members without allocations: it calls f with each member until f returns false.
-// key may be a part of obj.
+// Each is Members without allocations: it calls f until f returns false. key may alias obj.
 func Each(obj json.RawMessage, f func(key []byte, value json.RawMessage) bool) {
 	members(obj, func(m member) bool { return f(m.key, m.value) })
 }
 
-// Get returns the value of the member key, nil if there is none. Of repeated members the
-// last one counts, as in encoding/json.
+// Get returns the value of the member key, or nil. The last of repeated members counts, as in encoding/json.
 func Get(obj json.RawMessage, key string) (value json.RawMessage) {
 	members(obj, func(m member) bool {
 		if string(m.key) == key {
@@ -50,13 +49,12 @@ func IsObject(value json.RawMessage) bool {
 	return i < len(value) && value[i] == '{'
 }
 
-// Set returns obj with value as its only member key: at the position of the first such
-// member, or at the end. It does not change obj itself.
+// Set returns a copy of obj in which value is the only member key, at the position of the first one or at the end.
 func Set(obj json.RawMessage, key string, value json.RawMessage) json.RawMessage {
 	return Edit(obj, map[string]json.RawMessage{key: value})
 }
 
-// Delete returns obj without any member key; obj itself if there is none.
+// Delete returns obj without members key; obj itself if there is none.
 func Delete(obj json.RawMessage, key string) json.RawMessage {
 	if Get(obj, key) == nil {
 		return obj
@@ -64,8 +62,8 @@ func Delete(obj json.RawMessage, key string) json.RawMessage {
 	return Edit(obj, map[string]json.RawMessage{key: nil})
 }
 
-// Edit returns obj with each key of values set to its value, as by [Set], or deleted if the
-// value is nil. New members come last, sorted by key.
+// Edit returns obj with each key of values set as by [Set], or deleted if its value is nil. New members come last,
+// sorted by key.
 func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessage {
 	out := append(make([]byte, 0, len(obj)+64), '{')
 	placed := make(map[string]bool, len(values))
@@ -93,7 +91,7 @@ func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessag
 	return append(out, '}')
 }
 
-// comma appends a comma if the object has a member.
+// comma appends a comma if the object has members.
 func comma(out []byte) []byte {
 	if len(out) > 1 {
 		out = append(out, ',')
@@ -101,8 +99,7 @@ func comma(out []byte) []byte {
 	return out
 }
 
-// members calls yield with the members of obj until yield returns false. It is not an
-// iterator, because an iterator costs two allocations per use.
+// members calls yield until it returns false. It is not an iterator, which would cost two allocations per use.
 func members(obj []byte, yield func(member) bool) {
 	i := SkipSpace(obj, 0)
 	if i >= len(obj) || obj[i] != '{' {

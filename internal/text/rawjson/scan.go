@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is the deepest nesting of objects and arrays.
+// MaxDepth is the maximum nesting of objects and arrays.
 const MaxDepth = 999
 
-// The faults of a text.
+// Errors of [Check].
 var (
 	ErrEnd     = errors.New("unexpected end of JSON")
 	ErrSyntax  = errors.New("invalid JSON")
@@ -22,8 +22,7 @@ var (
 	ErrObject  = errors.New("not a JSON object")
 )
 
-// Check returns the first fault of b, nil if b is valid JSON in valid UTF-8 and nested at
-// most [MaxDepth] deep.
+// Check returns the first error in b: invalid JSON, invalid UTF-8, or nesting deeper than [MaxDepth].
 func Check(b []byte) error {
 	i, err := SkipValue(b, SkipSpace(b, 0))
 	if err == nil && SkipSpace(b, i) < len(b) {
@@ -32,8 +31,7 @@ func Check(b []byte) error {
 	return err
 }
 
-// Object returns b, which must be an object that passes [Check], without line breaks
-// between values: b itself if it has none.
+// Object checks that b is an object, and returns it without line breaks between values: b itself if it has none.
 func Object(b []byte) (json.RawMessage, error) {
 	if err := Check(b); err != nil {
 		return nil, err
@@ -49,7 +47,7 @@ func Object(b []byte) (json.RawMessage, error) {
 	return line.Bytes(), nil
 }
 
-// nesting records which of the open containers are objects, one bit each.
+// nesting records which open containers are objects, one bit each.
 type nesting struct {
 	depth   int
 	objects [MaxDepth/64 + 1]uint64
@@ -69,8 +67,8 @@ func (n *nesting) open(object bool) error {
 
 func (n *nesting) inObject() bool { return n.objects[n.depth/64]>>(n.depth%64)&1 != 0 }
 
-// SkipValue checks the syntax, UTF-8 and depth of the value at b[i:], which must not begin
-// with space. It returns the index after the value, or the index of the fault.
+// SkipValue checks syntax, UTF-8 and depth of the value at b[i:], which must not begin with space. It returns the
+// index after the value, or that of the error.
 func SkipValue(b []byte, i int) (int, error) {
 	if i < len(b) && b[i] != '{' && b[i] != '[' {
 		return skipScalar(b, i)
@@ -87,8 +85,7 @@ func SkipValue(b []byte, i int) (int, error) {
 	}
 }
 
-// skipOpening skips opening brackets and keys up to the end of the first scalar or empty
-// container.
+// skipOpening skips opening brackets and keys up to the end of the first scalar or empty container.
 func skipOpening(b []byte, i int, n *nesting) (int, error) {
 	for {
 		if i >= len(b) {
@@ -114,8 +111,8 @@ func skipOpening(b []byte, i int, n *nesting) (int, error) {
 	}
 }
 
-// skipClosing skips the text between two values: closing brackets and, unless the
-// outermost container was closed, a comma and the next key.
+// skipClosing skips what is between two values: closing brackets and, unless the outermost container was closed, a
+// comma and the next key.
 func skipClosing(b []byte, i int, n *nesting) (int, error) {
 	for n.depth > 0 {
 		if i = SkipSpace(b, i); i >= len(b) {
@@ -231,8 +228,7 @@ func skipDigits(b []byte, i int) (int, error) {
 	return i, ErrSyntax
 }
 
-// SkipString is SkipValue for strings only. An escaped half of a surrogate pair is valid
-// JSON and accepted.
+// SkipString is SkipValue for strings. An escaped half of a surrogate pair is valid JSON and accepted.
 func SkipString(b []byte, i int) (int, error) {
 	if i >= len(b) {
 		return i, ErrEnd
@@ -266,9 +262,8 @@ func SkipString(b []byte, i int) (int, error) {
 	}
 }
 
-// special sets the top bit of each of the first eight bytes of b that is not ASCII, is below
-// space, or is a quote or backslash. Due to borrows, bits above the first set one are not
-// reliable.
+// special sets the top bit of each of the first eight bytes of b that is not ASCII, a control character, a quote
+// or a backslash. Only the lowest set bit is reliable, because of borrows.
 func special(b []byte) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	w := binary.LittleEndian.Uint64(b)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzCheck compares Check with encoding/json: both accept the same texts.
+// Check and encoding/json accept the same texts.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{`-0.0e-0`, `[[],{},{"a":[true,false,null]}]`, `"\ud83d\ude00\/\b"`, `01`, `1.`, `"\x"`,
 		"\"\x7f\xc2\x80\"", `[1 2]`, `{"a" 1}`, `{1:2}`} {
@@ -26,7 +26,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// TestSkipString puts each kind of byte at each offset of the eight-byte steps.
+// Each kind of byte is handled at each offset of the eight-byte steps.
 func TestSkipString(t *testing.T) {
 	for at := range 20 {
 		for _, c := range []string{`"`, `\n`, "\x1f", "\x00", "é", "\xff", "\x7f", "!", "#", "[", "]", "\u2028", "😀"} {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns the text of a JSON string; ok is false for any other value.
+// Text returns the content of a JSON string; ok is false for other values.
 func Text(value json.RawMessage) (text string, ok bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
@@ -15,7 +15,7 @@ func Text(value json.RawMessage) (text string, ok bool) {
 	return string(Unquote(value)), true
 }
 
-// Unquote returns the text of a JSON string: a part of quoted if it has no escapes.
+// Unquote returns the content of a JSON string, aliasing quoted if it has no escapes.
 func Unquote(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
@@ -59,8 +59,8 @@ func appendEscaped[T ~string | ~[]byte](dst []byte, text T) []byte {
 	return dst
 }
 
-// Equal reports whether two values are equal apart from white space, the order of members
-// and the spelling of strings. Texts that are no JSON are compared by their bytes.
+// Equal reports whether two values are equal apart from white space, the order of members and the spelling of
+// strings. Invalid JSON is compared by its bytes.
 func Equal(a, b json.RawMessage) bool {
 	decode := func(raw json.RawMessage) (v any) {
 		d := json.NewDecoder(bytes.NewReader(raw))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzText compares both directions with encoding/json.
+// Quoting and unquoting agree with encoding/json.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{
 		"",

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// automaton finds keywords of either case in one pass over a text (Aho-Corasick).
+// automaton finds keywords of either case in one pass (Aho-Corasick).
 type automaton struct {
 	class      [256]uint16 // column of next for each byte; upper and lower case share one
 	width      uint32      // number of columns
 	next       []uint32    // transitions by state and class; a state is the index of its row
-	found      [][]keyword // by row number: the keywords that end in the state
+	found      [][]keyword // by row: the keywords that end in the state
 	firstFinal uint32      // the first state that ends a keyword
 }
 
@@ -52,7 +52,7 @@ func (a *automaton) addState() uint32 {
 	return uint32(len(a.next)) - a.width
 }
 
-// add inserts a keyword into the trie. 0, the root, means that there is no transition yet.
+// add inserts a keyword into the trie. 0, the root, marks a missing transition.
 func (a *automaton) add(word string, r *rule) {
 	state := uint32(0)
 	for _, c := range []byte(word) {
@@ -66,8 +66,8 @@ func (a *automaton) add(word string, r *rule) {
 	a.found[state/a.width] = append(a.found[state/a.width], keyword{r, len(word)})
 }
 
-// link adds the failure transitions: a state without a transition takes that of its longest
-// proper suffix that is a state.
+// link adds the failure transitions: a missing transition is copied from the longest proper suffix that is a
+// state.
 func (a *automaton) link() {
 	suffix := make([]uint32, len(a.found))
 	var queue []uint32
@@ -92,8 +92,7 @@ func (a *automaton) link() {
 	}
 }
 
-// sort moves the states that end a keyword to the end, so that one comparison identifies
-// them.
+// sort moves the states that end a keyword to the end, so that one comparison identifies them.
 func (a *automaton) sort() {
 	order := make([]int, len(a.found))
 	for i := range order {
@@ -117,9 +116,8 @@ func (a *automaton) sort() {
 	*a = sorted
 }
 
-// scan reads text[i:] from state on, up to the end of a keyword, and returns the index
-// after it and the state there. found[state/width] are the keywords. At the end of the text
-// the state is 0.
+// scan reads text[i:] from state up to the end of a keyword. It returns the index after it and the state, whose
+// keywords are found[state/width]. At the end of text the state is 0.
 func (a *automaton) scan(text []byte, i int, state uint32) (int, uint32) {
 	next, firstFinal := a.next, a.firstFinal
 	for ; i < len(text); i++ {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// prose returns size bytes of pages, code and logs, as tools return them.
+// prose returns size bytes of pages, code and logs as tools return them.
 func prose(tb testing.TB, size int) string {
 	var b bytes.Buffer
 	for _, pattern := range []string{"../../../docs/*.md", "../../../runtime/*.go", "../../../README.md"} {
@@ -25,8 +25,8 @@ func prose(tb testing.TB, size int) string {
 	return strings.Repeat(text, size/len(text)+1)[:size]
 }
 
-// BenchmarkJSON masks arguments of 256 bytes and results of 1 MiB: without secrets, with
-// words and numbers only, and with a secret per KiB.
+// BenchmarkJSON masks arguments of 256 bytes and results of 1 MiB: without secrets, with words and numbers only,
+// and with one secret per KiB.
 func BenchmarkJSON(b *testing.B) {
 	const mib = 1 << 20
 	result := func(text string) string { return `{"content":[{"type":"text","text":` + quote(text) + `}]}` }

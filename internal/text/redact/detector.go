@@ -13,20 +13,19 @@ import (
 	"github.com/exthost/exthost/internal/text/nearest"
 )
 
-// Options select what a [Detector] finds. The zero value selects the rules for secrets,
-// e-mail addresses and card numbers.
+// Options select what a [Detector] finds. The zero value selects secrets, e-mail addresses and card numbers.
 type Options struct {
 	// Rules enables and disables rules by name, see [RuleNames].
 	Rules map[string]bool
-	// Patterns are additional rules: RE2 expressions by name. The first matching group is
-	// masked, or the whole match when there is no group.
+	// Patterns are additional RE2 expressions by name. The first matching group is masked, or the whole match
+	// without groups.
 	Patterns map[string]string
-	// Allow are RE2 expressions. A text that one of them matches as a whole is not masked.
+	// Allow are RE2 expressions for texts that are not masked; an expression must match the whole text.
 	Allow []string
 }
 
-// Detector finds secrets by their form, whereas a [Redactor] knows their values. Its
-// methods are safe for concurrent use.
+// Detector finds secrets by their form, whereas a [Redactor] knows their values. Its methods are safe for
+// concurrent use.
 type Detector struct {
 	keywords *automaton
 	patterns []*rule // the operator's rules, which have no keywords
@@ -51,8 +50,7 @@ var secretsAlone = sync.OnceValue(func() *Detector {
 	return d
 })
 
-// HoldsSecret reports whether a text holds a secret by its form. E-mail addresses and card
-// numbers are none.
+// HoldsSecret reports whether text contains a secret by its form. E-mail addresses and card numbers do not count.
 func HoldsSecret(text string) bool {
 	w := search{Detector: secretsAlone(), ctx: context.Background(), hides: true}
 	return len(w.spans([]byte(text))) > 0
@@ -63,7 +61,7 @@ func RuleNames() []string { return slices.Sorted(maps.Keys(rulesByID())) }
 
 var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// NewDetector returns a detector. Its errors name the invalid option.
+// NewDetector compiles the options. Its errors name the invalid one.
 func NewDetector(o Options) (*Detector, error) {
 	rules, d := rulesByID(), &Detector{}
 	for _, name := range slices.Sorted(maps.Keys(o.Rules)) {
@@ -108,7 +106,7 @@ func NewDetector(o Options) (*Detector, error) {
 	return d, nil
 }
 
-// Findings counts findings by the name of the rule. It never holds a secret.
+// Findings counts findings by rule. It never contains a secret.
 type Findings map[string]int
 
 // String lists the rules by name, such as "github-pat (2), jwt".
@@ -123,19 +121,19 @@ func (f Findings) String() string {
 	return strings.Join(list, ", ")
 }
 
-// span is a part of a text to mask, and the rule that found it.
+// span is a part of a text to mask.
 type span struct {
 	start, end int
 	rule       string
 }
 
-// masks matches masked parts. They contain no character that JSON escapes.
+// masks matches masked parts, which have no character that JSON escapes.
 var masks = regexp.MustCompile(`\[redacted:[a-z0-9_-]{1,64}\]`)
 
-// maxRounds bounds the searches of one text. Masking may uncover further secrets.
+// maxRounds bounds the passes over one text: masking may uncover further secrets.
 const maxRounds = 16
 
-// Text returns text with every finding replaced by [redacted:rule].
+// Text replaces every finding in text by [redacted:rule].
 func (d *Detector) Text(text string) (string, Findings) {
 	w := search{Detector: d, ctx: context.Background()}
 	out, found, _ := w.maskAll([]byte(text), w.spans)
@@ -149,18 +147,18 @@ func (d *Detector) Text(text string) (string, Findings) {
 type search struct {
 	*Detector
 	ctx    context.Context
-	hits   int  // number of keywords found
-	within bool // searches what a base64 text holds, and in that decodes none
-	hides  bool // what is searched may have hidden characters
+	hits   int  // keywords found so far
+	within bool // inside of base64 text; nested base64 is not decoded
+	hides  bool // the text may have hidden characters
 }
 
-// canceled checks ctx at every 64th call. A hostile text can take seconds per MiB.
+// canceled checks ctx at every 64th call: a hostile text can take seconds per MiB.
 func (w *search) canceled() bool {
 	w.hits++
 	return w.hits%64 == 0 && w.ctx.Err() != nil
 }
 
-// maskAll masks the spans that find returns, until there are none.
+// maskAll masks the spans that find returns, until it returns none.
 func (w *search) maskAll(text []byte, find func([]byte) []span) ([]byte, Findings, error) {
 	var found Findings
 	w.hides = mayHide(text)
@@ -208,7 +206,7 @@ func (w *search) spans(text []byte) []span {
 	return merge(w.filter(text, list))
 }
 
-// plainSpans returns the spans of what stands in text as it is.
+// plainSpans returns the spans of unencoded secrets in text.
 func (w *search) plainSpans(text []byte) []span {
 	list := w.keywordSpans(text)
 	if w.cards {
@@ -244,7 +242,7 @@ func (w *search) keywordSpans(text []byte) (list []span) {
 	return list
 }
 
-// filter removes spans that are empty, already masked or allowed.
+// filter drops spans that are empty, already masked or allowed.
 func (d *Detector) filter(text []byte, list []span) []span {
 	masked := masks.FindAllIndex(text, -1)
 	return slices.DeleteFunc(list, func(s span) bool {
@@ -257,7 +255,7 @@ func (d *Detector) filter(text []byte, list []span) []span {
 	})
 }
 
-// merge sorts spans and merges overlapping ones, with the rule of the first.
+// merge sorts spans and joins overlapping ones, keeping the rule of the first.
 func merge(list []span) []span {
 	slices.SortStableFunc(list, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))

@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	minEncoded = 24  // shortest base64 text that is decoded
-	maxPreface = 128 // longest prefix of a data URL
+	minEncoded = 24  // minimum length of base64 text to decode
+	maxPreface = 128 // maximum length of a data URL's prefix
 )
 
-// base64Span returns the whole string as a span when it is base64 of a text with a finding.
+// base64Span returns the whole string as a span if it is base64 of a text with a finding.
 func (w *search) base64Span(raw []byte, l literal) (s span, found bool) {
 	text := raw[l.start:l.end]
 	if len(text) < minEncoded {
@@ -30,7 +30,7 @@ func (w *search) base64Span(raw []byte, l literal) (s span, found bool) {
 	return span{l.start, l.end, rule}, rule != ""
 }
 
-// ruleIn returns the rule of the first secret in a decoded text, "" when there is none.
+// ruleIn returns the rule of the first secret in a decoded text, or "".
 func (w *search) ruleIn(decoded []byte) string {
 	spans := w.spans(decoded)
 	if len(spans) == 0 {
@@ -42,8 +42,7 @@ func (w *search) ruleIn(decoded []byte) string {
 	return spans[0].rule
 }
 
-// looksEncoded decodes the beginning of text. That rules out most texts that are not base64
-// of a text.
+// looksEncoded decodes the beginning of text, which rules out most texts that are not base64 of a text.
 func looksEncoded(text []byte) bool {
 	var head [minEncoded]byte
 	n := 0
@@ -76,8 +75,8 @@ func looksEncoded(text []byte) bool {
 	return false
 }
 
-// decodeBase64 decodes text in either alphabet, up to the last complete byte if text is
-// truncated. It returns nil when text is invalid or decodes to binary data.
+// decodeBase64 decodes text in either alphabet, up to the last complete byte if it is truncated. It returns nil
+// for invalid base64 and for binary data.
 func decodeBase64(text []byte) []byte {
 	if bytes.ContainsAny(text, "\r\n") {
 		text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), []byte("\n"), nil)

@@ -16,12 +16,11 @@ const (
 	upperHex = "0123456789ABCDEF"
 )
 
-// minLine is the length of the shortest line that is masked by itself, in bytes: shorter ones
-// occur by chance.
+// minLine is the minimum length in bytes of a line that is masked by itself: shorter ones occur by chance.
 const minLine = 12
 
-// shown returns how a known secret reads where its white space changes: without that around it,
-// with single blanks, and each line of one that has several.
+// shown returns the forms of a secret after changes of white space: trimmed, with single blanks, and each of
+// several lines.
 func shown(value string) []string {
 	texts := []string{value, strings.TrimSpace(value), strings.Join(strings.Fields(value), " ")}
 	if strings.Contains(value, "\n") {
@@ -34,7 +33,7 @@ func shown(value string) []string {
 	return distinct(texts)
 }
 
-// forms returns the forms of a known secret in which programs write texts.
+// forms returns the encodings of a known secret in which programs write it.
 func forms(value string) []string {
 	valid := strings.ToValidUTF8(value, "\uFFFD")
 	list := []string{value,
@@ -43,7 +42,7 @@ func forms(value string) []string {
 		hexadecimal(value, lowerHex), hexadecimal(value, upperHex),
 		url.QueryEscape(value), url.PathEscape(value), (&url.URL{Path: value}).EscapedPath(),
 	}
-	for _, kept := range []string{"", "/", "!'()*"} { // of RFC 3986; of Python; of JavaScript
+	for _, kept := range []string{"", "/", "!'()*"} { // RFC 3986, Python, JavaScript
 		list = append(list, percent(value, kept, lowerHex), percent(value, kept, upperHex))
 	}
 	markup := html.EscapeString(value)
@@ -57,7 +56,7 @@ func forms(value string) []string {
 	return distinct(append(list, asBase64(value)...))
 }
 
-// distinct returns the texts of list that are masked, each once.
+// distinct returns the texts of list that are long enough to be masked, each once.
 func distinct(list []string) []string {
 	slices.Sort(list)
 	return slices.DeleteFunc(slices.Compact(list), func(v string) bool { return len(v) < minSecret })
@@ -65,8 +64,7 @@ func distinct(list []string) []string {
 
 func unquoted(s string) string { return s[1 : len(s)-1] }
 
-// percent returns value as a part of an address, in which letters, digits, -, ., _, ~ and the
-// characters in kept are as they are.
+// percent encodes value for an address, keeping letters, digits, -, ., _, ~ and the characters of kept.
 func percent(value, kept, digits string) string {
 	var b strings.Builder
 	for i := range len(value) {
@@ -80,14 +78,14 @@ func percent(value, kept, digits string) string {
 	return b.String()
 }
 
-// asBase64 returns what of a text in base64 is of value, wherever that begins.
+// asBase64 returns the base64 of value at each alignment, without the characters that depend on its neighbours.
 func asBase64(value string) (forms []string) {
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for before := range 3 { // bytes of the group that the secret begins in
+		for before := range 3 { // bytes before value in its first group
 			encoded := encoding.EncodeToString(append(make([]byte, before), value...))
 			from, to := (before*8+5)/6, len(encoded)
 			if (before+len(value))%3 != 0 {
-				to-- // its last character depends on what follows
+				to-- // the last character depends on what follows
 			}
 			if to-from >= minEncodedSecret {
 				forms = append(forms, encoded[from:to])
@@ -97,7 +95,7 @@ func asBase64(value string) (forms []string) {
 	return forms
 }
 
-// minEncodedSecret is the length of the shortest part of a base64 text that is masked.
+// minEncodedSecret is the minimum length of a base64 part that is masked.
 const minEncodedSecret = 10
 
 func hexadecimal(value, digits string) string {

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Programs and the host itself write a secret in many ways, and none shows its middle.
+// Every notation of a known secret is masked, so that its middle never shows.
 func TestKnownValuesAsTheyAreWritten(t *testing.T) {
 	for secret, texts := range map[string][]string{
 		"hunter2!canary word/#1*": {
 			"hunter2!canary%20word%2F%231*",     // encodeURIComponent
 			"hunter2%21canary%20word/%231%2A",   // urllib.parse.quote
 			"hunter2%21canary+word%2F%231%2A",   // url.QueryEscape
-			"hunter2%21canary%20word%2f%231%2a", // digits of the other case
+			"hunter2%21canary%20word%2f%231%2a", // lower-case digits
 		},
 		`hunter2"canary'<`: {"hunter2&quot;canary&#x27;&lt;", "hunter2&quot;canary&apos;&lt;",
 			"hunter2&quot;canary&#39;&lt;", "hunter2&#34;canary&#39;&lt;"},

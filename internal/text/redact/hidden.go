@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// hidden returns the length of the character at the start of text when a reader does not see
-// it and it can stand within a word, and else 0. Line breaks and tabs end words.
+// hidden returns the length of the invisible character at the start of text, 0 if there is none. Line breaks and
+// tabs end words and do not count.
 func hidden(text []byte) int {
 	r, size := utf8.DecodeRune(text)
 	if r != '\n' && r != '\t' && r != '\r' && (unicode.IsControl(r) || display.Invisible(r)) {
@@ -18,7 +18,7 @@ func hidden(text []byte) int {
 	return 0
 }
 
-// beginsHidden are the first bytes of the characters that hidden knows.
+// beginsHidden are the first bytes of invisible characters.
 var beginsHidden = func() (begins [256]bool) {
 	for c := range begins {
 		begins[c] = hidden([]byte{byte(c)}) > 0 ||
@@ -36,20 +36,20 @@ func hasHidden(text []byte) bool {
 	return false
 }
 
-// mayHide reports whether text, or what its escapes stand for, may have hidden characters. It is
-// asked once for a whole document, since most have none.
+// mayHide reports whether text may have invisible characters, escaped ones included. It is called once per
+// document.
 func mayHide(text []byte) bool {
 	return hasHidden(text) || bytes.Contains(text, []byte(`\u`)) || bytes.Contains(text, []byte(`\b`)) ||
 		bytes.Contains(text, []byte(`\f`))
 }
 
-// hiddenSpans finds secrets with hidden characters within them.
+// hiddenSpans finds secrets with invisible characters inside.
 func (w *search) hiddenSpans(list []span, text []byte) []span {
 	if !hasHidden(text) {
 		return list
 	}
 	shown := make([]byte, 0, len(text))
-	var cuts []span // in text, what is not in shown
+	var cuts []span // the parts of text that shown leaves out
 	for i := 0; i < len(text); {
 		if size := hidden(text[i:]); size > 0 {
 			cuts = append(cuts, span{start: i, end: i + size})
@@ -75,12 +75,12 @@ func (w *search) hiddenSpans(list []span, text []byte) []span {
 	return list
 }
 
-const minRun = 32 // shortest base64 text within another text that is decoded
+const minRun = 32 // minimum length of base64 text within another text
 
-// encodedSpans finds texts with a secret that are base64 and stand within another text. It tests
-// every 32nd byte, since no run is shorter.
+// encodedSpans finds base64 of texts with a secret inside another text. It tests every 32nd byte, since no run is
+// shorter.
 func (w *search) encodedSpans(list []span, text []byte) []span {
-	tried := 0 // end of the last lines that were decoded as one text
+	tried := 0 // end of the last lines that were decoded together
 	for i := minRun - 1; i < len(text); i += minRun {
 		if !inBase64[text[i]] {
 			continue
@@ -114,8 +114,8 @@ func (w *search) encodedSpans(list []span, text []byte) []span {
 	return list
 }
 
-// wrapped returns where base64 text ends whose first line is text[start:end]. Programs break it
-// into lines of one length, of which the last may be shorter.
+// wrapped returns the end of base64 text whose first line is text[start:end]. Programs break it into lines of one
+// length, of which the last may be shorter.
 func wrapped(text []byte, start, end int) int {
 	width := end - start
 	if width%4 != 0 || start > 0 && text[start-1] != '\n' {
@@ -145,8 +145,8 @@ func wrapped(text []byte, start, end int) int {
 	}
 }
 
-// startsAsText reports whether base64 text may be that of ASCII: the first of every four
-// characters then holds the upper bits of one. It rules out most words and paths.
+// startsAsText reports whether base64 text may decode to ASCII: the first of every four characters then encodes
+// the upper bits of a printable character. It rules out most words and paths.
 func startsAsText(encoded []byte) bool {
 	for i := 0; i < minRun; i += 4 {
 		if c := encoded[i]; (c < 'I' || c > 'Z') && (c < 'a' || c > 'f') && c != 'C' { // C: tab, newline
@@ -156,8 +156,7 @@ func startsAsText(encoded []byte) bool {
 	return true
 }
 
-// ruleWithin returns the rule of the first secret in the text that encoded is, "" when there is
-// none.
+// ruleWithin returns the rule of the first secret in the decoded text, or "".
 func (w *search) ruleWithin(encoded []byte) string {
 	if !looksEncoded(encoded) {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// some returns n characters of a kind, no two alike beside each other.
+// some returns n characters of an alphabet, no two equal neighbours.
 func some(alphabet string, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -26,7 +26,7 @@ const (
 	hexes = "0a9b8c7d6e5f4132"
 )
 
-// A secret with characters within it that nobody sees is found, and masked with them.
+// A secret with invisible characters inside is found and masked with them.
 func TestHiddenCharactersWithin(t *testing.T) {
 	for _, c := range []string{"\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u2062", "\u202e", "\ufe0f", "\u3164",
 		"\U000e0041", "\x00", "\x1b", "\x7f", "\u0085"} {
@@ -44,7 +44,7 @@ func TestHiddenCharactersWithin(t *testing.T) {
 	}
 }
 
-// Every character that a reader does not see is looked for.
+// All invisible characters are known.
 func TestHiddenCharactersAreKnown(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		want := display.Visible(string(r)) == "" && r != '\r'
@@ -54,7 +54,7 @@ func TestHiddenCharactersAreKnown(t *testing.T) {
 	}
 }
 
-// Base64 within another text is decoded, wherever it stands, and masked as a whole.
+// Base64 within another text is decoded anywhere, and masked as a whole.
 func TestBase64WithinAText(t *testing.T) {
 	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		encoded := strings.TrimRight(encoding.EncodeToString([]byte("config: token "+githubPAT+" of the bot")), "=")
@@ -76,7 +76,7 @@ func TestBase64WithinAText(t *testing.T) {
 	}
 }
 
-// Programs break base64 into lines: a secret on the edge of two is found, and all lines are masked.
+// A secret across lines of base64 is found, and all lines are masked.
 func TestBase64InLines(t *testing.T) {
 	for _, newline := range []string{"\n", "\r\n"} {
 		for _, before := range []string{strings.Repeat("words ", 7), strings.Repeat("words ", 25)} {
@@ -93,13 +93,13 @@ func TestBase64InLines(t *testing.T) {
 		}
 	}
 	secret := base64.StdEncoding.EncodeToString([]byte("config: token " + githubPAT + " xy"))
-	other := strings.Repeat("_/", len(secret)/2) // which no base64 has
+	other := strings.Repeat("_/", len(secret)/2) // never in base64
 	if got, _ := Default().Text(secret + "\n" + other); got != "[redacted:github-pat]\n"+other {
 		t.Errorf("beside a line that is none: %q", got)
 	}
 }
 
-// Forms of secrets that vendors publish.
+// Published token formats of vendors are found.
 func TestForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"password=hunter2":              "password=[redacted:password]",
@@ -147,7 +147,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// Texts that look like secrets and are none: a host that masks them makes tools useless.
+// Texts that only resemble secrets stay: masking them would make tools useless.
 func TestLooksLikeASecret(t *testing.T) {
 	png := "data:image/png;base64," +
 		base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"+some("\x00\xff\x80\x7f\x12",
@@ -178,7 +178,7 @@ func TestLooksLikeASecret(t *testing.T) {
 	}
 }
 
-// A known value is masked in every form in which programs write it.
+// A known value is masked in every encoding.
 func TestKnownValuesInOtherForms(t *testing.T) {
 	const secret = `pa$s "w<ö>rd&/+1`
 	r := new(Redactor)

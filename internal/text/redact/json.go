@@ -8,21 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds the nesting of JSON within strings of JSON.
+// maxNesting bounds JSON within strings of JSON.
 const maxNesting = 3
 
-// JSON returns raw with every finding in its strings and keys replaced by [redacted:rule].
-// All other bytes, including numbers, stay. Strings are searched in decoded form,
-// recursively where they hold JSON. A value is searched together with its key, as
-// key":"value, because the name may identify a secret. A string that is base64 of a text
-// with a finding is masked as a whole. Valid JSON stays valid, and truncated JSON is masked
-// up to its end. The only error is that of ctx.
+// JSON replaces every finding in strings and keys of raw by [redacted:rule]; all other bytes stay. Strings are
+// searched decoded, recursively where they hold JSON. A value is searched together with its key, as key":"value,
+// since the key may identify a secret. A base64 string with a finding is masked as a whole. Valid JSON stays
+// valid, and truncated JSON is masked up to its end. The only error is ctx's.
 func (d *Detector) JSON(ctx context.Context, raw []byte) ([]byte, Findings, error) {
 	w := search{Detector: d, ctx: ctx}
 	return w.maskAll(raw, func(raw []byte) []span { return merge(w.jsonSpans(nil, raw, 0)) })
 }
 
-// jsonSpans appends the spans to mask in raw to list.
+// jsonSpans appends the spans to mask in raw.
 func (w *search) jsonSpans(list []span, raw []byte, nesting int) []span {
 	for i := 0; ; {
 		quote := bytes.IndexByte(raw[i:], '"')
@@ -54,8 +52,7 @@ type literal struct {
 	escapes    bool
 }
 
-// literalAt returns the string that begins with the quote at raw[i]. A truncated string
-// ends with raw.
+// literalAt returns the string whose opening quote is raw[i]. A truncated string ends with raw.
 func literalAt(raw []byte, i int) literal {
 	l := literal{start: i + 1}
 	for i++; i < len(raw); i++ {
@@ -72,8 +69,8 @@ func literalAt(raw []byte, i int) literal {
 	return l
 }
 
-// valueAfter returns the string value of the key that ends before raw[i]. ok is false when
-// that is not a key, or its value not a string.
+// valueAfter returns the string value of the key that ends before raw[i]; ok is false if that is not a key or the
+// value not a string.
 func valueAfter(raw []byte, i int) (l literal, ok bool) {
 	if i = skipBlanks(raw, i); i >= len(raw) || raw[i] != ':' {
 		return l, false
@@ -91,8 +88,7 @@ func skipBlanks(raw []byte, i int) int {
 	return i
 }
 
-// member appends the spans to mask in value and in its key; a zero key means that value is
-// not a member's.
+// member appends the spans to mask in value and its key. A zero key means an element of a list.
 func (w *search) member(list []span, raw []byte, key, value literal, nesting int) []span {
 	if !key.escapes && !value.escapes { // decoded and raw bytes are equal
 		start := value.start
@@ -129,7 +125,7 @@ func (w *search) member(list []span, raw []byte, key, value literal, nesting int
 	return value.mapSpans(list, raw, spans, from)
 }
 
-// clip appends the part of s that is within l.
+// clip appends the part of s within l.
 func (l literal) clip(list []span, s span) []span {
 	s.start, s.end = max(s.start, l.start), min(s.end, l.end)
 	if s.start >= s.end {
@@ -138,8 +134,7 @@ func (l literal) clip(list []span, s span) []span {
 	return append(list, s)
 }
 
-// mapSpans appends the parts of spans within l as spans of raw. The spans are positions in
-// the decoded text, where l begins at from.
+// mapSpans converts spans of the decoded text, where l begins at from, to spans of raw, and appends them.
 func (l literal) mapSpans(list []span, raw []byte, spans []span, from int) []span {
 	i, n := l.start, from // position in raw, and the same position in the decoded text
 	seek := func(to int) int {

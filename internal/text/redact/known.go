@@ -10,10 +10,10 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Known is a set of known secrets, which does not change. A nil Known knows none.
+// Known is an immutable set of known secrets. A nil Known is empty.
 type Known struct {
 	replacer *strings.Replacer
-	recorded func() *strings.Replacer // the same and halves of secrets
+	recorded func() *strings.Replacer // masks halves of secrets too
 }
 
 func newKnown(values []string) *Known {
@@ -26,7 +26,7 @@ func newKnown(values []string) *Known {
 	}
 }
 
-// replacerOf returns a replacer that masks the forms of values.
+// replacerOf returns a replacer that masks all encodings of values.
 func replacerOf(values []string) *strings.Replacer {
 	var texts []string
 	for _, v := range values {
@@ -35,7 +35,7 @@ func replacerOf(values []string) *strings.Replacer {
 		}
 	}
 	texts = distinct(texts)
-	// A longer secret comes before its prefixes, so that its end is masked as well.
+	// Longer secrets first, so that the end of one that begins with another is masked too.
 	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) })
 	pairs := make([]string, 0, 2*len(texts))
 	for _, v := range texts {
@@ -44,7 +44,7 @@ func replacerOf(values []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// mask returns s with every secret masked.
+// mask masks every secret in s.
 func (k *Known) mask(s string) string {
 	if k == nil {
 		return s
@@ -52,12 +52,11 @@ func (k *Known) mask(s string) string {
 	return k.replacer.Replace(s)
 }
 
-// minSplit is the length of the shortest secret whose halves are masked. Half of a shorter one is too often in other
-// texts: it would be masked where it is none, and the mask would tell where half of the secret is a common word.
+// minSplit is the minimum length of secrets whose halves are masked. Halves of shorter ones are too often part of
+// other texts, where a mask would be wrong and would reveal the half.
 const minSplit = 16
 
-// withHalves adds the first and the last half of each long secret: of a secret that two messages
-// share, one holds one of the halves.
+// withHalves adds the halves of long secrets: if two messages share a secret, one of them contains a half.
 func withHalves(values []string) []string {
 	all := slices.Clone(values)
 	for _, v := range values {
@@ -68,14 +67,14 @@ func withHalves(values []string) []string {
 	return distinct(all)
 }
 
-// Snapshot returns the secrets that are known now.
+// Snapshot returns the current set of secrets.
 func (r *Redactor) Snapshot() *Known { return r.known.Load() }
 
-// ahead is how many bytes beyond an excerpt are searched, so that a secret on its edge is seen whole.
+// ahead is the number of bytes searched beyond an excerpt, so that a secret on its edge is seen whole.
 const ahead = 8 << 10
 
-// Text returns the first bytes of text, up to most, as the audit log and approval requests show it: without known
-// secrets and without what [Default] finds. A nil Redactor knows none.
+// Text returns an excerpt of up to most bytes for the audit log and approval requests, without known secrets and
+// findings of [Default]. A nil Redactor knows no secrets.
 func (r *Redactor) Text(text string, most int) string {
 	text, cut := text[:min(len(text), most+ahead)], len(text) > most+ahead
 	if r != nil {
@@ -85,8 +84,8 @@ func (r *Redactor) Text(text string, most int) string {
 	return excerpt(text, cut, most)
 }
 
-// JSON is Text for JSON. Its strings are also searched for what their escapes stand for, and for halves of known
-// secrets. The only error is that of ctx.
+// JSON is Text for JSON: escapes in strings are resolved, and halves of known secrets are masked too. The only
+// error is ctx's.
 func (r *Redactor) JSON(ctx context.Context, raw []byte, most int) ([]byte, error) {
 	raw, cut := raw[:min(len(raw), most+ahead)], len(raw) > most+ahead
 	if r != nil {
@@ -98,8 +97,8 @@ func (r *Redactor) JSON(ctx context.Context, raw []byte, most int) ([]byte, erro
 	return excerpt(masked, cut, most), err
 }
 
-// excerpt returns the first bytes of a masked text, up to most. Of one that was cut, the end stays out of view:
-// it may be a part of a secret, and masks have moved it forward.
+// excerpt returns at most most bytes of a masked text. If the text was cut, its end is dropped, since it may be a
+// part of a secret, and masks have moved it forward.
 func excerpt[T string | []byte](masked T, cut bool, most int) T {
 	if cut {
 		masked = masked[:max(0, len(masked)-ahead)]
@@ -107,10 +106,9 @@ func excerpt[T string | []byte](masked T, cut bool, most int) T {
 	return masked[:min(len(masked), most)]
 }
 
-// Recorded returns a JSON value without secrets, to be kept: without those that this set or one
-// of others knows, also half of one and one whose characters are escaped in any way, and without
-// those that show their form. Other bytes stay, and valid JSON stays valid: a number that is a
-// secret becomes a string.
+// Recorded masks a JSON value for a recording: secrets that k or others know, halves of them and any escaping
+// included, and secrets by their form. Other bytes stay, and valid JSON stays valid: a number that is a secret
+// becomes a string.
 func (k *Known) Recorded(raw []byte, others ...*Known) []byte {
 	for _, set := range append(others, k) {
 		if set != nil {
@@ -127,7 +125,7 @@ func (k *Known) Recorded(raw []byte, others ...*Known) []byte {
 	return masked
 }
 
-// maskJSON masks the known secrets in valid JSON.
+// maskJSON masks known secrets in valid JSON.
 func (k *Known) maskJSON(raw []byte) []byte {
 	replacer := k.recorded()
 	if bytes.IndexByte(raw, '\\') < 0 {
@@ -142,7 +140,7 @@ func (k *Known) maskJSON(raw []byte) []byte {
 	return maskTokens(raw, replacer)
 }
 
-// maskTokens masks each string and each number of valid JSON.
+// maskTokens masks each string and number of valid JSON.
 func maskTokens(raw []byte, replacer *strings.Replacer) []byte {
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
@@ -173,8 +171,8 @@ func maskTokens(raw []byte, replacer *strings.Replacer) []byte {
 	return out
 }
 
-// maskString masks a JSON string with its quotes. Where only what its escapes stand for has a
-// secret, the string is written anew; where the secret is in JSON within it, all is masked.
+// maskString masks a quoted JSON string. If the secret is visible only after unescaping, the string is encoded
+// anew; if it is in JSON within the string, the whole string is masked.
 func maskString(quoted []byte, replacer *strings.Replacer) []byte {
 	masked := replacer.Replace(string(quoted[1 : len(quoted)-1]))
 	if out := []byte(`"` + masked + `"`); rawjson.Check(out) == nil {

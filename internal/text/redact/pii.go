@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// findEmail returns the e-mail address around the @ at text[at]. The address of a
-// repository, git@host, is not one.
+// findEmail returns the e-mail address around the @ at text[at]. The address of a repository, git@host, does not
+// count.
 func findEmail(text []byte, at int) (span, bool) {
 	const mostLocal, mostHost = 64, 253
 	start, end := at, at+1
@@ -36,8 +36,8 @@ func findEmail(text []byte, at int) (span, bool) {
 	return span{start, at + 1 + len(host), "email"}, true
 }
 
-// inHost reports whether r may be in a host name. Of non-ASCII letters only Latin ones
-// count, because other scripts often have no blanks around an address.
+// inHost reports whether r may be in a host name. Only Latin letters count beyond ASCII, because other scripts
+// often have no blanks around an address.
 func inHost(r rune) bool {
 	return r == '.' || r == '-' || r < utf8.RuneSelf && isWord(byte(r)) && r != '_' || r >= 0xc0 && r < 0x250
 }
@@ -58,8 +58,7 @@ var brands = []struct {
 
 const minCard = 13 // digits
 
-// appendCards appends every card number in text to list. It tests every thirteenth byte,
-// since no card number is shorter.
+// appendCards appends every card number in text. It tests every thirteenth byte, since no card number is shorter.
 func appendCards(list []span, text []byte) []span {
 	for i := minCard - 1; i < len(text); i += minCard {
 		if !inCard(text, i) {
@@ -90,8 +89,8 @@ func isDigit(c byte) bool { return c-'0' < 10 }
 
 func isLetter(c byte) bool { return c|0x20-'a' < 26 }
 
-// cardsOf appends the card numbers in a run of digits with single blanks or dashes. A
-// number begins and ends with a group.
+// cardsOf appends the card numbers in a run of digits with single blanks or dashes. A number begins and ends with
+// a group.
 func cardsOf(list []span, text []byte, start, end int) []span {
 	for i := start; i < end; i++ {
 		if !isDigit(text[i]) || i > 0 && isDigit(text[i-1]) {
@@ -105,14 +104,13 @@ func cardsOf(list []span, text []byte, start, end int) []span {
 	return list
 }
 
-// partOfToken reports whether the digits at text[i] follow a letter, or are the fraction of
-// a number.
+// partOfToken reports whether the digits at text[i] follow a letter or a decimal point.
 func partOfToken(text []byte, i int) bool {
 	return i > 0 && isLetter(text[i-1]) && !escaped(text, i-1) || i > 1 && text[i-1] == '.' && isDigit(text[i-2])
 }
 
-// cardAt returns the end of the card number that begins at text[start] and ends by end, 0
-// when there is none. Digits without groups must not touch letters.
+// cardAt returns the end of the card number between text[start] and end, or 0. Digits without groups must not
+// touch letters.
 func cardAt(text []byte, start, end int) int {
 	var digits [19]byte
 	n, to, other := 0, 0, partOfToken(text, start)

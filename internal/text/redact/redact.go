@@ -1,6 +1,5 @@
-// Package redact masks secrets. A [Redactor] masks known values in the texts of the host:
-// log, status and errors. A [Detector] finds unknown secrets by their form, in requests and
-// results.
+// Package redact masks secrets. A [Redactor] masks known values in the host's own output: log, status and errors.
+// A [Detector] finds unknown secrets by their form in requests and results.
 package redact
 
 import (
@@ -15,28 +14,27 @@ import (
 	"unicode/utf8"
 )
 
-// mask replaces a secret.
+// mask replaces a known secret.
 const mask = "***"
 
-// minSecret is the minimum length of a secret, in bytes. Shorter values would match
-// everywhere.
+// minSecret is the minimum length of a secret in bytes. Shorter values would match everywhere.
 const minSecret = 6
 
-// Redactor masks known secrets, and those that show their form. Its zero value knows none. Its
-// methods are safe for concurrent use.
+// Redactor masks known secrets, and unknown ones by their form. The zero value knows none. Its methods are safe
+// for concurrent use.
 type Redactor struct {
 	known atomic.Pointer[Known]
 }
 
-// SetSecrets replaces the set of secrets. Their forms in JSON, also in JSON within JSON, in
-// addresses, markup, logs, hexadecimal and base64 are masked too, and the lines of those that have
-// several. Texts of fewer than six bytes are ignored.
+// SetSecrets replaces the known secrets. Their encodings in JSON (nested too), addresses, markup, logs,
+// hexadecimal and base64 are masked as well, and each line of a secret with several. Values shorter than six bytes
+// are ignored.
 func (r *Redactor) SetSecrets(values []string) {
 	r.known.Store(newKnown(distinct(slices.Clone(values))))
 }
 
-// asJSON returns the forms of value in JSON strings: with minimal escapes, with <, > and &
-// escaped, and each of them in ASCII.
+// asJSON returns the spellings of value in JSON strings: minimal escapes, with <, > and & escaped, and both in
+// ASCII.
 func asJSON(value string) (forms []string) {
 	for _, html := range []bool{false, true} {
 		var b strings.Builder
@@ -49,7 +47,7 @@ func asJSON(value string) (forms []string) {
 	return forms
 }
 
-// ascii escapes all non-ASCII characters as JSON does.
+// ascii escapes non-ASCII characters as JSON does.
 func ascii(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -64,8 +62,8 @@ func ascii(s string) string {
 	return b.String()
 }
 
-// String returns s with every secret masked: those that are known, and those that [HoldsSecret]
-// tells by their form, because a process prints secrets that nobody gave it.
+// String masks every known secret in s, and by their form also those that a process prints without having got them
+// from the host.
 func (r *Redactor) String(s string) string {
 	s = r.Known(s)
 	if len(s) < minForm {
@@ -75,10 +73,10 @@ func (r *Redactor) String(s string) string {
 	return masked
 }
 
-// minForm is shorter than every secret that shows its form, with the name that some need.
+// minForm is below the length of any secret that is found by its form, name included.
 const minForm = 10
 
-// Known returns s with every known secret masked.
+// Known masks only known secrets.
 func (r *Redactor) Known(s string) string {
 	return r.known.Load().mask(s)
 }
@@ -92,8 +90,7 @@ func (r *Redactor) Strings(list []string) []string {
 	return out
 }
 
-// Handler returns a handler that masks the message and the string attributes of each record
-// for next.
+// Handler wraps next to mask the message and string attributes of each record.
 func (r *Redactor) Handler(next slog.Handler) slog.Handler { return &handler{next, r} }
 
 type handler struct {

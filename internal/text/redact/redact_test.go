@@ -26,7 +26,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// JSON encoders differ in how they escape a secret.
+// A secret is masked however a JSON encoder escapes it.
 func TestSecretsInJSONAreMasked(t *testing.T) {
 	var r Redactor
 	r.SetSecrets([]string{"a\"b\\c\nd<é😀>&"})
@@ -53,7 +53,7 @@ func TestLogIsMasked(t *testing.T) {
 	}
 }
 
-// What shows its form is masked too, also before any secret is known.
+// Secrets are masked by their form too, even before any is known.
 func TestRedactorMasksForms(t *testing.T) {
 	var log strings.Builder
 	r := new(Redactor)

@@ -19,15 +19,14 @@ type rule struct {
 	Bound    bool     `json:"bound"`   // not preceded by a letter, digit or _
 	Assign   bool     `json:"assign"`  // a name, an operator such as =, then the secret
 	Lead     int      `json:"lead"`    // 0: the match begins at the keyword
-	Reach    int      `json:"reach"`   // length of the longest match in bytes; 0: unlimited
+	Reach    int      `json:"reach"`   // maximum length of a match in bytes; 0: unlimited
 	Entropy  float64  `json:"entropy"` // minimum entropy of the secret, in bits per byte
 	Allow    []string `json:"allow"`   // expressions for texts that are not secrets
 	Stop     []string `json:"stop"`    // words that no secret contains
 	Off      bool     `json:"off"`     // disabled by default
-	Need     string   `json:"-"`       // an expression that every secret matches; "": all do
+	Need     string   `json:"-"`       // expression that every secret matches; "": none
 
-	// find replaces Regex: it returns the match around text[at], where a keyword begins. ok
-	// is false when there is none.
+	// find replaces Regex: it returns the match around text[at], where a keyword begins.
 	find func(text []byte, at int) (s span, ok bool)
 
 	compiled func() expressions
@@ -45,9 +44,9 @@ type expressions struct {
 //go:embed rules/rules.json
 var rulesJSON []byte
 
-// ownRules are the rules that are not generated.
+// ownRules are written here rather than generated.
 var ownRules = []rule{
-	{ // of a named client of a host
+	{ // token of a named client of a host
 		ID: "exthost-client-token", Keywords: []string{"exthost_"}, Bound: true, Reach: 51, Entropy: 4.3,
 		Regex: `exthost_[\w-]{43}`,
 	},
@@ -84,7 +83,7 @@ var ownRules = []rule{
 	{
 		ID: "password", Keywords: []string{"password", "passwd", "passphrase", "pwd"}, Assign: true, Reach: 200,
 		Regex: `(?i)(?:password|passwd|passphrase|pwd)["']?[ \t]{0,3}(?::=|=|:)[ \t]{0,3}(?:"([^"\s]{6,128})(?:"|$)|'([^'\s]{6,128})(?:'|$)|([^\s"'<>&,;()\[\]{}]{6,128})(?:[\s"'<>&,;)\]}]|$))`,
-		Need:  `[0-9!@#%^*?~+]`, // else a word of a sentence, or of code
+		Need:  `[0-9!@#%^*?~+]`, // otherwise a word of a sentence or of code
 		Allow: []string{
 			`^[$%/.~<]`,
 			`^(?i:x+|\*+|\.+|#+|\d{1,3})$`,
@@ -156,19 +155,19 @@ var ownRules = []rule{
 		Regex:    `/api/webhooks/[0-9]{17,20}/([A-Za-z0-9_-]{60,80})`,
 	},
 	{ID: "email", Keywords: []string{"@"}, find: findEmail},
-	{ID: "card"}, // appendCards, which needs no keyword
+	{ID: "card"}, // appendCards, without keyword
 	{
 		ID: "phone", Keywords: []string{"+"}, Reach: 24, Off: true,
 		Regex: `\+[1-9](?:[ .()-]{0,2}[0-9]){7,14}\b`,
 	},
 }
 
-// rulesByID returns the rules that need no configuration.
+// rulesByID returns the built-in rules.
 var rulesByID = sync.OnceValue(func() map[string]*rule {
 	var all []rule
 	if err := json.Unmarshal(rulesJSON, &all); err != nil {
-		panic(err) // generated; a test reads it
-	} // generated; a test decodes it
+		panic(err) // generated; covered by a test
+	} // generated; covered by a test
 	all = append(all, ownRules...)
 	byID := make(map[string]*rule, len(all))
 	for i := range all {
@@ -254,8 +253,7 @@ func (r *rule) secret(text []byte, allow []*regexp.Regexp) bool {
 	return !slices.ContainsFunc(r.Stop, func(word string) bool { return strings.Contains(lower, word) })
 }
 
-// assigns is a cheap test for an assignment: an operator comes within some bytes, and only
-// characters of names before it.
+// assigns quickly tests for an assignment: only name characters before an operator, which comes soon.
 func assigns(text []byte) bool {
 	const most = 64
 	for _, c := range text[:min(len(text), most)] {
@@ -296,7 +294,7 @@ func entropy(text []byte) (bits float64) {
 	return bits
 }
 
-// custom returns a rule of the operator. It has no keyword.
+// custom returns a rule of the operator, without keyword.
 func custom(id, regex string) (*rule, error) {
 	e, err := regexp.Compile(regex)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package shellwords splits a line into words as a shell does, without running
-// or expanding anything, and joins words to a line.
+// Package shellwords splits a line into words as a shell does, without running or expanding anything, and joins
+// words.
 package shellwords
 
 import (
@@ -9,15 +9,13 @@ import (
 	"strings"
 )
 
-// Split splits a line at blanks outside of quotes. A backslash takes the next
-// character literally, except between single quotes. A line that ends inside a
-// quote or in a backslash is an error.
+// Split splits a line at unquoted blanks. A backslash takes the next character literally, except in single quotes.
+// An open quote or trailing backslash is an error.
 func Split(line string) ([]string, error) { return split(line, false) }
 
-// Command is Split for a command line that no shell will run: an unquoted character
-// that only a shell could honour (pipes, redirections, globs, substitutions, A=b
-// before the command) is an error. ${ is taken literally. Between double quotes, as
-// POSIX has it, a backslash escapes only ", \, $ and `.
+// Command is Split for a command line that no shell will run: unquoted characters that need a shell (pipes,
+// redirections, globs, substitutions, a leading A=b) are an error. ${ is literal. In double quotes a backslash
+// escapes only ", \, $ and ` (POSIX).
 func Command(line string) ([]string, error) { return split(line, true) }
 
 var errOpen = errors.New("the line ends inside a quote")
@@ -26,12 +24,12 @@ var errOpen = errors.New("the line ends inside a quote")
 type splitter struct {
 	words   []string
 	word    strings.Builder
-	open    bool // a word has begun; it may still be empty, as in ""
+	open    bool // a word has begun; it may be empty, as in ""
 	command bool
 }
 
-// Line returns the words of a command that is a whole line: it has blanks, there are no args beside it, and it is
-// not the path of a program. ok is false for any other command.
+// Line splits a command that is a whole line: it has blanks, args is empty, and it is not the path of a program.
+// ok is false for other commands.
 func Line(command string, args []string) (words []string, ok bool) {
 	if len(args) > 0 || !strings.ContainsAny(strings.TrimSpace(command), " \t") || filepath.IsAbs(command) {
 		return nil, false
@@ -40,7 +38,7 @@ func Line(command string, args []string) (words []string, ok bool) {
 	return words, err == nil && len(words) > 1
 }
 
-// Join writes words as a line that a shell splits into them.
+// Join writes argv as a line that a shell splits into the same words.
 func Join(argv []string) string {
 	words := make([]string, len(argv))
 	for i, word := range argv {
@@ -85,7 +83,7 @@ func split(line string, command bool) ([]string, error) {
 	return s.words, nil
 }
 
-// shells reports whether rest begins with a character that has a meaning to a shell.
+// shells reports whether rest begins with a character that is special to a shell.
 func (s *splitter) shells(rest string) bool {
 	return strings.IndexByte("|&;<>()$`*?[\\", rest[0]) >= 0 && !strings.HasPrefix(rest, "${") ||
 		rest[0] == '#' && !s.open
@@ -101,8 +99,7 @@ func (s *splitter) end() {
 	s.open = false
 }
 
-// quoted takes a quoted part off the front of rest and returns the index of its
-// closing quote.
+// quoted reads a quoted part from the front of rest and returns the index of its closing quote.
 func (s *splitter) quoted(rest string) (n int, ok bool) {
 	quote := rest[0]
 	s.open = true

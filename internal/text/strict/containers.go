@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// table decodes a map onto a Go map, whose struct elements are joined.
+// table decodes a map onto a Go map. Struct elements are merged.
 func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
 	if n.Kind == List && tags.list != "" {
 		n = d.named(path, n, tags.list)
@@ -35,7 +35,7 @@ func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
 			d.value(at, f.Value, elem, tags.element())
 		}
 		if f.Value.Kind == Null && elem.Kind() == reflect.Struct {
-			d.Positions[at] = f.Value.Pos // NAME: alone states an element with nothing but defaults
+			d.Positions[at] = f.Value.Pos // a lone NAME: states an element with defaults only
 		}
 		v.SetMapIndex(key, elem)
 	}
@@ -93,7 +93,7 @@ func (d *Decoder) list(path string, n *Node, v reflect.Value, tags fieldTags) {
 	v.Set(out)
 }
 
-// split makes a list of a flag's or variable's text: a, b; of paths a:b.
+// split turns the text of a flag or variable into a list: a, b; for paths a:b.
 func split(n *Node, paths bool) *Node {
 	out := &Node{Pos: n.Pos, Kind: List}
 	separators := ","
@@ -106,7 +106,7 @@ func split(n *Node, paths bool) *Node {
 	return out
 }
 
-// overlay lays a value of a free-form table over another; maps are joined.
+// overlay lays a value of a free-form table over another, merging maps.
 func (d *Decoder) overlay(path string, have any, n *Node) any {
 	base, ok := have.(map[string]any)
 	if !ok || n.Kind != Map {
@@ -121,14 +121,14 @@ func (d *Decoder) overlay(path string, have any, n *Node) any {
 	return out
 }
 
-// free decodes a value of a free-form table as encoding/json would, except that
-// whole numbers stay int64, or json.Number when they are bigger.
+// free decodes a free-form value as encoding/json would, except that integers stay int64, or json.Number if
+// bigger.
 func (d *Decoder) free(path string, n *Node) any {
 	d.Positions[path] = n.Pos
 	switch n.Kind {
 	case Float:
 		if v := n.Value.(float64); !d.Exact && (math.IsInf(v, 0) || math.IsNaN(v)) {
-			d.Report.Add(n.Pos, "", "%s is not a finite number", n.Text) // JSON has no such number
+			d.Report.Add(n.Pos, "", "%s is not a finite number", n.Text) // not representable in JSON
 		}
 		return n.Value
 	case Bool, Int:

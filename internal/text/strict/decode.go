@@ -7,29 +7,28 @@ import (
 	"strings"
 )
 
-// Decoder lays trees over structs, the tree of the weakest file first: scalars
-// and lists replace the earlier value, maps are joined key by key.
+// Decoder lays trees over structs, the weakest file's first: scalars and lists replace the earlier value, maps are
+// merged by key.
 type Decoder struct {
 	Report    *Report
-	Lookup    func(name string) (string, bool) // of ${NAME} in strings
-	Dir       string                           // the base of relative paths from flags and variables
-	CamelCase string                           // below this top-level key, keys may also be camelCase
-	Keep      map[string]int                   // by path of a list: how many elements no tree may replace
+	Lookup    func(name string) (string, bool) // resolves ${NAME} in strings
+	Dir       string                           // base of relative paths in flags and variables
+	CamelCase string                           // keys below this top-level key may also be camelCase
+	Keep      map[string]int                   // by path of a list: how many leading elements trees cannot replace
 	Positions Positions                        // filled in: where each value was stated
-	// the base of relative paths of a file; default: its directory
+	// BaseOf returns the base of a file's relative paths; default: its directory.
 	BaseOf func(file string) string
-	// whether a ${name} that is not set is left for later; default: never
+	// Late reports whether an unset ${name} is resolved later; default: never.
 	Late func(path string, pos Pos, name string) bool
 
-	// Exact takes values as the format of the file states them: no variables, no
-	// text for another type, no other unit, no null. Diagnostics speak of tables
-	// and arrays. Default: a configuration's maps and lists.
+	// Exact takes values only in the file format's own notation: no variables, no text for other types, no other
+	// units, no null. Diagnostics then speak of tables and arrays. Default: lenient, as for a configuration.
 	Exact bool
-	// Unknown reports a key that no field has. Default: an error with a hint.
+	// Unknown reports an unknown key. Default: an error with a hint.
 	Unknown func(f Field, known []string, message string)
 }
 
-// Decode lays n, which diagnostics call path, over the struct that v points to.
+// Decode lays n over the struct that v points to. path prefixes the keys in diagnostics.
 func (d *Decoder) Decode(path string, n *Node, v any) {
 	if d.Positions == nil {
 		d.Positions = Positions{}
@@ -37,8 +36,7 @@ func (d *Decoder) Decode(path string, n *Node, v any) {
 	d.value(path, n, reflect.ValueOf(v).Elem(), fieldTags{})
 }
 
-// defaulter is implemented by element types whose zero value is not what an
-// element that states nothing means.
+// defaulter is implemented by element types whose defaults differ from the zero value.
 type defaulter interface{ SetDefaults() }
 
 // enumerated is implemented by string types with a closed set of values.
@@ -93,7 +91,7 @@ func (d *Decoder) plain(path string, n *Node, v reflect.Value, tags fieldTags) {
 	}
 }
 
-// newElem returns an addressable element that states nothing.
+// newElem returns an addressable element with its defaults.
 func newElem(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
 	if def, ok := v.Interface().(defaulter); ok {
@@ -106,7 +104,7 @@ func (r *Report) wrong(path string, n *Node, want, hint string) {
 	r.Add(n.Pos, hint, "%s: want %s, not %s", path, want, describe(n))
 }
 
-// describe names a value without the content of a string, which may be secret.
+// describe describes a value without the content of a string, which may be secret.
 func describe(n *Node) string {
 	switch n.Kind {
 	case Bool, Int, Float:
@@ -137,8 +135,8 @@ func (d *Decoder) object(path string, n *Node, v reflect.Value) {
 	}
 }
 
-// field decodes one struct field. A whole number is a duration only where the
-// key says that it is in milliseconds, and text only where it does not.
+// field decodes one struct field. A whole number is a duration only under a key in _ms, and text only under one
+// without.
 func (d *Decoder) field(path string, f Field, v reflect.Value, known field) {
 	at, n, ms := Join(path, known.name), f.Value, isMilliseconds(f.Key)
 	if isDuration(indirect(known.typ)) {
@@ -171,7 +169,7 @@ func (d *Decoder) unknown(path string, f Field, t reflect.Type) {
 	d.Report.Add(f.Pos, choose(f.Key, known), "%s", message)
 }
 
-// fieldIndex finds the field that a key means, -1 when there is none.
+// fieldIndex returns the index of the field for a key, or -1.
 func (d *Decoder) fieldIndex(path, key string, fields []field) int {
 	if d.CamelCase != "" && strings.HasPrefix(path, d.CamelCase+"[") && !strings.Contains(key, "_") {
 		key = Snake(key)
@@ -181,7 +179,7 @@ func (d *Decoder) fieldIndex(path, key string, fields []field) int {
 			return i
 		}
 	}
-	for i, f := range fields { // timeout for timeout_ms and the other way round
+	for i, f := range fields { // timeout for timeout_ms and vice versa
 		if isDuration(indirect(f.typ)) && strings.TrimSuffix(f.name, "_ms") == strings.TrimSuffix(key, "_ms") {
 			return i
 		}
@@ -191,7 +189,7 @@ func (d *Decoder) fieldIndex(path, key string, fields []field) int {
 
 func isMilliseconds(key string) bool { return strings.HasSuffix(Snake(key), "_ms") }
 
-// Snake turns camelCase into snake_case.
+// Snake converts camelCase to snake_case.
 func Snake(key string) string {
 	var b strings.Builder
 	for i, c := range key {

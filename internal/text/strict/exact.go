@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// unmarshaler is implemented by types that files may write in more than one way.
+// unmarshaler is implemented by types that files may write in several ways.
 type unmarshaler interface{ UnmarshalTOML(v any) error }
 
-// exact decodes a value as its format states it.
+// exact decodes a value in the notation of its format.
 func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 	if u, ok := v.Addr().Interface().(unmarshaler); ok {
 		if err := u.UnmarshalTOML(d.free(path, n)); err != nil {
@@ -36,7 +36,7 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 	}
 }
 
-// inexact reports a value and marks its place.
+// inexact reports a value and marks its position as wrong.
 func (d *Decoder) inexact(path string, n *Node, format string, args ...any) {
 	pos := n.Pos
 	pos.Wrong = true
@@ -44,8 +44,8 @@ func (d *Decoder) inexact(path string, n *Node, format string, args ...any) {
 	d.Report.Add(n.Pos, "", "%s: %s", path, fmt.Sprintf(format, args...))
 }
 
-// exactObject decodes a table onto a struct. The place of a value that is stated by
-// an alias is filled in under both names.
+// exactObject decodes a table onto a struct. The position of a value stated by an alias is recorded under both
+// names.
 func (d *Decoder) exactObject(path string, n *Node, v reflect.Value) {
 	fields := fieldsOf(v.Type())
 	for _, f := range n.Fields {
@@ -65,7 +65,7 @@ func (d *Decoder) exactObject(path string, n *Node, v reflect.Value) {
 	}
 }
 
-// at appends a key to a path. The paths of exact decoding have no quotes.
+// at appends a key to a path, unquoted.
 func (d *Decoder) at(path, key string) string {
 	switch {
 	case !d.Exact:
@@ -76,7 +76,7 @@ func (d *Decoder) at(path, key string) string {
 	return path + "." + key
 }
 
-// in names a table.
+// in names a table in diagnostics.
 func in(path string) string {
 	if path == "" {
 		return "at the top level"

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// reference matches $${, which stands for ${, and ${NAME} and ${NAME:-default}.
+// reference matches $${, an escaped ${, and ${NAME} and ${NAME:-default}.
 var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 
-// expand replaces the variables in text. The default also stands in for a
-// variable that is set and empty.
+// expand replaces the variables in text. The default also replaces a variable that is empty.
 func (d *Decoder) expand(path string, n *Node, text string) string {
 	if n.Loose || d.Lookup == nil || !strings.Contains(text, "${") {
 		return text
@@ -35,7 +34,7 @@ func (d *Decoder) expand(path string, n *Node, text string) string {
 	})
 }
 
-// resolve makes a path absolute, as seen from where it is stated. "" stays "".
+// resolve makes path absolute, relative to where it is stated. "" stays "".
 func (d *Decoder) resolve(pos Pos, path string) string {
 	if path == "" {
 		return ""

@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// field is one struct field as files see it.
+// field is a struct field as files see it.
 type field struct {
 	name  string // its json name
 	index int
 	typ   reflect.Type
-	omit  bool // its json tag omits it when empty
+	omit  bool // omitted when empty
 	tags  fieldTags
 }
 
-// omitted reports whether v, the field's value, is left out.
+// omitted reports whether the value v of the field is left out.
 func (f *field) omitted(v reflect.Value) bool {
 	empty := v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 	return f.omit && empty
 }
 
-// fieldTags are the tags that say more than the type; see the package comment.
+// fieldTags are the tags described in the package comment.
 type fieldTags struct {
 	alias    string
 	path     bool
@@ -32,7 +32,7 @@ type fieldTags struct {
 	min, max *int64
 }
 
-// element returns the tags for the elements of the field's list or map.
+// element returns the tags for the elements of a list or map field.
 func (t fieldTags) element() fieldTags {
 	t.list = ""
 	return t
@@ -81,12 +81,12 @@ func tagsOf(tag reflect.StructTag) fieldTags {
 func bound(s string) *int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		panic("strict: " + err.Error()) // a tag is code
+		panic("strict: " + err.Error()) // tags are code
 	}
 	return &n
 }
 
-// Keys returns the keys of a struct, in the order of its fields.
+// Keys returns the keys of a struct in the order of its fields.
 func Keys(t reflect.Type) []string {
 	var keys []string
 	for _, f := range fieldsOf(t) {

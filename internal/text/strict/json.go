@@ -9,8 +9,7 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// JSON reads one object, in which comments and trailing commas are allowed. Of the
-// rules it heeds Depth and AtKeys.
+// JSON reads one object; comments and trailing commas are allowed. Only Depth and AtKeys of the rules apply.
 func JSON(src *Source, rules Rules) (*Node, *Refusal) {
 	rules = rules.resolved()
 	if off := tooDeep(src.Text, rules.Depth); off >= 0 {
@@ -27,7 +26,7 @@ func JSON(src *Source, rules Rules) (*Node, *Refusal) {
 	return j.node(v), nil
 }
 
-// jsonRefusal takes the place out of the parser's message.
+// jsonRefusal extracts the position from the parser's message.
 func jsonRefusal(src *Source, err error) *Refusal {
 	var line, column int
 	message := strings.TrimPrefix(err.Error(), "hujson: ")
@@ -38,10 +37,10 @@ func jsonRefusal(src *Source, err error) *Refusal {
 	return &Refusal{src.Pos(src.starts[line-1] + column - 1), message, false}
 }
 
-// jsonNesting finds brackets, and the strings and comments in which none count.
+// jsonNesting matches brackets, and the strings and comments in which they do not count.
 var jsonNesting = regexp.MustCompile(`(?s)"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|[][{}]`)
 
-// tooDeep returns the offset at which brackets exceed the depth, or -1.
+// tooDeep returns the offset at which brackets exceed limit, or -1.
 func tooDeep(text string, limit int) int {
 	depth := 0
 	for _, at := range jsonNesting.FindAllStringIndex(text, -1) {
@@ -57,7 +56,7 @@ func tooDeep(text string, limit int) int {
 	return -1
 }
 
-// jsonReader makes our nodes of hujson's.
+// jsonReader converts nodes of hujson.
 type jsonReader struct {
 	*Source
 	atKeys bool

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Leaf is one setting of a struct: a scalar or a list of them.
+// Leaf is one setting of a struct: a scalar or a list of scalars.
 type Leaf struct {
 	Path  string
 	Type  reflect.Type
-	Value any // as [Plain] returns it; nil when not stated
+	Value any // as [Plain] returns it; nil if not stated
 }
 
-// Mask decides whether a string is shown. key is the last key of its path.
+// Mask reports whether the value of a key must be hidden.
 type Mask func(key, value string) bool
 
-// secretKey is the key of which every text is a secret, unless that only refers to one.
+// secretKey is a key whose value is always secret, unless it is a reference.
 const secretKey = "secret"
 
-// masked is what is shown instead of a secret.
+// masked replaces a secret.
 const masked = "***"
 
-// Leaves returns every setting of the struct v points to, in the order of its
-// fields, map keys sorted; empty maps and lists of structs have none.
+// Leaves returns every setting of the struct v points to, in the order of its fields, map keys sorted. Empty maps
+// and lists of structs have none.
 func Leaves(v any, mask Mask) []Leaf {
 	w := walker{mask: mask}
 	w.leaves("", "", reflect.ValueOf(v).Elem(), fieldTags{})
 	return w.found
 }
 
-// Plain returns the struct that v points to as files write it: maps, lists and
-// scalars, durations as text (as numbers under a key in _ms), secrets masked.
+// Plain returns the struct v points to as files write it: maps, lists and scalars, durations as text (as numbers
+// under a key in _ms), secrets masked.
 func Plain(v any, mask Mask) any {
 	w := walker{mask: mask}
 	return w.plain("", reflect.ValueOf(v).Elem(), fieldTags{})
@@ -113,8 +113,7 @@ func (w *walker) plain(key string, v reflect.Value, tags fieldTags) any {
 	return v.Interface()
 }
 
-// hides reports whether a string is a secret. Paths and names of variables only
-// lead to one.
+// hides reports whether a string is secret. Paths and names of variables are not.
 func (w *walker) hides(key, s string, tags fieldTags) bool {
 	switch {
 	case s == "" || tags.path || tags.secret == "false":
@@ -132,7 +131,7 @@ func durationText(key string, d time.Duration) any {
 	return d.String()
 }
 
-// object leaves out what is empty where the json tag says so.
+// object omits empty fields as their json tags say.
 func (w *walker) object(v reflect.Value) map[string]any {
 	out := map[string]any{}
 	for _, f := range fieldsOf(v.Type()) {

@@ -2,8 +2,8 @@ package strict
 
 import "strings"
 
-// quoted reads a string of any of the four forms. It returns the content, but ""
-// for the multi-line forms, which no key may have.
+// quoted reads a string of any of the four forms and returns its content, or "" for the multi-line forms, which
+// keys cannot have.
 func (l *locator) quoted() string {
 	q := l.Text[l.at : l.at+1]
 	if strings.HasPrefix(l.Text[l.at:], q+q+q) {

@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// locator scans TOML and makes a node for each key and value, without the value.
-// It accepts more than TOML allows: except for the limits, the parser decides what
-// is valid.
+// locator scans TOML and makes a positioned node for each key and value, without the value. It accepts more than
+// TOML allows: the parser decides what is valid, except for the limits.
 type locator struct {
 	*Source
 	at     int
 	rules  Rules
 	tables map[*Node]map[string]*Node // the values of each table by key
 	values int
-	work   int // the parts of each key times their depth: the cost of the keys for the parser
+	work   int // sum over keys of parts times depth: the cost for the parser
 }
 
-// level says what stands above a key or value.
+// level is the position of a key or value in the tree.
 type level struct {
-	depth int // keys and arrays
+	depth int // of keys and arrays
 	bytes int // of the keys
 }
 
@@ -29,8 +28,7 @@ type keyPart struct {
 	start int
 }
 
-// locate returns the tree of a text. It stops at the first thing that is not TOML
-// or exceeds a limit.
+// locate returns the tree of a text. It stops at the first thing that is not TOML or exceeds a limit.
 func locate(src *Source, rules Rules) (root *Node, stopped int, bad *Refusal) {
 	l := &locator{Source: src, rules: rules.resolved(), tables: map[*Node]map[string]*Node{}}
 	root = &Node{Pos: src.Pos(0)}
@@ -68,7 +66,7 @@ func (l *locator) document(root *Node) {
 	}
 }
 
-// header reads [a.b] or [[a.b]] and returns the table that it opens.
+// header reads [a.b] or [[a.b]] and returns its table.
 func (l *locator) header(root *Node) (*Node, level) {
 	start, closing := l.at, "]"
 	l.at++
@@ -148,7 +146,7 @@ func (l *locator) bare() {
 	l.at += len(bare)
 }
 
-// separator skips a comma between elements; the last element needs none.
+// separator skips the comma after an element, which is optional after the last.
 func (l *locator) separator(end byte) {
 	l.blank()
 	switch l.peek() {
@@ -203,7 +201,7 @@ func (l *locator) part() keyPart {
 	return keyPart{l.Text[start:l.at], start}
 }
 
-// field returns the value of a key of n, a new one that begins at start if need be.
+// field returns the value of a key of n, creating it at start if it is new.
 func (l *locator) field(n *Node, key keyPart, start int) *Node {
 	if v := l.tables[n][key.name]; v != nil {
 		return v
@@ -220,7 +218,7 @@ func (l *locator) field(n *Node, key keyPart, start int) *Node {
 	return v
 }
 
-// below follows keys down from n; of an array of tables it enters the last one.
+// below follows keys down from n; in an array of tables it enters the last one.
 func (l *locator) below(n *Node, keys []keyPart, start int) *Node {
 	for _, key := range keys {
 		n = l.field(n, key, start)

@@ -1,8 +1,7 @@
-// Package strict reads YAML, TOML and JSON into one tree of positioned nodes and
-// decodes such trees onto structs. It reports every unknown key, wrong type and
-// value out of range at once, each with its place and what to write instead.
+// Package strict reads YAML, TOML and JSON into one tree of positioned nodes and decodes the tree onto structs. It
+// reports every unknown key, wrong type and value out of range at once, with its position and a hint.
 //
-// The json tag of a struct field names its key. These tags add to it:
+// The json tag of a struct field names its key. Further tags:
 //
 //	alias:"kind"    another name of the key; only [Decoder.Exact] reads it
 //	jsonschema:"enum=a,enum=b,minimum=1,maximum=9"   checked as the schema states it
@@ -16,15 +15,15 @@ import (
 	"strconv"
 )
 
-// Pos is where a value is stated: a place in a file, or else a Source.
+// Pos is where a value is stated: a position in a file, or a Source.
 type Pos struct {
 	File         string
-	Line, Column int    // 1-based, the column in bytes; 0 when unknown
-	Source       string // for values from no file: "flag --listen", "env EXTHOST_LOG_LEVEL"
-	Wrong        bool   // [Decoder.Exact] has reported the value as one it cannot decode
+	Line, Column int    // 1-based, the column in bytes; 0 if unknown
+	Source       string // of values from no file: "flag --listen", "env EXTHOST_LOG_LEVEL"
+	Wrong        bool   // [Decoder.Exact] has reported the value as invalid
 }
 
-// String renders the place as file:line, or the source.
+// String returns file:line, or the source.
 func (p Pos) String() string {
 	switch {
 	case p.Source != "":
@@ -57,15 +56,16 @@ func (k Kind) String() string {
 type Node struct {
 	Pos
 	Kind Kind
-	Text string // of a scalar as written, of a string its content
-	// Bool: bool. Int: int64, beyond it json.Number. Float: float64. String: time.Time for a date of TOML, else nil
+	Text string // a scalar as written, a string without its quotes
+	// Bool: bool. Int: int64, or json.Number if bigger. Float: float64. String: time.Time for a TOML date, else
+	// nil.
 	Value  any
-	Loose  bool    // from a flag or variable: the field decides what type the text has
-	Items  []*Node // of a List
-	Fields []Field // of a Map, in the order of the file; only JSON may state a key twice
+	Loose  bool    // from a flag or variable: the field's type decides
+	Items  []*Node // elements of a List
+	Fields []Field // keys of a Map in the order of the file; only JSON may repeat a key
 }
 
-// Field is one key of a map with its value.
+// Field is a key of a map with its value.
 type Field struct {
 	Key   string
 	Pos   Pos
@@ -79,7 +79,7 @@ func (n *Node) field(key string) *Field {
 	return nil
 }
 
-// TextsOf turns the numbers and booleans of the list or map under key into strings, as they are written.
+// TextsOf turns numbers and booleans in the list or map under key into strings.
 func (n *Node) TextsOf(key string) {
 	of := n.At(key)
 	if of == nil {
@@ -96,8 +96,7 @@ func (n *Node) TextsOf(key string) {
 	}
 }
 
-// At returns the value of a key of a Map, nil when there is none. It may be
-// called on nil.
+// At returns the value of a key of a Map, or nil. n may be nil.
 func (n *Node) At(key string) *Node {
 	if n == nil {
 		return nil
@@ -108,8 +107,8 @@ func (n *Node) At(key string) *Node {
 	return nil
 }
 
-// Merge adds the fields of other, another file of the same rank, to n. A key
-// that both define is reported with both places.
+// Merge adds the fields of other, another file of the same rank, to n. A key that both define is reported with
+// both positions.
 func (n *Node) Merge(other *Node, r *Report) { n.merge(other, "", r) }
 
 func (n *Node) merge(other *Node, path string, r *Report) {

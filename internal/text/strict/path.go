@@ -20,11 +20,10 @@ func Join(path, key string) string {
 // Index appends a list index to a path.
 func Index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-// Positions says where the value at each path was stated last.
+// Positions maps the path of each value to where it was last stated.
 type Positions map[string]Pos
 
-// At returns the place of path, or of the closest thing around it that was
-// stated. It reports false when nothing was.
+// At returns the position of path, or of its closest stated parent. ok is false if there is none.
 func (p Positions) At(path string) (Pos, bool) {
 	for path != "" {
 		if pos, ok := p[path]; ok {
@@ -36,7 +35,7 @@ func (p Positions) At(path string) (Pos, bool) {
 	return pos, ok
 }
 
-// drop forgets the elements of the list at path from index keep on.
+// drop removes the elements of the list at path from index keep on.
 func (p Positions) drop(path string, keep int) {
 	for key := range p {
 		rest, below := strings.CutPrefix(key, path+"[")
@@ -50,7 +49,7 @@ func (p Positions) drop(path string, keep int) {
 // parent cuts the last key or index off a path.
 func parent(path string) string {
 	end := len(path)
-	if strings.HasSuffix(path, `"`) { // a quoted key may hold dots and brackets
+	if strings.HasSuffix(path, `"`) { // a quoted key may contain dots and brackets
 		for end--; end > 0; end-- {
 			if path[end-1] == '"' && (end < 2 || path[end-2] != '\\') {
 				return strings.TrimSuffix(path[:end-1], ".")

@@ -11,18 +11,18 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Report collects what is wrong with the files that are read together.
+// Report collects the diagnostics of files that are read together.
 type Report struct {
 	Code        string // of [Report.Add] and [Report.Warn]
 	Diagnostics []protocol.Diagnostic
 }
 
-// Add reports an error at pos; hint is the next step and may be "".
+// Add reports an error at pos. hint is the next step, or "".
 func (r *Report) Add(pos Pos, hint, format string, args ...any) {
 	r.Diagnose(protocol.LevelError, r.Code, pos, hint, format, args...)
 }
 
-// Warn reports something that is used all the same.
+// Warn reports a problem with a value that is used anyway.
 func (r *Report) Warn(pos Pos, hint, format string, args ...any) {
 	r.Diagnose(protocol.LevelWarn, r.Code, pos, hint, format, args...)
 }
@@ -52,7 +52,7 @@ func Failed(diags []protocol.Diagnostic) bool {
 	return slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError })
 }
 
-// Sort orders the diagnostics by file and place. Those without a file come last.
+// Sort orders the diagnostics by file and position. Those without a file come last.
 func (r *Report) Sort(files []string) {
 	rank := func(d protocol.Diagnostic) int {
 		if i := slices.Index(files, d.Path); i >= 0 {
@@ -65,8 +65,7 @@ func (r *Report) Sort(files []string) {
 	})
 }
 
-// DidYouMean is the hint for a word that is none of the candidates, "" when none
-// is close.
+// DidYouMean returns a hint with the candidate closest to word, or "".
 func DidYouMean(word string, candidates []string) string {
 	if c := nearest.Of(word, candidates); c != "" {
 		return "did you mean " + quote(c) + "?"
@@ -74,7 +73,7 @@ func DidYouMean(word string, candidates []string) string {
 	return ""
 }
 
-// choose is [DidYouMean], or the list of all candidates.
+// choose is [DidYouMean], falling back to the list of all candidates.
 func choose(word string, candidates []string) string {
 	if hint := DidYouMean(word, candidates); hint != "" {
 		return hint

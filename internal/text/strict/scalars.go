@@ -35,7 +35,7 @@ func (d *Decoder) boolean(n *Node, v reflect.Value, path string) {
 	v.SetBool(b)
 }
 
-// whole returns the number that a node states.
+// whole returns the integer of a node.
 func whole(n *Node) (i int64, ok bool) {
 	if n.Loose {
 		i, err := strconv.ParseInt(n.Text, 10, 64)
@@ -55,7 +55,7 @@ func (d *Decoder) integer(path string, n *Node, v reflect.Value, tags fieldTags)
 	tags.bounds(d.Report, path, n, i)
 }
 
-// bounds reports a number below the minimum or above the maximum.
+// bounds reports a number out of range.
 func (t fieldTags) bounds(r *Report, path string, n *Node, i int64) {
 	switch {
 	case t.min != nil && i < *t.min:
@@ -65,7 +65,7 @@ func (t fieldTags) bounds(r *Report, path string, n *Node, i int64) {
 	}
 }
 
-// duration decodes "500ms", or whole milliseconds.
+// duration decodes text such as "500ms", or whole milliseconds.
 func (d *Decoder) duration(n *Node, v reflect.Value, path string) {
 	ms, ok := whole(n)
 	duration := time.Duration(ms) * time.Millisecond
@@ -116,8 +116,8 @@ func (d *Decoder) str(path string, n *Node, v reflect.Value, tags fieldTags) {
 	v.SetString(s)
 }
 
-// text decodes a scalar onto a type that reads itself. A command line is split
-// into words before its variables are expanded, so that none becomes two words.
+// text decodes a scalar onto a type with UnmarshalText. A command line is split before its variables are expanded,
+// so that no variable becomes two words.
 func (d *Decoder) text(path string, n *Node, v reflect.Value, tags fieldTags) {
 	s := n.Text
 	if v.Kind() != reflect.Slice {

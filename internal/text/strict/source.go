@@ -6,15 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// Source is the text of one file and finds the place of each of its bytes.
+// Source is the text of a file that knows the position of each byte.
 type Source struct {
 	Text   string // without a byte order mark
 	file   string
 	starts []int // offset of each line
 }
 
-// NewSource returns the text of a file without its byte order mark. It copies
-// data, so the caller bounds the size first.
+// NewSource removes the byte order mark. It copies data, so bound its size first.
 func NewSource(file string, data []byte) *Source {
 	s := &Source{file: file, Text: strings.TrimPrefix(string(data), "\xef\xbb\xbf"), starts: []int{0}}
 	for i := range len(s.Text) {
@@ -25,8 +24,7 @@ func NewSource(file string, data []byte) *Source {
 	return s
 }
 
-// Invalid returns the offset of the first byte that is not UTF-8, -1 when there
-// is none.
+// Invalid returns the offset of the first invalid UTF-8 byte, or -1.
 func (s *Source) Invalid() int {
 	if utf8.ValidString(s.Text) {
 		return -1
@@ -39,7 +37,7 @@ func (s *Source) Invalid() int {
 	return -1
 }
 
-// Pos returns the place of a byte, the nearest one when it is outside the text.
+// Pos returns the position of a byte. An offset outside of the text is clamped.
 func (s *Source) Pos(offset int) Pos {
 	offset = max(0, min(offset, len(s.Text)))
 	i, found := slices.BinarySearch(s.starts, offset)
@@ -49,8 +47,7 @@ func (s *Source) Pos(offset int) Pos {
 	return Pos{File: s.file, Line: i + 1, Column: offset - s.starts[i] + 1}
 }
 
-// onLine returns the place of a byte of that line, counted from 1. The nearest
-// byte of the line takes the place of an offset outside it.
+// onLine returns the position of a byte of the 1-based line. An offset outside of the line is clamped.
 func (s *Source) onLine(line, offset int) Pos {
 	line = min(max(line, 1), len(s.starts))
 	end := len(s.Text)
@@ -60,7 +57,7 @@ func (s *Source) onLine(line, offset int) Pos {
 	return s.Pos(min(max(offset, s.starts[line-1]), end))
 }
 
-// posOfRune returns the place of a character counted from 1 on its line.
+// posOfRune returns the position of a line and a character on it, both 1-based.
 func (s *Source) posOfRune(line, column int) Pos {
 	if line < 1 || line > len(s.starts) {
 		return Pos{File: s.file, Line: line, Column: column}

@@ -34,7 +34,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// inner and outer have a field of every sort that decoding knows.
+// inner and outer have a field of every kind that decoding supports.
 type inner struct {
 	Name  string        `json:"name"`
 	Wait  time.Duration `json:"wait_ms"`
@@ -151,7 +151,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestTOMLPlaces: every sort of key and value is found where it is.
+// Every kind of key and value is located.
 func TestTOMLPlaces(t *testing.T) {
 	const doc = `a.b = 1 # c = 2
 "q\u0041" = { x = [1, [2,
@@ -194,7 +194,7 @@ func visit(n *Node, path string, f func(string, *Node)) {
 	}
 }
 
-// count returns how many values a decoded document has.
+// count returns the number of values in a decoded document.
 func count(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -214,8 +214,8 @@ func count(v any) int {
 	return n
 }
 
-// FuzzTOML: nothing panics, what the parser takes is taken whole, or refused for
-// a limit, and every place is inside the file.
+// No text panics, a text that the parser accepts is read completely or exceeds a limit, and every position is
+// inside the file.
 func FuzzTOML(f *testing.F) {
 	for _, seed := range []string{"", "a = 1", "[a.b]\nc = [1, {d = 2}]", "[[a]]\n[[a]]\nb.c = '''x'''\n[a.d]",
 		"a = \"\\u0041\\\"\"\n'b' = 1e3",
@@ -262,7 +262,7 @@ func checkTOML(t *testing.T, src *Source, rules Rules) {
 	}
 }
 
-// checkPlace fails for a place that the file does not have.
+// checkPlace fails for a position outside of the file.
 func checkPlace(t *testing.T, src *Source, what string, pos Pos) {
 	if pos.Line < 1 || pos.Column < 1 || pos.Line > len(src.starts) ||
 		src.starts[pos.Line-1]+pos.Column-1 > len(src.Text) {
@@ -270,7 +270,7 @@ func checkPlace(t *testing.T, src *Source, what string, pos Pos) {
 	}
 }
 
-// FuzzJSON: nothing panics, and every place is inside the file.
+// No text panics, and every position is inside the file.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{}`,
@@ -295,7 +295,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzYAML: nothing panics, and what yaml.v3 refuses we refuse.
+// No text panics, and what yaml.v3 refuses is refused.
 func FuzzYAML(f *testing.F) {
 	for _, seed := range []string{"", "a: 1", "a: &x [1, *x]", "a: &x {b: 1}\nc: {<<: *x}", "- a\n- !!binary aGk=",
 		"a: !!float x", "---\n---\n", "? [a]\n: b", "é: 'ü'\n\"b\": |\n  x\n",

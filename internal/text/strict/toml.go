@@ -10,16 +10,15 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Rules bound a file of one kind. They hold before a parser sees the text, because
-// a small text can make a parser use hundreds of megabytes: the memory of the TOML
-// parser grows with the square of a key's depth.
+// Rules bound a file of one kind. They apply before the parser runs, because a small text can make it use hundreds
+// of megabytes: its memory grows with the square of a key's depth.
 type Rules struct {
-	Depth    int  // of keys and arrays; default 64
-	Parts    int  // of one dotted TOML key; default 16
+	Depth    int  // nesting of keys and arrays; default 64
+	Parts    int  // parts of one dotted TOML key; default 16
 	Values   int  // default 50,000
-	KeyBytes int  // of all keys down to a value; default: no bound
-	Work     int  // the parts of all keys, each times its depth; default: no bound
-	AtKeys   bool // a value stands where its key does; default: where it begins
+	KeyBytes int  // total of all keys down to a value; default: unlimited
+	Work     int  // parts of each key times its depth, summed; default: unlimited
+	AtKeys   bool // a value's position is its key's; default: its own
 }
 
 const (
@@ -33,22 +32,22 @@ func (r Rules) resolved() Rules {
 	return r
 }
 
-// Refusal is why a text cannot be read.
+// Refusal says why a text cannot be read.
 type Refusal struct {
 	Pos
 	Message string
-	Limit   bool // the text exceeds a limit of [Rules]; false: it is not of the format
+	Limit   bool // a limit of [Rules] is exceeded; false: a syntax error
 }
 
-// TOML reads one document. The parser knows the values and not their places, the
-// locator knows the places and not the values; TOML joins both.
+// TOML reads one document. The parser knows values without positions and the locator positions without values;
+// TOML joins both.
 func TOML(src *Source, rules Rules) (*Node, *Refusal) {
 	root, stopped, bad := locate(src, rules)
 	if bad != nil && bad.Limit {
 		return nil, bad
 	}
 	text := src.Text
-	if bad != nil { // the parser explains better, but may see no key beyond the ones located
+	if bad != nil { // the parser explains better, but may see no key beyond the located ones
 		text = text[:cut(text, stopped)]
 	}
 	doc, err := parse(text)
@@ -64,8 +63,7 @@ func TOML(src *Source, rules Rules) (*Node, *Refusal) {
 	return root, nil
 }
 
-// cut returns where to end the text so that the parser fails where the locator
-// did and sees little beyond it.
+// cut returns where to cut the text so that the parser fails where the locator did and reads little beyond.
 func cut(text string, offset int) int {
 	line, _, _ := strings.Cut(text[offset:], "\n")
 	end := min(offset+len(line)+1, offset+128, len(text))
@@ -83,7 +81,7 @@ func parse(text string) (doc any, err error) {
 	return doc, err
 }
 
-// fill gives n and the nodes below it the values of the parser.
+// fill sets the values of n and the nodes below it.
 func (n *Node) fill(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -109,14 +107,13 @@ func (n *Node) fill(v any) {
 		n.Kind, n.Value = Float, v
 	case string:
 		n.Kind, n.Text = String, v
-	case time.Time: // as written: the parser has no better text for it
+	case time.Time: // as written: the parser has no better text
 		n.Kind, n.Value = String, v
 	}
 }
 
-// LocateTOML returns the offset of the value that keys lead to. The offset of a
-// table is that of its brace, else of the first header or key that names it. ok is
-// false when there is no such value and when data is not TOML.
+// LocateTOML returns the offset of the value at keys: for a table that of its brace, or of the first header or key
+// that names it. ok is false if there is none or data is not TOML.
 func LocateTOML(data []byte, keys ...string) (offset int, ok bool) {
 	src := NewSource("", data)
 	n, _, bad := locate(src, Rules{})

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML reads one document, within the default [Rules]. It returns nil after a
-// syntax error or at a limit; a duplicate key, say, is reported and left out.
+// YAML reads one document within the default [Rules]. It returns nil after a syntax error or at a limit; other
+// errors, such as a duplicate key, are reported and skipped.
 func YAML(src *Source, r *Report) *Node {
 	y := yamlReader{Source: src, report: r}
 	dec := yaml.NewDecoder(strings.NewReader(src.Text))
@@ -45,16 +45,16 @@ var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
 func yamlMessage(err error) string { return yamlLine.ReplaceAllString(err.Error(), "") }
 
-// yamlReader makes our nodes of yaml.v3's.
+// yamlReader converts nodes of yaml.v3.
 type yamlReader struct {
 	*Source
 	report *Report
-	nodes  int          // made so far, aliases expanded
+	nodes  int          // created so far, aliases expanded
 	full   bool         // a limit was hit and reported
-	open   []*yaml.Node // the aliases being expanded
+	open   []*yaml.Node // aliases being expanded
 }
 
-// place returns n's place; yaml.v3 counts columns in characters.
+// place returns n's position; yaml.v3 counts columns in characters.
 func (y *yamlReader) place(n *yaml.Node) Pos { return y.posOfRune(n.Line, n.Column) }
 
 func (y *yamlReader) node(n *yaml.Node, depth int) *Node {
@@ -175,7 +175,7 @@ func (y *yamlReader) scalar(n *yaml.Node, pos Pos) *Node {
 		out.Kind, out.Value = Int, json.Number(strconv.FormatUint(v, 10))
 	case float64:
 		out.Kind, out.Value = Float, v
-		// too big for YAML's integers
+		// too big for yaml.v3's integers
 		if whole, ok := new(big.Int).SetString(strings.TrimPrefix(out.Text, "+"), 10); ok {
 			out.Kind, out.Value = Int, json.Number(whole.String())
 		}

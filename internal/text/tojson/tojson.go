@@ -1,4 +1,4 @@
-// Package tojson encodes values that TOML and YAML files state as JSON.
+// Package tojson encodes values of TOML and YAML files as JSON.
 package tojson
 
 import (
@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Encode encodes a value that a file states, such as the input_schema of a tool:
-// integers in full, keys sorted, dates and times as RFC 3339 text. A value that
-// JSON cannot hold, such as nan, is an error.
+// Encode encodes a value of a file, such as a tool's input_schema: integers in full, keys sorted, dates and times
+// as RFC 3339 text. A value that JSON cannot represent, such as nan, is an error.
 func Encode(v any) (json.RawMessage, error) {
 	plain, err := jsonable(v)
 	if err != nil {
@@ -27,7 +26,7 @@ func Encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// jsonable replaces the values that encoding/json would refuse or write otherwise.
+// jsonable replaces values that encoding/json refuses or writes differently.
 func jsonable(v any) (any, error) {
 	switch v := v.(type) {
 	case time.Time:
@@ -48,7 +47,7 @@ func jsonable(v any) (any, error) {
 		return out, nil
 	case []any:
 		return jsonableList(v)
-	case []map[string]any: // of the TOML parser
+	case []map[string]any: // from the TOML parser
 		return jsonableList(v)
 	}
 	return v, nil
@@ -66,8 +65,8 @@ func jsonableList[E any](list []E) (any, error) {
 	return out, nil
 }
 
-// localLayouts are those of TOML's dates and times without a zone. The parser marks
-// such a time by the name of its location.
+// localLayouts are the layouts of TOML's dates and times without a zone. The parser marks such a time by the name
+// of its location.
 var localLayouts = map[string]string{
 	"datetime-local": "2006-01-02T15:04:05.999999999",
 	"date-local":     time.DateOnly,

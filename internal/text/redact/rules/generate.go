@@ -1,8 +1,7 @@
 //go:build ignore
 
-// Generate writes rules.json from the configuration of gitleaks, which it downloads as a Go
-// module, and copies that project's LICENSE. It adapts the rules to redaction. The table
-// below lists the rules it omits, with reasons.
+// Generate writes rules.json from the gitleaks configuration, which it downloads as a Go module, and copies that
+// project's LICENSE. It adapts the rules to redaction; the table below lists omitted ones with reasons.
 package main
 
 import (
@@ -30,7 +29,7 @@ var excluded = map[string]string{
 	"sidekiq-sensitive-url": "ours finds the password of any address",
 }
 
-// keywords replaces the keywords of rules whose own ones are not at the start of a match.
+// keywords replaces keywords that are not at the start of a match.
 var keywords = map[string][]string{
 	"airtable-personnal-access-token": {"pat"},
 	"cloudflare-origin-ca-key":        {"v1.0-"},
@@ -52,7 +51,7 @@ var keywords = map[string][]string{
 var patches = map[string][2]string{
 	"microsoft-teams-webhook":  {`https://[a-z0-9]+\.`, `https://[a-z0-9]{1,63}\.`},
 	"slack-webhook-url":        {`hooks.slack.com`, `hooks\.slack\.com`},
-	"sourcegraph-access-token": {`|[a-fA-F0-9]{40})\b)`, `)\b)`}, // would match the hash of any commit
+	"sourcegraph-access-token": {`|[a-fA-F0-9]{40})\b)`, `)\b)`}, // would match any commit hash
 }
 
 type sourceRule struct {
@@ -93,7 +92,7 @@ func main() {
 	out.WriteString("[\n")
 	separator := ""
 	for _, u := range file.Rules {
-		if u.Regex == "" || u.Path != "" || excluded[u.ID] != "" { // a path restricts the rule to one kind of file
+		if u.Regex == "" || u.Path != "" || excluded[u.ID] != "" { // rules with a path are for one kind of file
 			continue
 		}
 		var line strings.Builder
@@ -165,7 +164,7 @@ func adapt(u sourceRule) rule {
 	return r
 }
 
-// longest returns the length of the longest match in bytes, -1 when it is unlimited.
+// longest returns the maximum length of a match in bytes, -1 if unlimited.
 func longest(e *syntax.Regexp) int {
 	sum, most := 0, 0
 	for _, sub := range e.Sub {
@@ -196,9 +195,8 @@ func longest(e *syntax.Regexp) int {
 	return sum
 }
 
-// lead returns the maximum number of bytes before the first keyword in a match. It proves
-// that every match contains a keyword: it follows all paths through the expression without
-// one until none is left.
+// lead returns the maximum number of bytes in a match before its first keyword. It also proves that every match
+// has a keyword, by following all paths through the expression that have none until none is left.
 func lead(id, regex string, keywords []string) int {
 	const limit = 128
 	parsed, err := syntax.Parse(regex, syntax.Perl)
@@ -207,7 +205,7 @@ func lead(id, regex string, keywords []string) int {
 	check(err)
 	type state struct {
 		pc   uint32
-		tail string // the end of the input read, as far as it may begin a keyword
+		tail string // the end of the input, as far as it may begin a keyword
 	}
 	states, latest := map[state]bool{}, 0
 	follow(prog, uint32(prog.Start), func(pc uint32) { states[state{pc, ""}] = true })
@@ -238,7 +236,7 @@ func lead(id, regex string, keywords []string) int {
 	return latest
 }
 
-// step appends c to tail and returns the length of the keyword that ends with it, if any.
+// step appends c to tail and returns the length of the keyword that ends there, if any.
 func step(tail string, c rune, keywords []string) (string, int) {
 	tail = strings.ToLower(tail + string(c))
 	for _, k := range keywords {
@@ -256,8 +254,8 @@ func step(tail string, c rune, keywords []string) (string, int) {
 	return "", 0
 }
 
-// follow calls visit for the instructions that are reachable from pc without reading and
-// that read a character or end the match.
+// follow visits the instructions that are reachable from pc without reading, and that read a character or end the
+// match.
 func follow(prog *syntax.Prog, pc uint32, visit func(uint32)) {
 	seen := map[uint32]bool{}
 	var walk func(uint32)
