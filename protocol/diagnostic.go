@@ -15,8 +15,8 @@ const (
 	LevelError Level = "error" // something cannot be used
 )
 
-// Diagnostic is one finding about the files of an operator or author. Everything that
-// the host leaves out has a diagnostic.
+// Diagnostic is one finding about the files of an operator or author. Everything that the host leaves out gets
+// one.
 type Diagnostic struct {
 	Level     Level  `json:"level"`
 	Code      string `json:"code"` // stable, snake_case
@@ -28,7 +28,7 @@ type Diagnostic struct {
 	Hint      string `json:"hint,omitempty"` // the next step
 }
 
-// String renders the diagnostic as path:line:column: message; hint.
+// String returns path:line:column: message; hint.
 func (d Diagnostic) String() string {
 	var b strings.Builder
 	if d.Path != "" {

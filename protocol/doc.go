@@ -1,6 +1,5 @@
-// Package protocol holds the types that the host and extension authors share: wire
-// structs, method names and the closed set of errors. It only reads and writes those
-// values.
+// Package protocol defines the types that the host and extension authors share: wire structs, method names and the
+// closed set of errors.
 //
 // The host speaks the native protocol, MCP or lite to its extensions. Agent loops and
 // MCP clients reach the host through [Session] and [Call]. Every failure on the way is

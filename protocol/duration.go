@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that JSON states as a number of milliseconds, with a fraction
-// where there is one. Every duration that the host reports in JSON has this unit, and a key
-// that ends in _ms.
+// Duration is a time.Duration that encodes to JSON as milliseconds, fractions included. Every duration that the
+// host reports uses it, under a key that ends in _ms.
 type Duration time.Duration
 
 // MarshalJSON returns the number of milliseconds.

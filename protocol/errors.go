@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Kind classifies an error. The set is closed. Its strings and JSON-RPC codes never
-// change, and are the same in Go, JSON, the CLI and MCP.
+// Kind classifies an error. The set is closed; its strings and JSON-RPC codes never change, and are the same in
+// Go, JSON, the CLI and MCP.
 type Kind string
 
-// The kinds, each with the moment it occurs.
+// The kinds, each with its cause.
 const (
 	InvalidJSON        Kind = "invalid_json"        // a frame or payload is not JSON
 	InvalidResponse    Kind = "invalid_response"    // a frame is JSON but not a valid answer
@@ -39,20 +39,19 @@ const (
 	Overloaded         Kind = "overloaded"          // max_in_flight and max_queue are full
 	BreakerOpen        Kind = "breaker_open"        // the circuit breaker refuses calls for now
 	NotReady           Kind = "not_ready"           // the extension is starting or restarting
-	// it did not start, or its restart budget is spent; it is tried once in a while, or an operator acts
+	// it did not start, or used up its restarts; it is retried occasionally, or by an operator
 	Failed                Kind = "failed"
 	ShuttingDown          Kind = "shutting_down"          // the host or the extension is stopping
 	Rejected              Kind = "rejected"               // a policy or hook denied it
 	GovernanceUnavailable Kind = "governance_unavailable" // a required policy could not decide
-	NodeLost              Kind = "node_lost"              // the node that had the call is gone or silent
+	NodeLost              Kind = "node_lost"              // the node with the call is gone or silent
 	ExtensionError        Kind = "extension_error"        // the extension's own error: its code and data
 )
 
-// codes never change. -32000 is not among them, because children use it for errors of
-// their own.
-// ErrNoTask is in the error of a request about a task that is not known: an [InvalidArguments].
+// ErrNoTask is the cause of an [InvalidArguments] error about an unknown task.
 var ErrNoTask = errors.New("there is no task")
 
+// codes never change. -32000 is missing, because extensions use it for their own errors.
 var codes = map[Kind]int{
 	InvalidJSON:           -32700,
 	InvalidResponse:       -32600,
@@ -83,7 +82,7 @@ var codes = map[Kind]int{
 	NodeLost:              -32033,
 }
 
-// Kinds returns every kind, in the order of the documentation.
+// Kinds returns all kinds in the order of the documentation.
 func Kinds() []Kind {
 	return []Kind{InvalidJSON, InvalidResponse, ProtocolVersion, ToolNotFound, InvalidArguments,
 		ManifestInvalid, ConfigInvalid, RequirementMissing, Untrusted, DescriptorChanged, SpawnFailed,
@@ -92,8 +91,7 @@ func Kinds() []Kind {
 		GovernanceUnavailable, NodeLost, ExtensionError}
 }
 
-// Code returns the kind's JSON-RPC error code. [ExtensionError] has none of its
-// own and reports -32603, JSON-RPC's internal error.
+// Code returns the kind's JSON-RPC error code. [ExtensionError] reports -32603, JSON-RPC's internal error.
 func (k Kind) Code() int {
 	if c, ok := codes[k]; ok {
 		return c
@@ -101,23 +99,20 @@ func (k Kind) Code() int {
 	return -32603
 }
 
-// Error is the error type of the host. Message describes the failure and, if there is
-// one, the next step.
+// Error is the host's error type. Message says what happened and, if known, what to do next.
 type Error struct {
 	Kind      Kind
 	Message   string
-	Extension string // the id of the extension that failed; "" if none did
+	Extension string // the id of the failed extension; "" if none failed
 	Tool      string // the registered tool name; "" outside a tool call
 
-	// Code is the child's own code of an ExtensionError. It replaces Kind.Code on the
-	// wire.
+	// Code is the extension's own code of an ExtensionError, which replaces Kind.Code on the wire.
 	Code int
-	// Data is the error data of the child, or details for programs.
+	// Data is the extension's error data, or details for programs.
 	Data json.RawMessage
-	// Outcome is "unknown" if the extension has got the request, or may have got it, and may have acted
-	// on it: whatever ended the call then, also a policy that withholds the result. "" promises that the
-	// extension never got the request and never will, so that the call may be made again. The
-	// extension's own answer, an ExtensionError, has none either: it says itself what it did.
+	// Outcome is "unknown" if the extension may have received the request and acted on it, whatever ended the
+	// call, a policy that withholds the result included. "" promises that it never received it and never will, so
+	// a retry is safe. An ExtensionError is the extension's own answer and has no Outcome.
 	Outcome string
 	// RetryAfter is the time after which a retry may succeed; 0 if unknown.
 	RetryAfter time.Duration
@@ -138,23 +133,22 @@ type Evidence struct {
 	NextRetry   Duration `json:"next_retry_ms,omitempty"`
 }
 
-// errorWords occur in lines of stderr that name an error.
+// errorWords mark lines of stderr that name an error.
 var errorWords = []string{"error", "exception", "panic", "fatal", "fail", "cannot", "can't", "no such", "not found",
 	"denied", "refused", "missing"}
 
-// namesError reports whether a line of stderr names an error. Indented lines of a stack
-// trace name positions.
+// namesError reports whether a line of stderr names an error. Indented lines are positions of a stack trace.
 func namesError(line string) bool {
 	lower := strings.ToLower(line)
 	return strings.TrimLeft(line, " \t") == line &&
 		slices.ContainsFunc(errorWords, func(word string) bool { return strings.Contains(lower, word) })
 }
 
-// launcherWords are in lines of a package manager that say nothing about the error.
+// launcherWords mark lines of a package manager that do not explain the error.
 var launcherWords = []string{"A complete log of this run can be found in", "npm notice", "npm warn"}
 
-// npmError returns the line of npm's report that names its error: the first one after the
-// line with the code. What follows is advice.
+// npmError returns the line of npm's report that names the error: the first after the line with the code. Advice
+// follows.
 func (e *Evidence) npmError() string {
 	after := false
 	for _, line := range e.Stderr {
@@ -172,9 +166,8 @@ func (e *Evidence) npmError() string {
 	return ""
 }
 
-// Complaint returns the line of Stderr that most likely names the error: the last one
-// with a word such as "error", else the last one, else "". The last line alone would
-// not do, because stack traces may end with positions.
+// Complaint returns the line of Stderr that most likely names the error: the last with a word such as "error",
+// else the last. Stack traces may end with positions, so the last line alone would not do.
 func (e *Evidence) Complaint() (last string) {
 	if line := e.npmError(); line != "" {
 		return line
@@ -191,7 +184,7 @@ func (e *Evidence) Complaint() (last string) {
 	return last
 }
 
-// Errorf returns an *Error of the given kind. A %w operand becomes its cause.
+// Errorf returns an *Error. A %w operand becomes its cause.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: kind, Message: err.Error(), cause: errors.Unwrap(err)}
@@ -214,15 +207,13 @@ func (e *Error) Error() string {
 // Unwrap returns the cause given to [Errorf] with %w.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is reports whether target is an *Error of the same kind, so that
-// errors.Is(err, &protocol.Error{Kind: protocol.CallTimeout}) works.
+// Is matches an *Error of the same kind, as in errors.Is(err, &protocol.Error{Kind: protocol.CallTimeout}).
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Kind == e.Kind
 }
 
-// KindOf returns the kind of err if it is an *Error, Canceled or CallTimeout for the
-// errors of package context, and "" for nil and all others.
+// KindOf returns the kind of an *Error, Canceled or CallTimeout for the errors of package context, else "".
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""
@@ -246,7 +237,7 @@ type WireError struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// errorData is the data member of the host's own errors.
+// errorData is the data of the host's own errors.
 type errorData struct {
 	Kind         Kind            `json:"kind"`
 	Extension    string          `json:"extension,omitempty"`
@@ -256,12 +247,12 @@ type errorData struct {
 	Details      json.RawMessage `json:"details,omitempty"`
 	ExitCode     *int            `json:"exit_code,omitempty"`
 	Signal       string          `json:"signal,omitempty"`
-	LineBytes    int             `json:"line_bytes,omitempty"` // of the offending frame, after the cut
+	LineBytes    int             `json:"line_bytes,omitempty"` // of the offending frame, before it was cut
 }
 
-// Wire returns e as a JSON-RPC error object. An ExtensionError keeps the code and data
-// of the child. One with an Outcome is no answer of the child, and has data of the host. Lines of stderr and the
-// offending frame are left out, because they may hold secrets and no policy has seen them.
+// Wire returns e as a JSON-RPC error object. An ExtensionError keeps the extension's code and data, unless it has
+// an Outcome: then it is not the extension's answer. Stderr and the offending frame are left out, because they may
+// contain secrets and no policy has seen them.
 func (e *Error) Wire() WireError {
 	code := e.Kind.Code()
 	if e.Kind == ExtensionError {

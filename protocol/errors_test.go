@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// The codes are part of the contract: each kind of the host has its own code, outside
-// of the range of extensions' codes.
+// Codes are part of the contract: each kind has its own, outside of the range for extensions.
 func TestCodesAreFixed(t *testing.T) {
 	seen := map[int]Kind{}
 	for _, k := range Kinds() {

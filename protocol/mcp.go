@@ -1,6 +1,6 @@
 package protocol
 
-// Protocol versions of MCP that the host speaks, both to clients and to extensions.
+// MCP versions that the host speaks with clients and extensions.
 const (
 	MCP20241105 = "2024-11-05"
 	MCP20250326 = "2025-03-26"
@@ -9,23 +9,21 @@ const (
 	MCP20260728 = "2026-07-28" // the first modern version
 )
 
-// IsLegacy reports whether version is a protocol version of MCP up to 2025-11-25, where
-// the client opens a session with initialize (MCP 2026-07-28, basic/lifecycle,
-// "Terminology"). "", which stands for no MCP, is neither legacy nor modern.
+// IsLegacy reports whether version is an MCP version up to 2025-11-25, where the client opens a session with
+// initialize (MCP 2026-07-28, basic/lifecycle, "Terminology"). "" is neither legacy nor modern.
 func IsLegacy(version string) bool {
 	return version != "" && version < MCP20260728 // versions are dates and sort as text
 }
 
-// IsModern reports whether version is a protocol version of MCP from 2026-07-28 on: there
-// are no sessions, and the _meta of every request holds version and capabilities.
+// IsModern reports whether version is an MCP version from 2026-07-28 on: no sessions, and every request has
+// version and capabilities in _meta.
 func IsModern(version string) bool { return version >= MCP20260728 }
 
-// UncachedMembers are the members that modern versions require in the result of a list, for one
-// that is complete and must not be cached.
+// UncachedMembers are the members that modern versions require in a list result that is complete and must not be
+// cached.
 const UncachedMembers = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
 
-// Names that MCP reserves in _meta (MCP 2026-07-28, basic, "_meta"), and official
-// extensions of MCP.
+// Keys that MCP reserves in _meta (MCP 2026-07-28, basic, "_meta"), and official extensions of MCP.
 const (
 	MetaPrefix             = "io.modelcontextprotocol/"
 	MetaProtocolVersion    = MetaPrefix + "protocolVersion"    // of a modern request
@@ -35,15 +33,14 @@ const (
 	MetaServerInfo         = MetaPrefix + "serverInfo"         // of a modern result
 	MetaSubscriptionID     = MetaPrefix + "subscriptionId"     // of the messages of a subscriptions/listen
 	MetaRelatedTask        = MetaPrefix + "related-task"       // names the task that a legacy message belongs to
-	// of a request that wants notifications/progress, which repeat it
+	// of a request that wants notifications/progress
 	MetaProgressToken = "progressToken"
 
-	// ExtensionTasks is the capability of modern tasks; legacy tasks are a
-	// capability of their own, "tasks".
+	// ExtensionTasks is the capability of modern tasks. Legacy tasks have the capability "tasks".
 	ExtensionTasks = MetaPrefix + "tasks"
 	// ExtensionSkills serves skills (SEP-2640): resources with lists of their own.
 	ExtensionSkills = MetaPrefix + "skills"
-	// ExtensionUI are pages that clients show beside results, MCP Apps (SEP-1865).
+	// ExtensionUI is MCP Apps (SEP-1865): pages that clients show beside results.
 	ExtensionUI = MetaPrefix + "ui"
 )
 
@@ -73,8 +70,7 @@ const (
 	MethodTasksUpdate          = "tasks/update" // modern
 	MethodTasksCancel          = "tasks/cancel"
 
-	// Requests to a client. Modern servers put them into results instead (MCP
-	// 2026-07-28, basic/patterns/mrtr).
+	// Requests to a client. Modern servers return them in results instead (MCP 2026-07-28, basic/patterns/mrtr).
 	MethodSample    = "sampling/createMessage"
 	MethodElicit    = "elicitation/create"
 	MethodRootsList = "roots/list"
@@ -94,5 +90,5 @@ const (
 	MethodTaskStatus               = "notifications/tasks/status"               // legacy
 )
 
-// TaskMethods begins the methods about tasks.
+// TaskMethods is the prefix of methods about tasks.
 const TaskMethods = "tasks/"

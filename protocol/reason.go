@@ -2,8 +2,7 @@ package protocol
 
 import "errors"
 
-// Reason returns the text of err without the name of the extension and the tool, for
-// places that name them already.
+// Reason returns the text of err without extension and tool, for places that name them already.
 func Reason(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message
@@ -11,7 +10,7 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// EvidenceOf returns what the process behind err left, nil when there is nothing.
+// EvidenceOf returns what the process behind err left behind, or nil.
 func EvidenceOf(err error) *Evidence {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Evidence
@@ -19,8 +18,8 @@ func EvidenceOf(err error) *Evidence {
 	return nil
 }
 
-// LastWords returns the lines of a process that best explain its end, "" when there are
-// none. They are for the operator alone: they may hold whatever the process wrote.
+// LastWords returns the output lines that best explain the end of a process, or "". Show them to the operator
+// only: they are unfiltered output.
 func LastWords(err error) string {
 	if e := EvidenceOf(err); e != nil {
 		return e.Complaint()
@@ -28,8 +27,8 @@ func LastWords(err error) string {
 	return ""
 }
 
-// ProcessEnded reports whether err means that the process behind an instance is gone or
-// about to be: the host replaces one that is overloaded by calls that nobody waits for.
+// ProcessEnded reports whether err means that the process of an instance is gone or about to be: the host also
+// replaces an instance whose capacity is used up by abandoned calls.
 func ProcessEnded(err error) bool {
 	switch KindOf(err) {
 	case ChildExited, LineTooLong, StdoutClosed, WriteStalled, Overloaded, NodeLost:

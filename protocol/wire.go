@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Methods of the native protocol alone. For the rest it uses MCP's.
+// Methods of the native protocol; the rest are MCP's.
 const (
 	MethodShutdown   = "shutdown"
 	MethodHookPrefix = "hooks/" // followed by the hook's snake_case name
@@ -23,7 +23,7 @@ type InitializeParams struct {
 	StateDir        string          `json:"state_dir"`    // private to the extension, survives restarts
 }
 
-// InitializeResult is the result of initialize of a native extension.
+// InitializeResult is a native extension's result of initialize.
 type InitializeResult struct {
 	ServerVersion   string            `json:"server_version,omitempty"`
 	ProtocolVersion int               `json:"protocol_version,omitempty"` // 0 means 1
@@ -31,35 +31,34 @@ type InitializeResult struct {
 	Hooks           []string          `json:"hooks,omitempty"`
 }
 
-// DecideParams are the params of governance/decide: one flow of an exchange, for a
-// native policy to decide.
+// DecideParams are the params of governance/decide: one flow of an exchange for a native policy.
 type DecideParams struct {
-	ID   string `json:"id,omitempty"` // of the exchange; the same in both flows
+	ID   string `json:"id,omitempty"` // of the exchange, the same in both flows
 	Flow string `json:"flow"`         // request or response
 	// to_extension, or to_caller for requests and notifications of an extension
 	Direction string `json:"direction"`
 	Method    string `json:"method"`            // an MCP method name
 	Caller    string `json:"caller,omitempty"`  // authenticated; "" when anonymous
 	Session   string `json:"session,omitempty"` // "" for stateless callers
-	// the node of the cluster whose caller it is; "" for a caller of this host
+	// the cluster node of the caller; "" for this host
 	Node      string `json:"node,omitempty"`
 	Extension string `json:"extension,omitempty"` // the target; "" for a method of the host
 	Tool      string `json:"tool,omitempty"`      // the registered name; "" outside tools/call
-	// of the HTTP request, by name in lower case; for category authentication only, nil when the call did not come over
+	// of the HTTP request, by lower-case name; category authentication only, nil if the call did not arrive over
 	// HTTP
 	Headers map[string]string `json:"headers,omitempty"`
 	Request json.RawMessage   `json:"request,omitempty"` // the params
 	// the result; beside Error, the part of the error that may be changed
 	Response json.RawMessage `json:"response,omitempty"`
 	Error    *WireError      `json:"error,omitempty"` // instead of a result
-	// the decision that ended the exchange; for category audit only
+	// the final decision of the exchange; category audit only
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
 // Verdict is the decision that took effect.
 type Verdict struct {
 	Decision string `json:"decision"`         // a value of [DecideResult].Decision
-	Policy   string `json:"policy,omitempty"` // that decided; "" when all allowed
+	Policy   string `json:"policy,omitempty"` // the deciding policy; "" if all allowed
 	Code     string `json:"code,omitempty"`
 }
 
@@ -68,27 +67,26 @@ const (
 	DecisionAllow  = "allow"  // unchanged
 	DecisionDeny   = "deny"   // with code and reason
 	DecisionModify = "modify" // replaces request or response, by the flow; category content only
-	// answers with response in place of the extension, in the request flow; category content only
+	// answers the request in place of the extension; category content only
 	DecisionRespond = "respond"
 	DecisionAsk     = "ask" // wait for a person's approval
 )
 
-// DecideResult is the result of governance/decide. Decision has no default: a result
-// without one is invalid.
+// DecideResult is the result of governance/decide. Decision is required.
 type DecideResult struct {
 	Decision   string          `json:"decision"`
 	Code       string          `json:"code,omitempty"`        // stable, for programs
 	Reason     string          `json:"reason,omitempty"`      // for people and models
 	Data       json.RawMessage `json:"data,omitempty"`        // details for programs
 	RetryAfter float64         `json:"retry_after,omitempty"` // seconds until a denied call may be tried again
-	// seconds to wait for a person's approval; 0 is the host's default
+	// seconds to wait for a person's approval; 0: the host's default
 	Expiry   float64         `json:"expiry,omitempty"`
 	Request  json.RawMessage `json:"request,omitempty"`  // replaces the params
 	Response json.RawMessage `json:"response,omitempty"` // replaces the result
 }
 
-// Tool is the descriptor of an extension's tool. On the wire InputSchema is
-// input_schema or inputSchema. Raw holds the bytes that the extension sent.
+// Tool is the descriptor of an extension's tool. On the wire InputSchema is input_schema or inputSchema. Raw holds
+// the bytes as sent.
 type Tool struct {
 	Name         string
 	Title        string
@@ -106,11 +104,10 @@ type ToolsCallParams struct {
 	Meta      json.RawMessage `json:"_meta,omitempty"`
 }
 
-// ToolResult is the result of tools/call, MCP's CallToolResult, as the bytes that the
-// extension sent.
+// ToolResult is MCP's CallToolResult, the result of tools/call, as the bytes that the extension sent.
 type ToolResult json.RawMessage
 
-// toolResult is the part of a CallToolResult that the methods of ToolResult read.
+// toolResult is the part of a CallToolResult that ToolResult's methods read.
 type toolResult struct {
 	Content []struct {
 		Type string `json:"type"`
@@ -121,11 +118,11 @@ type toolResult struct {
 }
 
 func (r ToolResult) parse() (p toolResult) {
-	_ = json.Unmarshal(r, &p) // a result that is no object counts as empty
+	_ = json.Unmarshal(r, &p) // anything but an object counts as empty
 	return p
 }
 
-// Text joins the text blocks of the result with newlines.
+// Text joins the text blocks with newlines.
 func (r ToolResult) Text() string {
 	var texts []string
 	for _, c := range r.parse().Content {
@@ -136,13 +133,13 @@ func (r ToolResult) Text() string {
 	return strings.Join(texts, "\n")
 }
 
-// Structured returns the bytes of structuredContent, or nil.
+// Structured returns structuredContent, or nil.
 func (r ToolResult) Structured() json.RawMessage { return r.parse().StructuredContent }
 
-// IsError reports whether the tool failed, by the result's isError.
+// IsError reports whether the tool failed.
 func (r ToolResult) IsError() bool {
 	return bytes.Contains(r, []byte(`"isError"`)) && r.parse().IsError
 }
 
-// MarshalJSON returns the bytes that the extension sent.
+// MarshalJSON returns the bytes as sent.
 func (r ToolResult) MarshalJSON() ([]byte, error) { return json.RawMessage(r).MarshalJSON() }

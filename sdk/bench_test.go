@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/wire/ndjson"
 )
 
-// BenchmarkLanguages compares an extension with the SDK of each language to the smallest
-// loop in that language: it reads a line, parses it, calls a function and writes the answer.
+// BenchmarkLanguages compares an extension on the SDK of each language with a minimal loop in that language: read
+// a line, parse it, call a function, write the answer.
 func BenchmarkLanguages(b *testing.B) {
 	for _, lang := range []struct{ name, program, suffix string }{
 		{"python", "python3", ".py"},
@@ -26,7 +26,7 @@ func BenchmarkLanguages(b *testing.B) {
 			}
 			for _, l := range benchtest.Loads() {
 				b.Run(l.Name, func(b *testing.B) {
-					l.Calls /= 2 // these languages are slower than what the loads are made for
+					l.Calls /= 2 // these languages are slower than the loads assume
 					l.Compare(b, calls(b, l, "loop", program, "testdata/loop"+lang.suffix),
 						calls(b, l, "sdk", program, "testdata/tools"+lang.suffix))
 				})
@@ -35,7 +35,7 @@ func BenchmarkLanguages(b *testing.B) {
 	}
 }
 
-// calls is the way of calling a program's tools over a connection of the host's kind.
+// calls returns a benchmark way that calls a program's tools over a connection of the host's kind.
 func calls(b *testing.B, l benchtest.Load, name string, argv ...string) benchtest.Way {
 	b.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)

@@ -10,9 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// call is the context of a tool, hook or policy, and the request that it serves. The
-// cancelable context is made on first use: few tools need one, and it costs as much
-// as a small call.
+// call is the context of a tool, hook or policy, and the request that it serves. The cancelable context is created
+// on first use: few tools need one, and it costs as much as a small call.
 type call struct {
 	context.Context // of the connection
 	extension       *Extension
@@ -62,9 +61,8 @@ func (c *call) end() {
 	}
 }
 
-// Progress sends the progress of ctx's tool call to its caller: done of total, in any
-// unit; total 0 means unknown. It also keeps a long call from timing out. It does
-// nothing when the caller has not asked for progress.
+// Progress reports done of total in any unit to the caller of ctx's tool call; total 0 is unknown. It also keeps a
+// long call from timing out. It does nothing if the caller has not asked for progress.
 func Progress(ctx context.Context, done, total float64, message string) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -82,8 +80,8 @@ func Progress(ctx context.Context, done, total float64, message string) {
 	}{token, done, total, message})
 }
 
-// Meta returns the host's description of the caller of ctx's tool call: an object with
-// agent_id and session_id. It is nil unless the manifest has [context] passthrough = true.
+// Meta returns the host's description of the caller of ctx's tool call, an object with agent_id and session_id. It
+// is nil unless the manifest has [context] passthrough = true.
 func Meta(ctx context.Context) json.RawMessage {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -92,8 +90,7 @@ func Meta(ctx context.Context) json.RawMessage {
 	return rawjson.Get(rawjson.Get(c.params, "arguments"), "_meta")
 }
 
-// Log sends a message to the caller of ctx's tool call. Messages for the operator
-// alone belong on stderr.
+// Log sends a message to the caller of ctx's tool call. Use stderr for messages to the operator.
 func Log(ctx context.Context, level slog.Level, message string) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -109,9 +106,9 @@ func Log(ctx context.Context, level slog.Level, message string) {
 func (c *call) notify(ctx context.Context, method string, params any) {
 	data, err := json.Marshal(params)
 	if err != nil {
-		return // such as a progress of NaN
+		return // such as a NaN in progress
 	}
-	_ = c.extension.conn.Notify(ctx, method, data) // fails only with the connection, which ends the call too
+	_ = c.extension.conn.Notify(ctx, method, data) // fails only with the connection, which also ends the call
 }
 
 // levelName returns MCP's name of a level.

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// process is an extension that runs in its own process.
+// process is an extension in a process of its own.
 type process struct {
 	*host
 	cmd    *exec.Cmd
@@ -37,7 +37,7 @@ func startChild(t *testing.T, script string) *process {
 	return p
 }
 
-// end closes the connection and returns what the child wrote to stderr.
+// end closes the connection and returns the child's stderr.
 func (p *process) end() string {
 	p.t.Helper()
 	p.w.Close()

@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// decoder decodes a tool's arguments. It sets string fields itself, because most large
-// arguments are strings and encoding/json reads every byte several times.
+// decoder decodes a tool's arguments. It sets string fields itself, because most large arguments are strings and
+// encoding/json reads each byte several times.
 type decoder[In any] struct {
 	texts map[string]int // index of the string field by member name
 }
@@ -25,7 +25,7 @@ func newDecoder[In any]() (d decoder[In]) {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous {
-			return d // its fields and those of t may hide each other
+			return d // its fields and those of t may shadow each other
 		}
 		if f.IsExported() && f.Type == reflect.TypeFor[string]() && name != "" && name != "-" &&
 			!strings.Contains(options, "string") {
@@ -56,8 +56,7 @@ func (d decoder[In]) decode(arguments json.RawMessage) (in In, err error) {
 	return in, nil
 }
 
-// takeTexts sets the string fields of in and returns an object of the other members,
-// nil when there are none.
+// takeTexts sets the string fields of in and returns an object with the other members, nil if there are none.
 func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (rest json.RawMessage) {
 	rawjson.Each(arguments, func(name []byte, value json.RawMessage) bool {
 		if field, ok := d.texts[string(name)]; ok && value[0] == '"' {

@@ -10,14 +10,14 @@ type inner struct {
 	Text string `json:"text"`
 }
 
-// shout decodes itself.
+// shout has an UnmarshalJSON of its own.
 type shout struct {
 	Text string `json:"text"`
 }
 
 func (s *shout) UnmarshalJSON([]byte) error { s.Text = "HEARD"; return nil }
 
-// TestDecode compares the decoder with encoding/json.
+// The decoder agrees with encoding/json.
 func TestDecode(t *testing.T) {
 	for _, arguments := range []string{
 		`{}`, `{"text":"a"}`, `{"text":"a\n\u00e9\ud83d\ude00","n":1,"inner":{"text":"b"}}`,

@@ -1,5 +1,5 @@
-// Package sdk is the author's side of the native protocol: it turns Go functions
-// into the tools of an extension.
+// Package sdk implements the author's side of the native protocol: it turns Go functions into the tools of an
+// extension.
 //
 //	func main() {
 //		x := sdk.New("0.1.0")
@@ -24,8 +24,7 @@
 // [Extension.OnHook] adds a hook: a function that the host calls at a point of the
 // agent loop, such as before each call of a tool, this extension's or another's.
 //
-// A tool's schema comes from the type of its input, see [AddTool]. Tools run
-// concurrently; ctx ends when the caller gives up, and [Progress] and [Log] send the
-// caller messages during the call. Output to os.Stdout goes to stderr, where the host
-// logs it, because stdout carries the protocol.
+// A tool's schema follows from the type of its input, see [AddTool]. Tools run concurrently; ctx ends when the
+// caller gives up, and [Progress] and [Log] send messages to the caller during the call. Output to os.Stdout goes
+// to stderr, where the host logs it, because stdout carries the protocol.
 package sdk

@@ -8,8 +8,7 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// The program of an extension with one tool. The schema of the arguments comes from the
-// struct.
+// An extension with one tool, whose argument schema follows from the struct.
 func Example() {
 	x := sdk.New("0.1.0")
 	sdk.AddTool(x, sdk.Tool{Name: "hello", Description: "Greet someone by name.", ReadOnly: true},

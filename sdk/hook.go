@@ -9,9 +9,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// HookEvent is the event that a hook is called with. Points about tools set the tool,
-// the arguments and the outcome of the call; the members of all other points are in
-// Params alone.
+// HookEvent is the event that a hook is called with. The fields about tools are set at points about tools only;
+// the members of all points are in Params.
 type HookEvent struct {
 	Point     string          `json:"-"`            // before_tool_call, session_start …
 	Session   string          `json:"session_id"`   // "" outside sessions
@@ -31,16 +30,15 @@ type HookReply struct {
 	// later hooks do not run; at a before_ point the action does not happen either
 	Abort  bool   `json:"abort,omitempty"`
 	Reason string `json:"reason,omitempty"` // for people and models
-	// an object merged over the arguments, the result or the params; null deletes a member
+	// an object merged over the arguments, result or params; null deletes a member
 	Override json.RawMessage `json:"override,omitempty"`
 	Decision string          `json:"decision,omitempty"` // allow, deny or ask; "" decides nothing
 	Context  string          `json:"context,omitempty"`  // text for the model
 }
 
-// OnHook sets the function that the host calls at a point of the agent loop, such as
-// before_tool_call; the manifest's [capabilities] must name the point too. f runs
-// concurrently and has 15 s. By default its error has no effect; the operator may
-// configure another. OnHook panics when the point has a function already.
+// OnHook sets the function for a point of the agent loop, such as before_tool_call, which the manifest's
+// [capabilities] must also name. f runs concurrently and has 15 s. By default its error has no effect; the
+// operator may configure otherwise. OnHook panics if the point has a function already.
 func (x *Extension) OnHook(point string, f func(ctx context.Context, e HookEvent) (*HookReply, error)) {
 	if _, taken := x.hooks[point]; taken || point == "" {
 		panic("sdk: hook " + point + " is set twice or has no name")
@@ -69,5 +67,5 @@ func (x *Extension) runHook(ctx context.Context, req *jsonrpc.Message) (json.Raw
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(reply) // a nil reply is null, which continues
+	return json.Marshal(reply) // null continues
 }

@@ -13,64 +13,61 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Policy decides about exchanges between callers and extensions. It runs
-// concurrently; ctx ends when the host no longer waits. An error, a panic and a zero
-// Decision are no decision: the host then ends the exchange if the policy is required.
+// Policy decides about exchanges between callers and extensions. It runs concurrently; ctx ends when the host
+// stops waiting. An error, a panic or a zero Decision is no decision: the host then ends the exchange if the
+// policy is required.
 type Policy func(ctx context.Context, x *Exchange) (Decision, error)
 
-// Exchange is an exchange to decide about, in its request or its response flow.
+// Exchange is one flow of an exchange to decide about.
 type Exchange protocol.DecideParams
 
-// InResponse reports whether the exchange is in its response flow, with a result or
-// an error. In its request flow nothing has been sent to the extension.
+// InResponse reports whether the exchange has a result or error. Otherwise it is a request that has not been sent
+// to the extension.
 func (x *Exchange) InResponse() bool { return x.Flow == "response" }
 
-// Arguments returns the arguments of a tools/call or prompts/get, nil when it has none.
+// Arguments returns the arguments of a tools/call or prompts/get, or nil.
 func (x *Exchange) Arguments() json.RawMessage { return rawjson.Get(x.Request, "arguments") }
 
-// WithArguments returns the request with other arguments, for [Modify].
+// WithArguments returns the request with arguments replaced, for [Modify].
 func (x *Exchange) WithArguments(arguments json.RawMessage) json.RawMessage {
 	return rawjson.Set(x.Request, "arguments", arguments)
 }
 
-// Decision is a policy's answer, made by [Allow], [Deny], [Modify], [Respond] or
-// [Ask]. Its fields may be set on top of that.
+// Decision is a policy's answer. Create it with [Allow], [Deny], [Modify], [Respond] or [Ask] and add fields as
+// needed.
 type Decision struct {
 	Code       string          // of a denial: stable, for programs
 	Reason     string          // for people and models
-	Data       json.RawMessage // more for programs; nil is none
-	RetryAfter time.Duration   // time after which a denied call may be retried; 0 is unknown
-	Expiry     time.Duration   // of an approval request; 0 is the host's default
+	Data       json.RawMessage // details for programs
+	RetryAfter time.Duration   // until a denied call may be retried; 0: unknown
+	Expiry     time.Duration   // of an approval request; 0: the host's default
 
 	word string
-	json json.RawMessage // of modify and respond
+	json json.RawMessage // for modify and respond
 }
 
 // Allow lets the exchange pass as it is.
 func Allow() Decision { return Decision{word: protocol.DecisionAllow} }
 
-// Deny ends the exchange. The caller reads reason, which should say how to succeed
-// instead.
+// Deny ends the exchange. The caller reads reason, which should suggest an alternative.
 func Deny(code, reason string) Decision {
 	return Decision{word: protocol.DecisionDeny, Code: code, Reason: reason}
 }
 
-// Modify goes on with object in place of the params or, in the response flow, of
-// the result. Only a policy of category content may.
+// Modify replaces the params or, in the response flow, the result. Category content only.
 func Modify(object json.RawMessage) Decision {
 	return Decision{word: protocol.DecisionModify, json: object}
 }
 
-// Respond answers a request with result, without asking the extension. Only a
-// policy of category content may.
+// Respond answers a request without calling the extension. Category content only.
 func Respond(result json.RawMessage) Decision {
 	return Decision{word: protocol.DecisionRespond, json: result}
 }
 
-// Ask lets a person decide about a request; reason is shown to that person.
+// Ask requests a person's approval; reason is shown to that person.
 func Ask(reason string) Decision { return Decision{word: protocol.DecisionAsk, Reason: reason} }
 
-// OnDecide makes the extension a policy. It panics when it is one already.
+// OnDecide makes the extension a policy. It panics if called twice.
 func (x *Extension) OnDecide(p Policy) {
 	if x.policy != nil {
 		panic("sdk: OnDecide is called twice")
@@ -115,7 +112,7 @@ func (d *Decision) encode(e *Exchange) (json.RawMessage, error) {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // the author's JSON stays as written
+	enc.SetEscapeHTML(false) // keep the author's JSON as written
 	if err := enc.Encode(r); err != nil {
 		return nil, fmt.Errorf("the decision does not encode: %w", err)
 	}

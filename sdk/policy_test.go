@@ -86,7 +86,7 @@ func TestPolicySeesTheExchange(t *testing.T) {
 	}
 }
 
-// A policy is told that the host no longer waits for its decision.
+// ctx ends when the host stops waiting for the decision.
 func TestPolicyIsCancelled(t *testing.T) {
 	x := sdk.New("1")
 	started := make(chan struct{})

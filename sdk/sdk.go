@@ -24,12 +24,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// drainTimeout is the time in which running tools may still answer after the host has
-// closed stdin.
+// drainTimeout is how long running tools may still answer after the host has closed stdin.
 const drainTimeout = 3 * time.Second
 
-// Extension is a set of tools and hooks, served over a connection to the host. All are
-// added before [Extension.Main] or [Extension.Serve] is called.
+// Extension is a set of tools and hooks. Add all of them before calling [Extension.Main] or [Extension.Serve].
 type Extension struct {
 	version string
 	tools   map[string]*tool
@@ -49,12 +47,12 @@ type tool struct {
 	call       func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error)
 }
 
-// New returns an extension of the given version, which the host shows.
+// New returns an extension of the given version, which the host displays.
 func New(version string) *Extension {
 	return &Extension{version: version, tools: make(map[string]*tool)}
 }
 
-// Setup holds what the host sends when it opens the connection.
+// Setup is what the host sends when it opens the connection.
 type Setup struct {
 	ExtensionID string          // this extension's id
 	HostVersion string          // semver
@@ -62,8 +60,8 @@ type Setup struct {
 	Config      json.RawMessage // the merged [config], valid against [config_schema]
 }
 
-// OnSetup sets a function that runs before the first call. Its error makes the start
-// fail and is shown to the operator. OnSetup panics when it is called twice.
+// OnSetup sets a function to run before the first call. Its error fails the start and is shown to the operator.
+// OnSetup panics if called twice.
 func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
 	if x.setup != nil {
 		panic("sdk: OnSetup is called twice")
@@ -71,13 +69,13 @@ func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
 	x.setup = f
 }
 
-// slack is the size of memory that is allocated and never touched, so that the system gives none for
-// it. The garbage collector counts it as in use and so waits for 8 MiB more of garbage: a small
-// program would collect after 4 MiB, which are few large results.
+// slack is memory that is allocated and never touched, so that it stays virtual. The garbage collector counts it
+// and so waits for 8 MiB more of garbage: a small program would otherwise collect after 4 MiB, a few large
+// results.
 const slack = 8 << 20 // bytes
 
-// Main serves the host on stdin and stdout until the host closes the connection, and
-// returns the exit code for os.Exit. It sets os.Stdout to os.Stderr.
+// Main serves the host on stdin and stdout until the host closes the connection, and returns the exit code. It
+// sets os.Stdout to os.Stderr.
 func (x *Extension) Main() int {
 	out := os.Stdout
 	os.Stdout = os.Stderr
@@ -89,18 +87,17 @@ func (x *Extension) Main() int {
 	return 0
 }
 
-// Serve serves one host on r and w, and closes both. It returns nil when the host has
-// closed the connection, and ctx's error when ctx ends first. While Serve runs, pipes
-// and sockets are in non-blocking mode, so that ctx can end a read.
+// Serve serves one host on r and w, and closes both. It returns nil after the host has closed the connection, or
+// ctx's error. While it runs, pipes and sockets are in non-blocking mode, so that ctx can end a read.
 func (x *Extension) Serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	r, release := ndjson.Pollable(r)
 	defer release()
 	return x.serve(ctx, r, w)
 }
 
-// serve is Serve for an r whose read ctx cannot end. Main passes a blocking r, because
-// a thread that blocks in a read wakes up in half the time that the poller takes. w is
-// non-blocking, so that an answer that fits its buffer takes no other goroutine.
+// serve is Serve for an r whose read ctx cannot end. Main passes a blocking r, because a thread that blocks in a
+// read wakes up in half the poller's time. w is non-blocking, so that an answer that fits its buffer needs no
+// other goroutine.
 func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	w, release := ndjson.Pollable(w)
 	defer release()
@@ -134,7 +131,7 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	case protocol.MethodToolsList:
 		return json.Marshal(map[string]any{"tools": x.descriptors()})
 	case protocol.MethodShutdown:
-		return json.RawMessage("{}"), nil // the end of stdin follows
+		return json.RawMessage("{}"), nil // the host closes stdin next
 	}
 	if strings.HasPrefix(req.Method, protocol.MethodHookPrefix) {
 		return x.runHook(ctx, req)
@@ -177,8 +174,7 @@ func (x *Extension) descriptors() []json.RawMessage {
 	return list
 }
 
-// call runs one tool. The tool's error becomes a result with isError, for the model; an
-// [*Error] becomes a JSON-RPC error.
+// call runs a tool. The tool's error becomes a result with isError for the model, an [*Error] a JSON-RPC error.
 func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
 	var name, arguments json.RawMessage
 	rawjson.Each(req.Params, func(key []byte, value json.RawMessage) bool {
@@ -209,7 +205,7 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	return textResult(err.Error(), true), nil
 }
 
-// begin returns the context of a call. notified can cancel it until end is called.
+// begin returns the context of a call, which notified can cancel until end is called.
 func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
 	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
 	x.mu.Lock()
@@ -218,8 +214,7 @@ func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
 	return c
 }
 
-// recovered calls a function of the author. A panic becomes an error, and its stack goes
-// to stderr.
+// recovered calls a function of the author. A panic becomes an error, and its stack goes to stderr.
 func recovered[In, Out any](ctx context.Context, what string, f func(context.Context, In) (Out, error), in In,
 ) (out Out, err error) {
 	defer func() {
@@ -260,8 +255,7 @@ func (x *Extension) notified(_ context.Context, n *jsonrpc.Message) {
 	}
 }
 
-// Error is a failure of the protocol, not of the tool: the caller gets a JSON-RPC error
-// with this code and data instead of a result.
+// Error is a protocol failure rather than a tool's: the caller gets a JSON-RPC error with this code and data.
 type Error jsonrpc.Error
 
 func (e *Error) Error() string { return e.Message }
@@ -272,7 +266,7 @@ func invalidParams(message string) error {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// add registers a tool. It panics when the name is invalid or taken.
+// add registers a tool. It panics if the name is invalid or taken.
 func (x *Extension) add(name string, t *tool) {
 	if !toolName.MatchString(name) {
 		panic(fmt.Sprintf("sdk: tool %q: a name is 1 to 128 of A-Z a-z 0-9 _ . -", name))

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// host is the host's end of the connection, driven line by line.
+// host drives the host's end of a connection line by line.
 type host struct {
 	t     *testing.T
 	lines *bufio.Scanner
@@ -171,7 +171,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// A slow tool holds up neither another call nor its own cancellation.
+// A slow tool blocks neither another call nor its own cancellation.
 func TestConcurrencyAndCancellation(t *testing.T) {
 	x := sdk.New("1")
 	started := make(chan struct{})
@@ -216,7 +216,7 @@ func TestProgressAndLog(t *testing.T) {
 		t.Errorf("progress that nobody asked for: %s", got)
 	}
 	h.hear()                                     // of the second call, whose log line came first
-	sdk.Progress(context.Background(), 1, 1, "") // outside a call: nothing, and no panic
+	sdk.Progress(context.Background(), 1, 1, "") // outside of a call: no effect
 }
 
 func TestMeta(t *testing.T) {
@@ -271,7 +271,7 @@ func TestMisuseByTheAuthorPanics(t *testing.T) {
 	}
 }
 
-// Output to os.Stdout does not get between the lines of the protocol.
+// Output to os.Stdout cannot corrupt the protocol.
 func TestPrintsGoToStderr(t *testing.T) {
 	processtest.Leaks(t)
 	p := startChild(t, "chatty")

@@ -19,8 +19,7 @@ type Tool struct {
 	Title       string // for people; optional
 	Description string // for the model: what it does, when to use it
 
-	// ReadOnly, Idempotent, Destructive and OpenWorld are hints for hosts and people
-	// about the effects of a call; false is no hint.
+	// ReadOnly, Idempotent, Destructive and OpenWorld are hints about the effects of a call; false is no hint.
 	ReadOnly, Idempotent, Destructive, OpenWorld bool
 
 	// InputSchema and OutputSchema replace the schemas of the function's types.
@@ -29,18 +28,17 @@ type Tool struct {
 
 // AddTool adds a tool that calls f, concurrently.
 //
-// In is json.RawMessage, for the arguments as they were sent, or a struct, whose fields
-// make the input schema: a field without omitempty is required; the tag
-// jsonschema_description describes it; the tag jsonschema holds keywords, such as
-// "enum=a,enum=b", "minimum=1,maximum=9" or "required". With Tool.InputSchema, In is any
-// type that JSON decodes into.
+// In is json.RawMessage, for the arguments as sent, or a struct whose fields make the input schema: a field
+// without omitempty is required; the tag jsonschema_description describes it; the tag jsonschema holds keywords
+// such as "enum=a,enum=b", "minimum=1,maximum=9" or "required". With Tool.InputSchema, In is any type that JSON
+// decodes into.
 //
-// Out is a string, which becomes a text block; a [protocol.ToolResult], which is sent
-// as it is; or another type that encodes to JSON, which becomes a text block and, when
-// it is an object, structured content; a struct makes the output schema too. An error of
-// f becomes a result with isError; an [*Error] becomes a JSON-RPC error.
+// Out is a string, which becomes a text block; a [protocol.ToolResult], which is sent as it is; or a type that
+// encodes to JSON, which becomes a text block and, if it is an object, structured content. A struct also makes the
+// output schema. An error of f becomes a result with isError, an [*Error] a JSON-RPC error.
 //
-// AddTool panics when the name is invalid or taken, and when In makes no input schema: it is
+// AddTool panics if the name is invalid or taken, and if In makes no input schema: it is not a struct, or a field
+// contains its own type.
 // not a struct, or a field contains its own type.
 func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in In) (Out, error)) {
 	if t.InputSchema == nil {
@@ -92,7 +90,7 @@ func textResult(text string, isError bool) json.RawMessage {
 	return append(result, '}')
 }
 
-// appendContent appends the start of a result, up to the end of its one text block.
+// appendContent appends the start of a result, up to the end of its text block.
 func appendContent[T string | []byte](dst []byte, text T) []byte {
 	return append(rawjson.AppendText(append(dst, `{"content":[{"type":"text","text":`...), text), `}]`...)
 }
@@ -125,8 +123,8 @@ func (t *Tool) descriptor() json.RawMessage {
 	return data
 }
 
-// schemaOf returns the JSON Schema of T without $ref and $schema, whose tokens every
-// request to a model would pay for.
+// schemaOf returns the JSON Schema of T without $ref and $schema, which would cost tokens in every request to a
+// model.
 func schemaOf[T any]() json.RawMessage {
 	if reflect.TypeFor[T]() == reflect.TypeFor[json.RawMessage]() {
 		return json.RawMessage(`{"type":"object"}`)
@@ -148,8 +146,8 @@ func schemaOf[T any]() json.RawMessage {
 	return data
 }
 
-// recursiveField returns the path of a field of t that contains a type it is within; "" if
-// there is none. within are the structs around t.
+// recursiveField returns the path of a field of t whose type contains itself, or "". within are the structs around
+// t.
 func recursiveField(t reflect.Type, within []reflect.Type) string {
 	if _, own := reflect.PointerTo(t).MethodByName("JSONSchema"); own || t.Kind() != reflect.Struct {
 		return ""
