@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// AppsOnly reports whether the tool is for the pages of an MCP App and not for models: a
-// client that shows no such pages has no use for it (MCP Apps, SEP-1865, "Visibility").
+// AppsOnly reports whether the tool is only for pages of an MCP App, and of no use to models and clients without
+// such pages (MCP Apps, SEP-1865, "Visibility").
 func (e *Entry) AppsOnly() bool { return e.appsOnly }
 
 func isAppsOnly(descriptor json.RawMessage) bool {

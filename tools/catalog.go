@@ -15,49 +15,47 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Source is the tools of one extension.
+// Source holds the tools of one extension.
 type Source struct {
 	Extension string // "" for the host's own tools, which keep their names
-	// Tools are read from Raw, the descriptor as it was sent. The other fields are used
-	// only for tools without Raw, which a manifest declares.
+	// Tools are read from Raw, the descriptor as sent. The other fields matter only for tools without Raw, which a
+	// manifest declares.
 	Tools []protocol.Tool
-	// Withheld names the tools that are in no list. Their registered names stay reserved.
+	// Withheld names tools to leave out of every list. Their registered names stay reserved.
 	Withheld []string
 }
 
-// Catalog is an immutable, sorted set of tools, the zero value an empty one. It is safe for concurrent use.
+// Catalog is an immutable, sorted set of tools. The zero value is empty. It is safe for concurrent use.
 type Catalog struct {
 	generation uint64
 	all        *list                                // sorted by Name
 	byName     map[string]*Entry                    // by Name
 	lists      map[string]*list                     // of each extension with tools, sorted by Tool
-	withheld   map[string]*Entry                    // by Name; in none of the above
-	withheldOf map[string][]string                  // names in withheld by extension
-	holders    map[string]string                    // extensions by the names that are theirs, see hold
+	withheld   map[string]*Entry                    // by Name; in none of the lists
+	withheldOf map[string][]string                  // registered names of withheld tools by extension
+	holders    map[string]string                    // the extension that holds a name, see hold
 	schemas    map[[sha256.Size]byte]*schema.Schema // by the hash of the input schema
 }
 
-// Entry is one tool. It is immutable.
+// Entry is an immutable tool.
 type Entry struct {
-	Name        string // the registered name, in a selection another one; unique in the catalog
+	Name        string // the registered name, or its replacement in a selection; unique in the catalog
 	Extension   string // the extension's id
 	Tool        string // the extension's own name of the tool
 	Title       string // visible characters only; "" when there is none
 	Description string // visible characters only, with a label that names the extension
 
-	// Descriptor is the MCP descriptor with Name and Description, Own the one with the
-	// extension's own name and without the label. All other members, unknown ones included,
-	// keep their bytes and order, with these exceptions: input_schema and output_schema
-	// become inputSchema and outputSchema, an input schema without a type gets "object",
-	// optional members that are null are removed, and line breaks between tokens are
-	// removed.
+	// Descriptor is the MCP descriptor with Name and Description; Own has the extension's own name and no label.
+	// Other members, unknown ones included, keep their bytes and order, except: input_schema and output_schema
+	// become inputSchema and outputSchema, an input schema without a type gets "object", optional null members are
+	// removed, and so are line breaks between tokens.
 	Descriptor, Own json.RawMessage
 
 	InputSchema json.RawMessage // as in Descriptor
-	Annotations json.RawMessage // as sent; nil when there are none
+	Annotations json.RawMessage // as sent; nil if there are none
 	Raw         json.RawMessage // the descriptor as sent, for pinning
 
-	selected  *Entry // of which this is what a selection shows; nil in other catalogs
+	selected  *Entry // the entry that a selection shows as this one; nil in other catalogs
 	appsOnly  bool
 	schema    *schema.Schema // nil: every object is valid
 	schemaKey [sha256.Size]byte
@@ -65,16 +63,15 @@ type Entry struct {
 	warnings  []protocol.Diagnostic // about the descriptor
 }
 
-// Tokens estimates the tokens of the tool's definition in a model's context: a quarter of
-// the bytes of its [Anthropic] form, rounded up.
+// Tokens estimates the size of the tool's definition in a model's context: the bytes of its [Anthropic] form
+// divided by four, rounded up.
 func (e *Entry) Tokens() int { return e.tokens }
 
-// NewCatalog builds a catalog. A name that tools of two extensions would have stays with the
-// extension that had it in prev, which may be nil, as long as that is among the sources, even
-// with no tools; where none had it, none gets it. The order within a source does not matter.
-// Entries and compiled schemas of prev are reused if they have not changed. NewCatalog panics
-// when two sources have the same extension. The diagnostics report every tool that was
-// dropped (LevelError), renamed or not validated (LevelWarn).
+// NewCatalog builds a catalog. If tools of two extensions want one name, the extension that had it in prev keeps
+// it, as long as it is among the sources, even without tools; if neither had it, neither gets it. prev may be nil;
+// its unchanged entries and compiled schemas are reused. The order within a source does not matter. NewCatalog
+// panics if two sources have the same extension. The diagnostics report every tool that is dropped (LevelError),
+// renamed or not validated (LevelWarn).
 func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, []protocol.Diagnostic) {
 	c := &Catalog{
 		generation: generation,
@@ -112,16 +109,16 @@ type candidate struct {
 	reused  *Entry // the entry of prev with the same bytes; then only Name and Raw are set
 }
 
-// offer is a source whose descriptors were read.
+// offer holds the descriptors read from a source.
 type offer struct {
 	Source
 	candidates []candidate
 	faults     []protocol.Diagnostic
 }
 
-// read reads the descriptors of one source. It sorts them, so that the order in which an extension lists them
-// does not change their names. Of tools that share a plain name the one that had it in prev comes first, then
-// the one whose own name it is: a registered name passes to no other tool while its own is offered.
+// read reads the descriptors of a source and sorts them, so that their order does not affect names. Of tools with
+// the same plain name the one that had it in prev comes first, then the one whose own name it is: a registered
+// name never passes to another tool while its own is offered.
 func read(s Source, prev *Catalog) offer {
 	known := prev.entriesByRaw(s.Extension)
 	o := offer{Source: s, candidates: make([]candidate, 0, len(s.Tools))}
@@ -163,7 +160,7 @@ func read(s Source, prev *Catalog) offer {
 	return o
 }
 
-// precedence orders the tools of one extension that share a plain name, the lowest first.
+// precedence orders the tools of an extension with the same plain name, the lowest first.
 func (c *Catalog) precedence(extension string, o candidate) int {
 	if c != nil {
 		if e := c.registered(o.plain); e != nil && e.Extension == extension && e.Tool == o.Name {
@@ -198,7 +195,7 @@ func (c *Catalog) add(s offer, prev *Catalog) []protocol.Diagnostic {
 	return ds
 }
 
-// entriesByRaw returns the entries of an extension by their descriptors' bytes.
+// entriesByRaw returns an extension's entries by the bytes of their descriptors.
 func (c *Catalog) entriesByRaw(extension string) map[string]*Entry {
 	known := make(map[string]*Entry)
 	if c != nil {
@@ -209,7 +206,7 @@ func (c *Catalog) entriesByRaw(extension string) map[string]*Entry {
 	return known
 }
 
-// register chooses the name of one tool and adds it. It returns the entry if it is listed.
+// register chooses a tool's name and adds the tool. It returns the entry if it is listed.
 func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog,
 ) (listed *Entry, ds []protocol.Diagnostic) {
 	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.registered(n) != nil })
@@ -247,7 +244,7 @@ func (c *Catalog) register(extension string, o candidate, withheld bool, prev *C
 	return e, ds
 }
 
-// registered returns the entry with the name, withheld ones included, or nil.
+// registered returns the entry with a registered name, withheld or not, or nil.
 func (c *Catalog) registered(name string) *Entry {
 	if e := c.byName[name]; e != nil {
 		return e
@@ -255,7 +252,7 @@ func (c *Catalog) registered(name string) *Entry {
 	return c.withheld[name]
 }
 
-// build checks and compiles one tool. It returns an entry, or the errors.
+// build checks and compiles a tool. It returns an entry, or the errors.
 func (c *Catalog) build(name, extension string, o candidate, prev *Catalog) (*Entry, []protocol.Diagnostic) {
 	if o.reused != nil { // the registered name has changed
 		o.Tool, o.members, _ = parse(o.Raw)
@@ -295,15 +292,14 @@ func newEntry(name, extension string, o candidate) *Entry {
 		own = append(own, member{"description", rawjson.Quote(plain)})
 	}
 	if e.Own = object(set(o.members, own...)); bytes.Equal(e.Own, e.Raw) {
-		e.Own = e.Raw // the usual case, in which one copy is enough
+		e.Own = e.Raw // usually the same, so share the bytes
 	}
 	e.appsOnly = isAppsOnly(o.Raw)
 	e.tokens = (len(anthropicTool(e, e.Description, e.InputSchema)) + 3) / 4
 	return e
 }
 
-// compile sets the schema of e, reusing one that c or prev has compiled. The error is that
-// of [schema.Schema.Err].
+// compile sets the schema of e, reusing one compiled by c or prev. The error is [schema.Schema.Err].
 func (c *Catalog) compile(e *Entry, doc schema.Document, prev *Catalog) error {
 	if string(e.InputSchema) == noSchema {
 		return nil

@@ -17,7 +17,7 @@ import (
 // raw returns a tool as an extension sends it.
 func raw(descriptor string) protocol.Tool { return protocol.Tool{Raw: json.RawMessage(descriptor)} }
 
-// one returns the only entry of a catalog with this descriptor of extension "x".
+// one returns the only entry of a catalog with this descriptor of extension x.
 func one(t testing.TB, descriptor string) *Entry {
 	t.Helper()
 	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(descriptor)}}}, nil)
@@ -71,8 +71,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// TestH6SameSetInAnyOrder checks that the names do not depend on the order of the list,
-// duplicates and limits included.
+// Names do not depend on the order of a list, duplicates and limits included.
 func TestH6SameSetInAnyOrder(t *testing.T) {
 	var tools []protocol.Tool
 	for i := range MaxTools + 5 {
@@ -95,14 +94,14 @@ func TestH6SameSetInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestNamesStayWithinAnExtension has two tools of one extension want one registered name: it stays with the
-// tool that has it, also while that is withheld, and the exact name comes first where neither had it.
+// Of two tools of an extension that want one registered name, the one that has it keeps it, also while withheld.
+// If neither has it, the one whose own name it is wins.
 func TestNamesStayWithinAnExtension(t *testing.T) {
 	dot, underscore := raw(`{"name":"a.b"}`), raw(`{"name":"a_b"}`)
 	for _, tt := range []struct {
 		name  string
 		steps []Source
-		want  string // the tool that has the plain name in the end
+		want  string // the tool that gets the plain name
 	}{
 		{"the exact name first", []Source{{Tools: []protocol.Tool{dot, underscore}}}, "a_b"},
 		{"a newcomer that sorts first",
@@ -173,8 +172,7 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 	}
 }
 
-// TestEarlierCatalogChangesNothing checks that reused entries are equal to new ones, even
-// when names are freed or taken.
+// Reused entries equal new ones, even if names are freed or taken.
 func TestEarlierCatalogChangesNothing(t *testing.T) {
 	x := Source{
 		Extension: "x",

@@ -13,18 +13,18 @@ import (
 // noSchema is the schema of a tool without an input schema.
 const noSchema = `{"type":"object"}`
 
-// ParseDescriptor parses a descriptor as an extension sends it:
+// ParseDescriptor parses a descriptor as sent by an extension:
 //
 //	{"name", "description", "input_schema" | "inputSchema", "output_schema"?, "annotations"?, "title"?, …}
 //
-// Raw holds the bytes. InputSchema is a schema of type "object", as MCP requires; a missing
-// type is added. The error is of kind handshake_invalid. [Check] checks the limits.
+// Raw keeps the bytes. InputSchema gets the type "object", which MCP requires, if it is missing. The error is of
+// kind handshake_invalid. [Check] checks the limits.
 func ParseDescriptor(raw json.RawMessage) (protocol.Tool, error) {
 	t, _, err := parse(raw)
 	return t, err
 }
 
-// parse is ParseDescriptor and also returns the members, with MCP's spelling of keys.
+// parse is ParseDescriptor that also returns the members, with keys in MCP's spelling.
 func parse(raw json.RawMessage) (protocol.Tool, []member, error) {
 	if len(raw) > MaxDescriptor {
 		return protocol.Tool{}, nil, invalid("", "%d bytes, at most %d are allowed", len(raw), MaxDescriptor)
@@ -66,7 +66,7 @@ func parse(raw json.RawMessage) (protocol.Tool, []member, error) {
 	return t, ms, nil
 }
 
-// optional are the members whose null value means the same as their absence.
+// optional are members for which null means absent.
 var optional = map[string]bool{"title": true, "description": true, "inputSchema": true,
 	"outputSchema": true, "annotations": true, "execution": true, "icons": true, "_meta": true}
 
@@ -90,8 +90,7 @@ func invalid(tool, format string, args ...any) *protocol.Error {
 	return e
 }
 
-// objectSchema returns raw with the type "object". Among objects, the result accepts the
-// same as raw.
+// objectSchema adds the type "object" to raw. For objects, both schemas are equivalent.
 func objectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	switch string(raw) {
 	case "", "null", "true", "{}":
@@ -130,7 +129,7 @@ func declaredDescriptor(t protocol.Tool) json.RawMessage {
 	return object(ms)
 }
 
-// labelled prefixes a description with its extension.
+// labelled prefixes a description with the extension's label.
 func labelled(extension, description string) string {
 	if extension == "" {
 		return description

@@ -101,7 +101,7 @@ func TestParseDescriptorRefuses(t *testing.T) {
 	}
 }
 
-// nested returns a schema that nests levels of not.
+// nested returns a schema with levels nested not keywords.
 func nested(levels int) string {
 	return strings.Repeat(`{"not":`, levels) + "{}" + strings.Repeat("}", levels)
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Change is one difference between two lists of an extension's tools. Old and New are
-// excerpts around the first difference, with invisible characters escaped.
+// Change is a difference between two lists of an extension's tools. Old and New are excerpts around the first
+// difference, with invisible characters escaped.
 type Change struct {
 	Tool     string // the extension's own name of the tool
-	Field    string // the member of the descriptor in MCP's spelling; "" for an added or removed tool
+	Field    string // the descriptor's member in MCP's spelling; "" for an added or removed tool
 	Old, New string // "" when added or removed
 }
 
-// Altered reports whether an existing tool has changed.
+// Altered reports whether an existing tool changed.
 func (c Change) Altered() bool { return c.Field != "" }
 
 // Added reports whether the tool is new.
@@ -51,8 +51,8 @@ const (
 	context    = 20 // runes before the first difference
 )
 
-// Diff returns the differences between two lists by tool and member, at most 64. It ignores
-// the order of tools and members, white space and the spelling of input_schema.
+// Diff returns the differences between two lists by tool and member, at most 64. It ignores the order of tools and
+// members, white space and the spelling of input_schema.
 func Diff(before, after []protocol.Tool) (changes []Change) {
 	old := make(map[string]json.RawMessage, len(before))
 	for _, t := range before {
@@ -104,8 +104,8 @@ func diffTool(name string, previous, current json.RawMessage) (changes []Change)
 	return changes
 }
 
-// canonical returns the members of a descriptor in MCP's spelling without null ones. A
-// descriptor that is not an object becomes one member.
+// canonical returns the members of a descriptor in MCP's spelling, without null ones. A descriptor that is not an
+// object becomes one member.
 func canonical(raw json.RawMessage) []member {
 	ms, err := members(raw)
 	if err != nil {

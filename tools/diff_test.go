@@ -74,7 +74,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// The size of a diff is bounded, however much an extension changes.
+// The size of a diff is bounded, whatever an extension changes.
 func TestDiffIsBounded(t *testing.T) {
 	var before, after []string
 	for i := range 300 {

@@ -38,7 +38,7 @@ type vendor struct {
 	adapt       func(description string, schema json.RawMessage) (string, json.RawMessage, error)
 	write       func(e *Entry, description string, schema json.RawMessage) json.RawMessage
 	open, close string // around the list
-	search      string // the vendor's own tool that loads deferred ones; "": it knows no such
+	search      string // the vendor's tool that loads deferred ones; "": not supported
 }
 
 var vendors = map[Format]vendor{
@@ -56,26 +56,22 @@ var vendors = map[Format]vendor{
 	},
 }
 
-// Export encodes the definitions of entries in a vendor's format. A vendor refuses the
-// whole request for one invalid definition, so such a tool is left out and reported as an
-// Omission.
+// Export encodes the definitions of entries in a vendor's format. A vendor refuses a whole request for one invalid
+// definition, so such a tool is left out and reported as an Omission.
 //
-// A schema that the vendor accepts keeps its bytes. Otherwise it is rewritten if the result
-// accepts the same arguments: a top-level allOf of plain objects is merged (anthropic,
-// openai); a top-level anyOf or oneOf that only lists required properties moves to the
-// description, because every call is validated against the original schema (anthropic,
-// openai); an array without items gets "items": {}, a tuple of older drafts becomes
-// prefixItems, an object without properties gets an empty one (openai); references are
-// replaced by their targets, and $schema and $defs are removed (gemini). An unknown format
-// omits every tool.
+// A schema that the vendor accepts keeps its bytes. Otherwise it is rewritten if the result accepts the same
+// arguments: a top-level allOf of plain objects is merged (anthropic, openai); a top-level anyOf or oneOf that
+// only lists required properties moves to the description, because every call is validated against the original
+// schema (anthropic, openai); an array without items gets "items": {}, a tuple of older drafts becomes
+// prefixItems, an object without properties gets an empty one (openai); references are replaced by their targets,
+// and $schema and $defs are removed (gemini). An unknown format omits every tool.
 func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 	return export(f, entries, "", nil)
 }
 
-// ExportDeferred is Export for models that load definitions on demand: the vendor's own tool that
-// searches comes first, and all tools are marked with defer_loading but those that keep, if it is
-// not nil, is true for. Tools of the host are not marked. The error says that the vendor knows
-// no such mark; anthropic and openai do.
+// ExportDeferred is Export for models that load definitions on demand: the vendor's search tool comes first, and
+// tools are marked with defer_loading, except the host's and those for which keep, if not nil, returns true. Only
+// anthropic and openai support it.
 func ExportDeferred(f Format, entries []*Entry, keep func(*Entry) bool) (json.RawMessage, []Omission, error) {
 	search := vendors[f].search
 	if search == "" {
@@ -87,7 +83,7 @@ func ExportDeferred(f Format, entries []*Entry, keep func(*Entry) bool) (json.Ra
 	return out, omitted, nil
 }
 
-// export encodes search, if it is not "", and entries, of which deferred selects those to mark.
+// export encodes search, unless "", and entries. deferred selects the ones to mark.
 func export(f Format, entries []*Entry, search string, deferred func(*Entry) bool) (json.RawMessage, []Omission) {
 	v, known := vendors[f]
 	if !known {
@@ -130,8 +126,8 @@ func anthropicTool(e *Entry, description string, schema json.RawMessage) json.Ra
 	})
 }
 
-// openAITool states strict, whose default in the Responses API makes every optional
-// parameter mandatory. In Chat Completions the default is false.
+// openAITool states strict, whose default in the Responses API makes every optional parameter mandatory. Chat
+// Completions defaults to false.
 func openAITool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
 	return object([]member{{"type", json.RawMessage(`"function"`)}, {"name", rawjson.Quote(e.Name)},
 		{"description", rawjson.Quote(description)}, {"parameters", schema}, {"strict", json.RawMessage("false")}})

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestExportForms checks that the schema keeps its bytes in every format.
+// The schema keeps its bytes in every format.
 func TestExportForms(t *testing.T) {
 	const schema = `{"type":"object","properties":{"b":{"default":12345678901234567890},"a":{"title":"日本"}}}`
 	e := one(t, `{"name":"t","description":"d <b>","inputSchema":`+schema+`,"execution":{"x":1.0}}`)
@@ -36,8 +36,7 @@ func TestExportForms(t *testing.T) {
 	}
 }
 
-// TestExportDeferred checks that the vendor's search comes first, and that tools are marked but those
-// that are kept.
+// The vendor's search comes first, and all tools but the kept ones are marked.
 func TestExportDeferred(t *testing.T) {
 	c, _ := NewCatalog(1, []Source{
 		{Tools: []protocol.Tool{raw(`{"name":"host_tool"}`)}},
@@ -65,13 +64,13 @@ func TestExportDeferred(t *testing.T) {
 	}
 }
 
-// TestExportRules checks that a schema that a vendor refuses is rewritten or left out.
+// A schema that a vendor refuses is rewritten or left out.
 func TestExportRules(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		format Format
 		schema string
-		want   string // the schema in the export, or a part of the omission's reason
+		want   string // the schema in the export, or part of the omission's reason
 	}{
 		{"a top-level choice", Anthropic, `{"type":"object","anyOf":[{"properties":{"a":{}}},{"required":["b"]}]}`,
 			"no anyOf at the top level"},

@@ -6,9 +6,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hold decides which extension has each name: the one that had it, even while it offers nothing, else the only
-// one that wants it. A name that several want has no holder. An extension that has tools gives up the names of
-// those that it no longer offers.
+// hold decides which extension holds each name: the one that had it, even while it offers nothing, else the only
+// one that wants it. A name that several want has no holder. An extension with tools gives up the names of tools
+// that it no longer offers.
 func (c *Catalog) hold(offers []offer, prev *Catalog) {
 	wanted, silent := make(map[string][]string), make(map[string]bool)
 	for _, o := range offers {
@@ -42,11 +42,11 @@ func (c *Catalog) hold(offers []offer, prev *Catalog) {
 	}
 }
 
-// nobody is the holder of a name that several want; no extension has this id.
+// nobody holds a name that several extensions want. It is not a valid id.
 const nobody = "\x00"
 
-// contested returns why a tool of the extension cannot have a name, nil when no other extension claims that.
-// Another name would do no good: policies that name the holder's tools by a pattern would reach it.
+// contested returns why a tool cannot have a name that another extension claims, or nil. It must not be renamed
+// instead: policies that match the holder's tools by a pattern would apply to it.
 func (c *Catalog) contested(extension, tool, name string) *protocol.Diagnostic {
 	holder, held := c.holders[name]
 	if !held || holder == extension {

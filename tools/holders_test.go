@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestT5NamesStayWithWhoHadThem has two extensions want one name, in several orders and
-// while the first is down, disabled or changed.
+// A name that two extensions want stays with the first holder, in any order and while that one is down, disabled
+// or changed.
 func TestT5NamesStayWithWhoHadThem(t *testing.T) {
 	owner := Source{Extension: "a_b", Tools: []protocol.Tool{raw(`{"name":"c"}`)}}
 	newcomer := Source{Extension: "a", Tools: []protocol.Tool{raw(`{"name":"b_c"}`), raw(`{"name":"d"}`)}}
@@ -21,7 +21,7 @@ func TestT5NamesStayWithWhoHadThem(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		steps [][]Source
-		want  []string // extension/tool in the end
+		want  []string // extension/tool that hold the names in the end
 		codes string
 	}{
 		{"the newcomer sorts first", [][]Source{{owner}, {newcomer, owner}}, []string{"a/d", "a_b/c"},
@@ -53,15 +53,14 @@ func TestT5NamesStayWithWhoHadThem(t *testing.T) {
 	}
 }
 
-// TestNamesWithAHash has an extension want the name that a tool of another has with a hash behind it, because the
-// plain name is too long or that of another tool.
+// A hashed name of an extension's tool cannot be taken by the plain name of another extension's tool.
 func TestNamesWithAHash(t *testing.T) {
 	long := strings.Repeat("l", MaxName)
 	owner := Source{
 		Extension: "b",
 		Tools:     []protocol.Tool{raw(`{"name":"x.y"}`), raw(`{"name":"x_y"}`), raw(`{"name":"` + long + `"}`)},
 	}
-	newcomer := Source{Extension: "a"} // which registers first, and may make any name that has its own prefix
+	newcomer := Source{Extension: "a"} // registers first, and may use any name with its own prefix
 	for _, own := range []string{"x.y", long} {
 		name := hashedName("b", own)
 		before, _ := NewCatalog(1, []Source{owner}, nil)

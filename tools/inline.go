@@ -24,7 +24,7 @@ var (
 	errInlined = errors.New("the vendor takes no references, and this schema is too large without them")
 )
 
-// removedKeys are the members that have no meaning without references.
+// removedKeys have no meaning without references.
 var removedKeys = []string{"$schema", "$defs", "definitions", "$anchor", "$dynamicAnchor"}
 
 // inline replaces references within the schema by their targets.
@@ -41,7 +41,7 @@ func inline(description string, schema json.RawMessage) (string, json.RawMessage
 	return description, out, in.err
 }
 
-// inliner expands one schema. After the first error its methods return at once.
+// inliner expands one schema. After the first error its methods return immediately.
 type inliner struct {
 	root    json.RawMessage
 	targets map[string]json.RawMessage // by reference
@@ -49,7 +49,7 @@ type inliner struct {
 	err     error
 }
 
-// expand returns schema without references. open holds the references being expanded.
+// expand returns schema without references. open are the references being expanded.
 func (in *inliner) expand(schema json.RawMessage, open []string) json.RawMessage {
 	if in.budget -= len(schema); in.budget < 0 {
 		in.fail(errInlined)
@@ -74,8 +74,8 @@ func (in *inliner) expand(schema json.RawMessage, open []string) json.RawMessage
 	return out
 }
 
-// resolve replaces a reference by the members of its target. It keeps annotations beside
-// the reference, and accepts other members only if the target has the same.
+// resolve replaces a reference by the members of its target. Annotations beside the reference stay; other members
+// must be the same in the target.
 func (in *inliner) resolve(ms []member, raw json.RawMessage, open []string) ([]member, []string) {
 	var ref string
 	_ = json.Unmarshal(raw, &ref)
@@ -99,8 +99,7 @@ func (in *inliner) resolve(ms []member, raw json.RawMessage, open []string) ([]m
 	return merged, append(slices.Clip(open), ref)
 }
 
-// target resolves a reference of the form #/a/b. It returns nil for any other form and for
-// a missing target.
+// target resolves a reference of the form #/a/b. It returns nil for any other form and for a missing target.
 func (in *inliner) target(ref string) json.RawMessage {
 	if v, ok := in.targets[ref]; ok {
 		return v

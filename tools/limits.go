@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Limits of a descriptor. A tool that exceeds one is dropped with a diagnostic.
+// Limits of a descriptor. A tool over a limit is dropped with a diagnostic.
 const (
 	MaxTools       = 10_000    // tools of one extension; the rest is dropped with one diagnostic
 	MaxToolName    = 128       // runes of a tool's own name
@@ -21,14 +21,14 @@ const (
 	MaxSchema      = 256 << 10 // bytes of an input or output schema
 )
 
-// Check returns the errors (LevelError) and warnings of a descriptor. A tool with an error
-// is not offered. [NewCatalog] applies the same rules.
+// Check returns the errors (LevelError) and warnings of a descriptor. [NewCatalog] applies the same rules and
+// drops tools with errors.
 func Check(t protocol.Tool) []protocol.Diagnostic {
 	_, ds := inspect(t)
 	return ds
 }
 
-// inspect is Check and also returns the decoded input schema.
+// inspect is Check that also returns the decoded input schema.
 func inspect(t protocol.Tool) (schema.Document, []protocol.Diagnostic) {
 	ds := checkName(t.Name)
 	if n := len(t.Description); n > MaxDescription {

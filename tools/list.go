@@ -13,16 +13,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// list is the tools of all extensions, or of one. Catalogs that follow each other share the
-// lists that have not changed, with their encoded pages; cursors are valid as long.
+// list is the tools of all extensions, or of one. Successive catalogs share unchanged lists with their encoded
+// pages, and cursors stay valid that long.
 type list struct {
 	extension  string // "" for all
-	generation uint64 // of the first catalog with the list
+	generation uint64 // of the first catalog with this list
 	entries    []*Entry
 	views      [4]atomic.Pointer[encoded] // by View.index
 }
 
-// all returns the entries; none of a list that there is not.
+// all returns the entries, none for a nil list.
 func (l *list) all() []*Entry {
 	if l == nil {
 		return nil
@@ -30,7 +30,7 @@ func (l *list) all() []*Entry {
 	return l.entries
 }
 
-// descriptor returns e as it is listed.
+// descriptor returns e's descriptor for this list.
 func (l *list) descriptor(e *Entry) json.RawMessage {
 	if l.extension == "" {
 		return e.Descriptor
@@ -55,17 +55,17 @@ func (c *Catalog) listOf(extension string) *list {
 	return c.lists[extension]
 }
 
-// SameList reports whether both catalogs list the same tools, with the same descriptors.
+// SameList reports whether both catalogs list the same tools with the same descriptors.
 func (c *Catalog) SameList(other *Catalog) bool {
 	return c.all == other.all || slices.EqualFunc(c.Entries(), other.Entries(), func(x, y *Entry) bool {
 		return x == y || x.Name == y.Name && string(x.Descriptor) == string(y.Descriptor)
 	})
 }
 
-// View is what a client is shown of a list.
+// View selects what a client sees of a list.
 type View struct {
-	Pages  bool // the tools for pages of MCP Apps too, see [Entry.AppsOnly]
-	Modern bool // with the members that MCP requires since 2026-07-28
+	Pages  bool // include tools for pages of MCP Apps, see [Entry.AppsOnly]
+	Modern bool // add the members that MCP requires since 2026-07-28
 }
 
 func (v View) index() (n int) {
@@ -80,12 +80,12 @@ func (v View) index() (n int) {
 
 func (v View) shows(e *Entry) bool { return v.Pages || !e.appsOnly }
 
-// listPage is how many tools a page of [Catalog.List] holds.
+// listPage is the number of tools on a page of [Catalog.List].
 const listPage = 500
 
-// List returns the result of tools/list: a page of at most 500 tools, as [Catalog.Page]
-// selects them. visible says which entries the client may see; nil selects all, and then the
-// bytes are made once and shared. They must not be modified.
+// List returns the result of tools/list: a page of at most 500 tools, selected as by [Catalog.Page]. visible
+// limits the entries to those that the client may see; with nil, the encoded page is cached and shared, so do not
+// modify it.
 func (c *Catalog) List(extension, cursor string, v View, visible func(*Entry) bool) (json.RawMessage, error) {
 	l := c.listOf(extension)
 	if l == nil {
@@ -103,7 +103,7 @@ func (c *Catalog) List(extension, cursor string, v View, visible func(*Entry) bo
 	return l.encode(v, start, func(e *Entry) bool { return v.shows(e) && (visible == nil || visible(e)) }), nil
 }
 
-// encode makes the result of a page.
+// encode encodes the result for a page.
 func (l *list) encode(v View, start int, visible func(*Entry) bool) json.RawMessage {
 	shown, next := l.page(start, listPage, visible)
 	size := len(protocol.UncachedMembers) + 128 + len(l.extension)*2 + len(shown)
@@ -121,8 +121,7 @@ func (l *list) encode(v View, start int, visible func(*Entry) bool) json.RawMess
 	return slices.Clip(append(out, '}'))
 }
 
-// page returns the descriptors of the entries from start on that are visible, and the
-// position after them, 0 for the end.
+// page returns the visible descriptors from start on, and the position after them, 0 at the end.
 func (l *list) page(start, limit int, visible func(*Entry) bool) (shown []json.RawMessage, next int) {
 	shown, size := make([]json.RawMessage, 0, min(limit, len(l.entries)-start)), 0
 	for i, e := range l.entries[start:] {
@@ -138,13 +137,13 @@ func (l *list) page(start, limit int, visible func(*Entry) bool) (shown []json.R
 	return shown, 0
 }
 
-// encoded is the pages of a list in one view, each made when it is asked for first.
+// encoded caches the pages of a list in one view, each encoded on first use.
 type encoded struct {
 	starts []int
 	pages  []atomic.Pointer[json.RawMessage]
 }
 
-// view returns the pages in a view. What two callers make at once is the same.
+// view returns the pages in a view. Concurrent callers may both create it, with equal content.
 func (l *list) view(v View) *encoded {
 	at := &l.views[v.index()]
 	if w := at.Load(); w != nil {
@@ -160,8 +159,8 @@ func (l *list) view(v View) *encoded {
 	return at.Load()
 }
 
-// page returns the page that begins at start; nil when none does: a client may ask for any
-// position, and the pages of all would be too many to keep.
+// page returns the page that begins at start, or nil if no page does: clients may ask for any position, and
+// caching all of them would be too much.
 func (w *encoded) page(l *list, v View, start int) json.RawMessage {
 	n, found := slices.BinarySearch(w.starts, start)
 	if !found {
@@ -179,7 +178,7 @@ func (l *list) cursor(position int) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d/%d/%s", l.generation, position, l.extension))
 }
 
-// position returns the position that a cursor of the list names.
+// position returns the position of a cursor of this list.
 func (l *list) position(cursor string) (int, error) {
 	if cursor == "" {
 		return 0, nil

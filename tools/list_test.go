@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// listing lists every page and returns the names on them, and how many pages there are.
+// listing lists every page and returns the names and the number of pages.
 func listing(t *testing.T, c *Catalog, extension string, v View, visible func(*Entry) bool,
 ) (names []string, pages int) {
 	t.Helper()
@@ -41,7 +41,7 @@ func listing(t *testing.T, c *Catalog, extension string, v View, visible func(*E
 	}
 }
 
-// manyTools is an extension with n tools, of which every tenth is for pages of applications.
+// manyTools returns an extension with n tools, every tenth of them for MCP Apps only.
 func manyTools(n int) Source {
 	s := Source{Extension: "x"}
 	for i := range n {
@@ -57,7 +57,7 @@ func manyTools(n int) Source {
 func TestList(t *testing.T) {
 	c, _ := NewCatalog(1, []Source{manyTools(1000), {Extension: "y", Tools: []protocol.Tool{raw(`{"name":"a"}`)}}}, nil)
 	odd := func(e *Entry) bool { return strings.ContainsAny(e.Tool[len(e.Tool)-1:], "13579") }
-	for range 2 { // the second time from what the first has kept
+	for range 2 { // the second time from the cache
 		for _, tt := range []struct {
 			extension    string
 			view         View
@@ -85,8 +85,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// The pages of a list outlive a catalog while the list is the same. A position that no page begins at
-// is answered, and its page not kept.
+// Cached pages outlive a catalog while the list is unchanged. A position where no page begins is answered but not
+// cached.
 func TestListIsKept(t *testing.T) {
 	first := []Source{manyTools(600), {Extension: "y", Tools: []protocol.Tool{raw(`{"name":"a"}`)}}}
 	c, _ := NewCatalog(1, first, nil)
@@ -114,7 +114,7 @@ func TestListIsKept(t *testing.T) {
 	}
 }
 
-// The zero value is a catalog without tools.
+// The zero value is an empty catalog.
 func TestZeroCatalog(t *testing.T) {
 	var zero Catalog
 	if n := len(zero.Entries()) + len(zero.Extension("x")); n > 0 {

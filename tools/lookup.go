@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// Generation returns the first argument of [NewCatalog].
+// Generation returns the generation passed to [NewCatalog].
 func (c *Catalog) Generation() uint64 { return c.generation }
 
-// ListGeneration returns the generation of the first of the catalogs with the same list of all
-// tools that followed each other.
+// ListGeneration returns the generation since which the list of all tools is unchanged.
 func (c *Catalog) ListGeneration() uint64 { return c.all.generation }
 
 // Lookup finds a tool by its registered name.
@@ -19,7 +18,7 @@ func (c *Catalog) Lookup(name string) (*Entry, bool) {
 	return e, ok
 }
 
-// LookupIn finds a tool by its extension and its own name.
+// LookupIn finds a tool by extension and own name.
 func (c *Catalog) LookupIn(extension, tool string) (*Entry, bool) {
 	es := c.Extension(extension)
 	i, ok := slices.BinarySearchFunc(es, tool, func(e *Entry, tool string) int { return cmp.Compare(e.Tool, tool) })
@@ -29,8 +28,7 @@ func (c *Catalog) LookupIn(extension, tool string) (*Entry, bool) {
 	return es[i], true
 }
 
-// Withheld finds a withheld tool: by its registered name when extension is "", else by its
-// own name.
+// Withheld finds a withheld tool by its registered name if extension is "", else by its own name.
 func (c *Catalog) Withheld(extension, name string) (*Entry, bool) {
 	if extension == "" {
 		e, ok := c.withheld[name]
@@ -49,27 +47,24 @@ func (c *Catalog) WithheldOf(extension string) []string {
 	return slices.Sorted(slices.Values(c.withheldOf[extension]))
 }
 
-// Entries returns all tools, sorted by Name. The slice must not be modified.
+// Entries returns all tools, sorted by Name. Do not modify the slice.
 func (c *Catalog) Entries() []*Entry { return c.all.all() }
 
-// Extension returns the tools of one extension, sorted by Tool. The slice must not be
-// modified.
+// Extension returns the tools of one extension, sorted by Tool. Do not modify the slice.
 func (c *Catalog) Extension(id string) []*Entry { return c.lists[id].all() }
 
-// Bounds of a page. A page holds at least one tool.
+// Bounds of a page, which has at least one tool.
 const (
 	maxPage      = 1000
 	maxPageBytes = 4 << 20
 )
 
-// Page returns the MCP descriptors that follow cursor: those of one extension under their
-// own names, or, when extension is "", all under their registered names. visible selects
-// the entries to list; nil selects all. The first page has cursor "", and next is "" on the
-// last. limit bounds the descriptors of a page; its default and maximum is 1,000. A page
-// also ends before 4 MiB.
+// Page returns the MCP descriptors after cursor: an extension's under their own names, or all under registered
+// names if extension is "". visible selects entries; nil selects all. The first page has cursor "", the last one
+// next "". limit bounds the number of descriptors; default and maximum are 1,000. A page also ends before 4 MiB.
 //
-// A cursor is opaque and valid for one extension, until its list changes. The error for another
-// one is of kind invalid_arguments; the client then starts with cursor "".
+// A cursor is opaque and valid for one extension until its list changes. Otherwise the error is of kind
+// invalid_arguments, and the client restarts with cursor "".
 func (c *Catalog) Page(extension, cursor string, limit int, visible func(*Entry) bool,
 ) (tools []json.RawMessage, next string, err error) {
 	l := c.listOf(extension)

@@ -11,14 +11,14 @@ import (
 	"github.com/exthost/exthost/internal/wire/schema"
 )
 
-// member is one member of a JSON object. value holds the original bytes.
+// member is a member of a JSON object. value holds the original bytes.
 type member struct {
 	key   string
 	value json.RawMessage
 }
 
-// members splits a JSON object into its members, in their order. Duplicate keys are an
-// error, because two readers may resolve them differently.
+// members splits a JSON object into its members in order. Duplicate keys are an error, because readers resolve
+// them differently.
 func members(data []byte) ([]member, error) {
 	if err := rawjson.Check(data); err != nil {
 		return nil, fmt.Errorf("not valid JSON: %w", err)
@@ -59,8 +59,8 @@ func at(ms []member, key string) json.RawMessage {
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 func isArray(raw json.RawMessage) bool  { return len(raw) > 0 && raw[0] == '[' }
 
-// object joins members to a JSON object. Values keep their bytes, except that values with
-// line breaks are compacted for the line-based transports.
+// object joins members to a JSON object. Values keep their bytes, except that those with line breaks are compacted
+// for line-based transports.
 func object(ms []member) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -71,17 +71,16 @@ func object(ms []member) json.RawMessage {
 		b.Write(rawjson.Quote(m.key))
 		b.WriteByte(':')
 		if bytes.ContainsAny(m.value, "\r\n") {
-			_ = json.Compact(&b, m.value) // members has validated it
+			_ = json.Compact(&b, m.value) // validated by members
 			continue
 		}
 		b.Write(m.value)
 	}
 	b.WriteByte('}')
-	return bytes.Clone(b.Bytes()) // without the room that b grew by: descriptors live as long as the host
+	return bytes.Clone(b.Bytes()) // exact size: descriptors live as long as the host
 }
 
-// set returns a copy of ms in which changes replace members of the same key, or are
-// appended.
+// set returns a copy of ms in which changes replace members of the same key, or are appended.
 func set(ms []member, changes ...member) []member {
 	out := slices.Clone(ms)
 	for _, c := range changes {

@@ -38,8 +38,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestM5T5NamesAreUnique registers a million hostile pairs: ids and tools with many
-// separators, long common prefixes, and characters that become underscores.
+// A million hostile pairs get unique names: ids and tools with many separators, long common prefixes, and
+// characters that become underscores.
 func TestM5T5NamesAreUnique(t *testing.T) {
 	n := stormtest.Sized(20_000, 1_000_000)
 	valid := regexp.MustCompile(`^ext_[A-Za-z0-9_-]+$`)
@@ -71,7 +71,7 @@ func TestM5T5NamesAreUnique(t *testing.T) {
 			t.Fatalf("%q, %q: %q accepted although it is taken", extension, tool, name)
 		}
 		if !ok {
-			refused++ // a repeated pair, or a collision of hashes: never registered twice
+			refused++ // a repeated pair, or a hash collision: never registered twice
 			continue
 		}
 		if renamed {
@@ -84,7 +84,7 @@ func TestM5T5NamesAreUnique(t *testing.T) {
 	}
 }
 
-// TestM5HashCollision finds two tools with the same hashed name.
+// Two tools with the same hashed name do not share it.
 func TestM5HashCollision(t *testing.T) {
 	seen := map[string]string{}
 	var first, second string

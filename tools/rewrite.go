@@ -35,8 +35,7 @@ func children(ms []member, f func(json.RawMessage) json.RawMessage) []member {
 	return ms
 }
 
-// rewrite applies f to every subschema, innermost first. Schemas that f does not change
-// keep their bytes.
+// rewrite applies f to every subschema, innermost first. Schemas that f does not change keep their bytes.
 func rewrite(schema json.RawMessage, f func([]member) ([]member, bool)) (json.RawMessage, bool) {
 	if !isObject(schema) {
 		return schema, false
@@ -54,8 +53,8 @@ func rewrite(schema json.RawMessage, f func([]member) ([]member, bool)) (json.Ra
 	return object(ms), true
 }
 
-// completeArray adds empty items to an array's schema without any, and converts a tuple of
-// older drafts to prefixItems.
+// completeArray adds empty items to an array schema without items, and converts a tuple of older drafts to
+// prefixItems.
 func completeArray(ms []member) ([]member, bool) {
 	t := at(ms, "type")
 	var many []string
@@ -78,8 +77,8 @@ func completeArray(ms []member) ([]member, bool) {
 	return ms, false
 }
 
-// flatten removes keywords that a vendor refuses at the top level of a schema, if the
-// result is equivalent. The error names a keyword that it cannot remove.
+// flatten removes keywords that a vendor refuses at the top level of a schema, if the result is equivalent. The
+// error names a keyword that it cannot remove.
 func flatten(description string, schema json.RawMessage, refused ...string) (string, json.RawMessage, error) {
 	ms := mustMembers(schema)
 	changed := false
@@ -111,10 +110,10 @@ func flatten(description string, schema json.RawMessage, refused ...string) (str
 	return description, object(ms), nil
 }
 
-// mergeAll merges branches that consist of properties and required into ms. It fails when
-// two definitions of one property differ.
+// mergeAll merges branches of properties and required into ms. ok is false if two definitions of a property
+// differ.
 func mergeAll(ms []member, branches json.RawMessage) ([]member, bool) {
-	if at(ms, "additionalProperties") != nil { // it would apply to the branches' properties as well
+	if at(ms, "additionalProperties") != nil { // it would also apply to the branches' properties
 		return nil, false
 	}
 	properties := mustMembers(at(ms, "properties"))
@@ -152,7 +151,7 @@ func mergeAll(ms []member, branches json.RawMessage) ([]member, bool) {
 	return ms, true
 }
 
-// requiredChoice describes alternatives that consist of required.
+// requiredChoice describes alternatives that only list required properties.
 func requiredChoice(branches json.RawMessage, key string) (string, bool) {
 	var choices []string
 	for _, branch := range items(branches) {

@@ -12,11 +12,11 @@ import (
 
 // Shown is how a selection shows a tool.
 type Shown struct {
-	Name        string // in place of the registered name
-	Description string // in place of that of the extension and its label; "": that stays
+	Name        string // replaces the registered name
+	Description string // replaces the labelled description; "" keeps it
 }
 
-// Registered returns the registered name of the tool. It differs from Name in a selection.
+// Registered returns the registered name of the tool, which differs from Name in a selection.
 func (e *Entry) Registered() string {
 	if e.selected != nil {
 		return e.selected.Name
@@ -24,12 +24,10 @@ func (e *Entry) Registered() string {
 	return e.Name
 }
 
-// Select returns a catalog of those tools of c for which choose reports true, withheld ones
-// included, shown as it says. Its lists, pages and cursors are its own. It leaves out, and
-// returns as refused, tools whose new name is longer than [MaxName], or is that of another
-// tool: of the host, which keeps it, or of an extension, which loses it too. prev is the
-// selection before, nil for the first, whose entries and lists are reused if they have not
-// changed.
+// Select returns a catalog of the tools of c, withheld ones included, for which choose returns true, shown as
+// choose says. It has its own lists, pages and cursors. Tools whose new name is longer than [MaxName] or already
+// taken are left out and returned as refused: of two extensions that want one name both lose it, while the host's
+// tools keep theirs. prev is the previous selection, or nil; its unchanged entries and lists are reused.
 func (c *Catalog) Select(choose func(*Entry) (Shown, bool), prev *Catalog) (selection *Catalog, refused []*Entry) {
 	s := &Catalog{
 		generation: c.generation,
@@ -77,11 +75,10 @@ func (c *Catalog) Select(choose func(*Entry) (Shown, bool), prev *Catalog) (sele
 type claim struct {
 	entry *Entry
 	as    Shown
-	to    map[string]*Entry // of the selection
+	to    map[string]*Entry // the selection's entries
 }
 
-// shown returns e as it is shown: e itself, the entry of this selection for the same, or a
-// new one.
+// shown returns e as shown: e itself, the previous selection's equal entry, or a new one.
 func (c *Catalog) shown(e *Entry, as Shown) *Entry {
 	if as.Name == e.Name && as.Description == "" {
 		return e

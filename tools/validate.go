@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Arguments returns the arguments of a call: raw itself, or {} when raw is empty or null.
+// Arguments returns raw, or {} if raw is empty or null.
 func Arguments(raw json.RawMessage) json.RawMessage {
 	if t := bytes.TrimSpace(raw); len(t) == 0 || string(t) == "null" {
 		return json.RawMessage("{}")
@@ -22,10 +22,9 @@ func Arguments(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// Validate checks arguments, as [Arguments] returns them, against the tool's input schema.
-// The error is a *protocol.Error of kind invalid_arguments. Its message tells a model how
-// to correct the arguments, and its Data is a list of [Problem]. A tool whose schema does
-// not compile accepts any object.
+// Validate checks arguments, normalized by [Arguments], against the tool's input schema. The error is a
+// *protocol.Error of kind invalid_arguments whose message tells a model how to correct the arguments; its Data is
+// a list of [Problem]. A tool whose schema does not compile accepts any object.
 func (e *Entry) Validate(args json.RawMessage) error {
 	args = Arguments(args)
 	faults := schema.CheckObject(args)
@@ -38,14 +37,13 @@ func (e *Entry) Validate(args json.RawMessage) error {
 	return problemError(e, faults)
 }
 
-// Problem is one error in arguments. The Data of an error of [Entry.Validate] is a JSON
-// list of them.
+// Problem is an error in arguments, as encoded in the Data of an error of [Entry.Validate].
 type Problem struct {
 	Path     string `json:"path"`              // JSON Pointer into the arguments; "" is the arguments themselves
 	Expected string `json:"expected"`          // the schema's requirement, in words
 	Got      string `json:"got"`               // the value sent, shortened
 	Allowed  []any  `json:"allowed,omitempty"` // the values or property names to choose from, shortened
-	Nearest  string `json:"nearest,omitempty"` // the allowed name that is most similar to the one sent
+	Nearest  string `json:"nearest,omitempty"` // the allowed name closest to the one sent
 }
 
 // Bounds of an error of Validate.
@@ -55,7 +53,7 @@ const (
 	maxMessage  = 8 << 10 // bytes of the whole message
 )
 
-// String renders the problem as one line for a model.
+// String describes the problem in one line, for a model.
 func (p Problem) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: expected %s, got %s", cmp.Or(p.Path, "arguments"), p.Expected, p.Got)

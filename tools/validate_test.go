@@ -100,8 +100,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateKeywords violates every keyword of the schema library once, so that each has
-// a description.
+// Every keyword of the schema library has a description when it is violated.
 func TestValidateKeywords(t *testing.T) {
 	for _, test := range []struct{ property, value, want string }{
 		{`"maximum":5`, `6`, "/v: expected a number ≤ 5, got number 6"},
@@ -154,7 +153,7 @@ func TestValidateDialects(t *testing.T) {
 	if got := problemsOf(t, draft7, `{"v":["a",1]}`); len(got) != 1 || got[0].Expected != "1 items fewer" {
 		t.Errorf("draft-07: %v", got)
 	}
-	// Without $schema the draft is 2020-12, where that tuple is invalid.
+	// Without $schema the draft is 2020-12, in which this tuple is invalid.
 	c, ds := NewCatalog(1, []Source{
 		{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":{` + tuple + `}`)}},
 	}, nil)
@@ -199,7 +198,7 @@ func TestErrorIsBounded(t *testing.T) {
 	}
 }
 
-// TestT6HostileArguments checks that nothing is interpreted and everything is bounded.
+// Arguments are not interpreted, and errors are bounded.
 func TestT6HostileArguments(t *testing.T) {
 	e := withSchema(t, `{"properties":{"v":{"type":["string","number","array"],"maximum":10,"multipleOf":0.1}}}`)
 	for _, v := range []string{`"--upload-pack=touch x"`, `"-o"`, `"; rm -rf /"`, `"$(id)"`, `"\u0000"`, `[]`} {
@@ -237,8 +236,7 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// TestT7SchemaBombs checks that each schema is dropped, unchecked, or checked within the
-// bounds, and that none loads another document.
+// Each schema is dropped, unchecked, or checked within the bounds, and loads no other document.
 func TestT7SchemaBombs(t *testing.T) {
 	const dropped, unchecked, refused, accepted = "dropped", "unchecked", "refused", "accepted"
 	repeat := func(n int, format string) string {
@@ -302,7 +300,7 @@ func TestT7SchemaBombs(t *testing.T) {
 	}
 }
 
-// TestFuelIsPerCall checks that a call without fuel left does not affect others.
+// A call that uses up its validation budget does not affect others.
 func TestFuelIsPerCall(t *testing.T) {
 	e := withSchema(t, `{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[{"properties":{"x":{"$ref":"#/$defs/n"}}},{"properties":{"x":{"$ref":"#/$defs/n"}}}]}}}`)
 	var calls sync.WaitGroup
