@@ -1,6 +1,5 @@
-// Package mcpclient reaches MCP servers over HTTP. [Streamable] and [Events] are
-// [jsonrpc.Transport]s for one server each: they keep its session and reconnect
-// streams that break.
+// Package mcpclient connects to MCP servers over HTTP. [Streamable] and [Events] are [jsonrpc.Transport]s for one
+// server each: they keep the session, and reconnect streams that break.
 package mcpclient
 
 import (
@@ -27,30 +26,28 @@ import (
 
 const (
 	dialTimeout  = 10 * time.Second // for a connection, and again for its TLS handshake
-	postTimeout  = 10 * time.Second // for the server to accept a message that has no answer
+	postTimeout  = 10 * time.Second // for the server to accept a message without an answer
 	idleConn     = 60 * time.Second // until an unused connection is closed
-	maxHeaders   = 64 << 10         // bytes of headers in an answer
+	maxHeaders   = 64 << 10         // bytes of headers of an answer
 	maxRedirects = 3
 )
 
-// Options says how to reach a server.
+// Options configures the connection to a server.
 type Options struct {
-	URL    string      // absolute, http or https
-	Header http.Header // sent with every request; nil is none
-	// Token returns the bearer token. It is called for each request, so that a new
-	// token takes effect. Nil sends none, and so does "".
+	URL    string      // absolute http or https URL
+	Header http.Header // sent with every request
+	// Token returns the bearer token, or "" for none. It is called for every request, so that a new token takes
+	// effect. Nil: none.
 	Token func(ctx context.Context) (string, error)
-	// Renew returns another token than the one that the server has refused, and the request
-	// is sent once more with it. challenge are the values of the answer's WWW-Authenticate
-	// header. Nil: there is no other token.
+	// Renew returns another token after the server has refused one; the request is then repeated once. challenge are
+	// the values of the answer's WWW-Authenticate header. Nil: there is no other token.
 	Renew func(ctx context.Context, refused string, challenge []string) (string, error)
-	// Refused returns the error of a request whose token, which Renew has given, the server
-	// has refused too. Set it with Renew.
+	// Refused returns the error of a request whose renewed token was refused too. Required with Renew.
 	Refused func(token string) error
-	// MaxBytes bounds one answer and one event. 0 is 16 MiB.
+	// MaxBytes is the max size of one answer and of one event. 0 means 16 MiB.
 	MaxBytes int
-	// GoneGrace is how long requests in flight may still be answered once the session or the server is
-	// gone. The transport ends sooner when none is left. 0 is 5 s.
+	// GoneGrace is how long requests in flight may still be answered once the session or the server is gone. 0 means
+	// 5 s. The transport ends earlier if none is in flight.
 	GoneGrace time.Duration
 }
 
@@ -59,15 +56,15 @@ const (
 	defaultGoneGrace = 5 * time.Second
 )
 
-// client is the part that both transports share. Its connections are not shared with
-// others, trust the system's certificates, and use the proxy of the environment.
+// client is the common part of both transports. It does not share connections, trusts the system's certificates, and
+// uses the proxy of the environment.
 type client struct {
 	inbox
 	o      Options
 	url    *url.URL
 	http   *http.Client
-	onLost func(cause error) // ends the transport: its server is gone, or its session
-	// outlived reports whether a server has refused r with 401 because of its session. Nil: it never does.
+	onLost func(cause error) // ends the transport after the loss of its server or session
+	// outlived reports whether a 401 to r is due to the end of the session. Nil: never.
 	outlived func(r *http.Request) bool
 	in, out  atomic.Uint64 // bytes of bodies
 }
@@ -98,8 +95,8 @@ func (c *client) init(o Options) error {
 	return nil
 }
 
-// sameOrigin follows a redirect only within the origin and with the same method: no
-// other server may see the credentials and the request.
+// sameOrigin follows redirects only within the origin and with the same method, so that no other server sees the
+// credentials and the request.
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > maxRedirects || r.URL.Scheme != first.URL.Scheme || r.URL.Host != first.URL.Host ||
@@ -122,7 +119,7 @@ func (c *client) Traffic() jsonrpc.Traffic {
 	return jsonrpc.Traffic{BytesIn: c.in.Load(), BytesOut: c.out.Load()}
 }
 
-// newRequest returns a request with the headers that every request has.
+// newRequest returns a request with the common headers.
 func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body []byte, header http.Header,
 ) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
@@ -150,13 +147,13 @@ func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body
 	return r, nil
 }
 
-// bearer begins the header of a token.
+// bearer is the prefix of a token in the Authorization header.
 const bearer = "Bearer "
 
-// do sends a request and waits for the headers of the answer, once more with another token if
-// the server refuses the first. written is called once the request is written. The error is
-// an *UnreachableError without a connection, a *CredentialsError without another token, ErrSessionGone
-// when the server refuses the session with 401, else a *BrokenError.
+// do sends a request and waits for the headers of the answer. If the server refuses the token, the request is
+// repeated once with a renewed one. written is called once the request is written. The error is an *UnreachableError
+// if there is no connection, a *CredentialsError if there is no accepted token, ErrSessionGone if a 401 is due to the
+// end of the session, else a *BrokenError.
 func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
 	resp, err := c.sendInSession(r, written)
 	if err != nil || c.o.Renew == nil {
@@ -187,8 +184,8 @@ func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
 	return resp, err
 }
 
-// sendInSession sends a request once. The error is ErrSessionGone when the server refuses the session with
-// 401: no other token helps then.
+// sendInSession sends a request once. The error is ErrSessionGone if a 401 is due to the end of the session: then
+// another token would not help.
 func (c *client) sendInSession(r *http.Request, written func()) (*http.Response, error) {
 	resp, err := c.send(r, written)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized && c.outlived != nil && c.outlived(r) {
@@ -199,8 +196,8 @@ func (c *client) sendInSession(r *http.Request, written func()) (*http.Response,
 	return resp, err
 }
 
-// wantsScopes reports whether a server forbids a request for want of scopes, which a user can be
-// asked for (RFC 6750, section 3.1). What it forbids for other reasons stays so with any token.
+// wantsScopes reports whether a server refused a request for missing scopes (RFC 6750, section 3.1), which a user can
+// grant. A 403 for another reason cannot be cured by another token.
 func wantsScopes(status int, challenge []string) bool {
 	return status == http.StatusForbidden && strings.Contains(strings.Join(challenge, ","), "insufficient_scope")
 }
@@ -222,7 +219,7 @@ func (c *client) send(r *http.Request, written func()) (*http.Response, error) {
 		return nil, context.Cause(ctx)
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // without the URL, which may hold secrets
+		err = wrapped.Err // the URL may hold secrets
 	}
 	if !connected.Load() {
 		return nil, &UnreachableError{public(c.url), err}
@@ -241,10 +238,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// postRequest posts a request with the given id and returns once it is written. A
-// goroutine passes the answer to handle; the error of that or of the connection
-// becomes the outcome of the request. The exchange runs under running, and done ends
-// it.
+// postRequest posts a request with the given id and returns once it is written. A goroutine passes the answer to
+// handle; an error of handle or of the connection becomes the outcome of the request. running is the context of the
+// exchange, and done ends it.
 func (c *client) postRequest(ctx, running context.Context, r *http.Request, id json.RawMessage,
 	handle func(*http.Response) error, done func()) error {
 	written, failed := make(chan struct{}), make(chan error, 1)
@@ -287,8 +283,8 @@ func (c *client) postRequest(ctx, running context.Context, r *http.Request, id j
 	}
 }
 
-// post posts a message that has no answer and waits until the server accepts it. A server that it does
-// not reach may be reached by the next request, and requests in flight may still be answered.
+// post posts a message without an answer and waits until the server accepts it. An unreachable server does not end
+// the transport here: a later request may reach it, and requests in flight may still be answered.
 func (c *client) post(ctx context.Context, r *http.Request) error {
 	resp, err := c.do(r, func() {})
 	if err == nil {
@@ -299,8 +295,8 @@ func (c *client) post(ctx context.Context, r *http.Request) error {
 	return err
 }
 
-// checkStatus returns an error for an answer with another status than 2xx. A 404 to a request
-// with a session id means that the session is gone, as MCP states.
+// checkStatus returns an error for any status but 2xx. A 404 to a request with a session id means that the session is
+// gone (MCP, basic/transports).
 func (c *client) checkStatus(resp *http.Response) error {
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return nil
@@ -318,7 +314,7 @@ func (c *client) failOn(err error) {
 	}
 }
 
-// isUnreachable reports whether err kept a request from being written.
+// isUnreachable reports whether err means that no request was written.
 func isUnreachable(err error) bool {
 	var unreachable *UnreachableError
 	return errors.As(err, &unreachable)

@@ -16,14 +16,13 @@ import (
 )
 
 var (
-	// ErrSessionGone ends a transport whose server no longer knows the session. Its
-	// user has to initialize a new one.
+	// ErrSessionGone ends a transport whose server no longer knows the session. A new session is needed.
 	ErrSessionGone = errors.New("the server has ended the session")
-	// ErrStreamEnded ends an [Events] transport, whose session is its one stream.
+	// ErrStreamEnded ends an [Events] transport: its session ends with its stream.
 	ErrStreamEnded = errors.New("the server ended the event stream")
 )
 
-// UnreachableError ends a transport: no connection to the server could be made.
+// UnreachableError means that no connection to the server could be made. It ends a transport.
 type UnreachableError struct {
 	URL string // without user, query and fragment, which may hold secrets
 	Err error
@@ -41,27 +40,25 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 type StatusError struct {
 	Code       int           // the HTTP status
 	Text       string        // the cause and a hint
-	RetryAfter time.Duration // until the server takes another request; 0 if it did not say
+	RetryAfter time.Duration // how long the server wants no requests; 0 if unknown
 
-	body []byte // its first maxErrorBody bytes
+	body []byte // the first maxErrorBody bytes
 }
 
 // Error returns Text.
 func (e *StatusError) Error() string { return e.Text }
 
-// Refused reports whether the server did not act on the request, which holds for every 4xx, 408 included: that says
-// that the request did not arrive as a whole (RFC 9110, 15.5.9). Proxies answer 503 also when the
-// connection to a server broke that has the request already; one that names the time for another
-// request has not passed it on.
+// Refused reports whether the server did not act on the request. That is true for every 4xx, even 408: the request
+// did not arrive as a whole (RFC 9110, 15.5.9). A 503 is ambiguous, because proxies also send it when the connection
+// to a server broke after the request; one with Retry-After has not passed the request on.
 func (e *StatusError) Refused() bool {
 	return e.Code < 500 || e.Code == http.StatusServiceUnavailable && e.RetryAfter > 0
 }
 
-// BrokenError is an exchange that ended without a usable answer. The server may have
-// acted on the request.
+// BrokenError means that an exchange ended without a usable answer. The server may have acted on the request.
 type BrokenError struct {
 	What string // why there is no usable answer
-	Err  error  // the cause; may be nil
+	Err  error  // the cause, or nil
 }
 
 // Error returns What and Err.
@@ -75,8 +72,7 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// CredentialsError is the error of a request that could not be signed in: the server has not acted on
-// it.
+// CredentialsError means that there were no accepted credentials for a request. The server has not acted on it.
 type CredentialsError struct{ Err error }
 
 // Error returns the text of Err.
@@ -121,7 +117,7 @@ func newStatusError(r *http.Response) *StatusError {
 	return e
 }
 
-// redirectTarget returns where a redirect leads, for an error text.
+// redirectTarget returns where a redirect leads, for error texts.
 func redirectTarget(r *http.Response) string {
 	if to, err := r.Location(); err == nil {
 		return public(to)
@@ -144,10 +140,10 @@ func retryAfter(header string) time.Duration {
 	return 0
 }
 
-// maxErrorBody bounds the bytes read of the body of an error status.
+// maxErrorBody is the max number of bytes read from an error's body.
 const maxErrorBody = 64 << 10
 
-// snippet returns the beginning of a body of plain text or JSON, on one line and in whole words.
+// snippet returns the beginning of a body of plain text or JSON, on one line and cut between words.
 func snippet(r *http.Response, text []byte) string {
 	kind := r.Header.Get("Content-Type")
 	if !strings.HasPrefix(kind, "text/plain") && !strings.Contains(kind, "json") {

@@ -12,9 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/wire/sse"
 )
 
-// Events is a [jsonrpc.Transport] over HTTP with server-sent events, the transport
-// of revision 2024-11-05. All messages of the server arrive on one stream, after an
-// event with the URL to post to. The session ends with the stream.
+// Events is a [jsonrpc.Transport] over HTTP with server-sent events, the transport of MCP 2024-11-05. All messages of
+// the server arrive on one stream, whose first event contains the URL for POSTs. The session ends with the stream.
 type Events struct {
 	client
 	ready    chan struct{} // closed once endpoint is set
@@ -71,8 +70,8 @@ func (e *Events) listen() error {
 	}
 }
 
-// setEndpoint sets the URL to post to. It must have the origin of the server,
-// because another server would get the credentials.
+// setEndpoint sets the URL for POSTs. It must have the server's origin, because another server would get the
+// credentials.
 func (e *Events) setEndpoint(ref string) error {
 	if e.endpoint != nil {
 		return nil
@@ -86,8 +85,7 @@ func (e *Events) setEndpoint(ref string) error {
 	return nil
 }
 
-// Write implements [jsonrpc.Transport]. It returns once a request is written, or
-// once any other message is accepted.
+// Write implements [jsonrpc.Transport]. It returns once a request is written or another message is accepted.
 func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 	body, err := jsonrpc.Append(nil, &m)
 	if err != nil {
@@ -116,8 +114,8 @@ func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 	return e.postRequest(ctx, running, r, bytes.Clone(m.ID), e.checkPost, cancel)
 }
 
-// checkPost returns an error for a request that was not accepted. A server that does
-// not know the session has closed its stream, or is about to.
+// checkPost returns an error for a request that was not accepted. A server that does not know the session has closed
+// its stream or is about to.
 func (e *Events) checkPost(resp *http.Response) error {
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
 		return ErrSessionGone

@@ -8,11 +8,10 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// inbox merges the messages of a transport's streams for its one reader, and owns
-// the goroutines of the streams.
+// inbox merges the messages of a transport's streams for its one reader, and owns the goroutines of the streams.
 type inbox struct {
 	messages chan jsonrpc.Message
-	ctx      context.Context // of all requests; its cause is why the transport ended
+	ctx      context.Context // of all requests; its cause is the reason why the transport ended
 	cancel   context.CancelCauseFunc
 	tasks    inflight.Gate // closed at the end
 }
@@ -42,11 +41,11 @@ func (b *inbox) deliver(m jsonrpc.Message) {
 
 // fail ends the transport. The first cause counts.
 func (b *inbox) fail(cause error) {
-	b.cancel(cause) // before Close: a task that is refused reports the cause
+	b.cancel(cause) // before Close: a refused task reports the cause
 	b.tasks.Close()
 }
 
-// closedError is the error of a call after the end.
+// closedError returns the error of a call after the end.
 func (b *inbox) closedError() error {
 	return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, context.Cause(b.ctx))
 }

@@ -14,23 +14,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A server that was restarted no longer knows the session. MCP has it answer 404; many answer 400,
-// 410 or 503, or an error in a 200, each in its own words. No wording decides here: a refused
-// request is followed by a ping in the same session. When the ping is refused in the same way, the
-// session is gone, and the transport ends, as after a 404. A 401 may as well be about the credentials,
-// so the same ones then have to work in a new session, see isOutlived.
+// A restarted server no longer knows the session. MCP requires a 404; many servers send 400, 410, 503, or an error in
+// a 200, in various words. The words are not interpreted: a refused request is followed by a ping in the same
+// session. If the ping is refused in the same way, the session is gone, and the transport ends as after a 404. A 401
+// may also be due to the credentials, so these are then tried in a new session, see isOutlived.
 
-// pingTimeout bounds the ping after a refused request, and so the delay of that refusal.
+// pingTimeout bounds the ping after a refused request, and thereby the delay of the refusal.
 const pingTimeout = 5 * time.Second
 
-// refusal is how a server refused a request.
+// refusal is the way in which a server refused a request.
 type refusal struct {
-	status  int    // of HTTP; 0: there was no refusal
-	code    int64  // of the JSON-RPC error; 0 without one
-	message string // of that error; "" beside a status that says enough
+	status  int    // HTTP status; 0: not refused
+	code    int64  // code of the JSON-RPC error; 0 without one
+	message string // message of that error; "" if status is an error
 }
 
-// refusalOf returns the refusal in an answer with that status and the JSON-RPC message m.
+// refusalOf returns the refusal in an answer with the given status and the JSON-RPC message m.
 func refusalOf(status int, m *jsonrpc.Message) refusal {
 	r := refusal{status: status}
 	var e jsonrpc.Error
@@ -43,8 +42,8 @@ func refusalOf(status int, m *jsonrpc.Message) refusal {
 	return r
 }
 
-// doubtful reports whether a lost session may be the reason of r: the statuses and codes that name
-// another reason are left out, and 401, which has been looked into.
+// doubtful reports whether the end of the session may be the reason for r. That excludes statuses and codes with
+// another meaning, and 401, which isOutlived has checked.
 func (r refusal) doubtful() bool {
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusTooManyRequests:
@@ -54,28 +53,28 @@ func (r refusal) doubtful() bool {
 		r.code != jsonrpc.CodeInvalidParams
 }
 
-// unread reports whether r means that the server did not act on the request, given that its session
-// is gone. After other statuses the server may have carried the request out. 408 is no exception: it says that the
-// server did not get the whole request (RFC 9110, 15.5.9), and a part of one is no JSON that could be acted on.
+// unread reports whether the server did not act on the request, provided that its session is gone. After other
+// statuses it may have acted. 408 is no exception: the server did not get the whole request (RFC 9110, 15.5.9), and a
+// part of it is not JSON that could be acted on.
 func (r refusal) unread() bool {
 	return r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError
 }
 
-// probe is one ping, or one trial of another session. Requests that are refused while it is under way share it.
+// probe is one ping, or one trial in another session. Requests that are refused meanwhile share it.
 type probe struct {
-	done   chan struct{} // closed when the probe has ended
-	answer refusal       // of the ping, set before that; zero: it was not refused
-	gone   bool          // the ping got a 404, or the trial found that the session is gone
+	done   chan struct{} // closed at the end of the probe
+	answer refusal       // to the ping, set before done is closed; zero: not refused
+	gone   bool          // the ping got a 404, or the trial showed that the session is gone
 }
 
-// deliverRefusal delivers m, the answer with which the server refused x, and ends the transport when
-// the session is gone. A request that the server has surely not acted on then gets ErrSessionGone.
+// deliverRefusal delivers m, the answer by which the server refused x, and ends the transport if the session is gone.
+// A request that the server has certainly not acted on then gets ErrSessionGone.
 func (s *Streamable) deliverRefusal(x *exchange, m jsonrpc.Message, said refusal, text string) {
 	lost := s.lostAfter(x, said, text)
 	if lost != nil && said.unread() {
 		m = jsonrpc.Message{ID: x.id, Invalid: lost}
 	}
-	if said.status >= http.StatusBadRequest { // else the caller has its answer
+	if said.status >= http.StatusBadRequest { // otherwise m is already delivered
 		s.deliver(m)
 	}
 	if lost != nil {
@@ -83,9 +82,8 @@ func (s *Streamable) deliverRefusal(x *exchange, m jsonrpc.Message, said refusal
 	}
 }
 
-// lostAfter returns the ErrSessionGone that said means, nil while the session exists. A server that
-// answers nothing properly may still work on other requests: only without any of these does its
-// session count as gone.
+// lostAfter returns the ErrSessionGone that follows from said, or nil if the session still exists. A server that
+// refuses everything may still work on other requests: its session counts as gone only if there are none.
 func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 	s.mu.Lock()
 	if s.lost != nil {
@@ -112,7 +110,7 @@ func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 	return nil
 }
 
-// beginLocked returns the probe that is under way in at, or begins one.
+// beginLocked returns the probe in progress in at, or begins one.
 func (s *Streamable) beginLocked(at **probe, run func(*probe)) *probe {
 	if *at != nil {
 		return *at
@@ -131,9 +129,8 @@ func (s *Streamable) beginLocked(at **probe, run func(*probe)) *probe {
 	return p
 }
 
-// lose ends the transport because its session or its server is gone: no request is sent from now on,
-// and those in flight get [Options.GoneGrace]. Most are about to be refused as the first was: their
-// callers may send them again.
+// lose ends the transport because its session or server is gone: no more requests are sent, and those in flight get
+// [Options].GoneGrace. Most of them will be refused like the first one, and their callers may then repeat them.
 func (s *Streamable) lose(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +150,7 @@ func (s *Streamable) lose(cause error) {
 	s.drainLocked()
 }
 
-// drainLocked tells lose when no request is in flight.
+// drainLocked signals lose if no request is in flight.
 func (s *Streamable) drainLocked() {
 	if s.drained != nil && len(s.exchanges) == 0 {
 		close(s.drained)
@@ -161,11 +158,11 @@ func (s *Streamable) drainLocked() {
 	}
 }
 
-// pingID is the id of pings; those of other requests are numbers.
+// pingID is the id of pings; other ids are numbers.
 var pingID = json.RawMessage(`"session"`)
 
-// ping sends a ping in the session and returns how the server refused it; the zero refusal when it
-// was answered, or not in time.
+// ping sends a ping in the session and returns how the server refused it, or the zero refusal if it was answered or
+// timed out.
 func (s *Streamable) ping() (said refusal, gone bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, pingTimeout)
 	defer cancel()
@@ -193,7 +190,7 @@ func (s *Streamable) ping() (said refusal, gone bool) {
 	return refusal{}, false
 }
 
-// readResponse returns the response to the request with an id. ok is false when there is none.
+// readResponse returns the response with the given id; ok is false if there is none.
 func readResponse(resp *http.Response, id json.RawMessage) (m jsonrpc.Message, ok bool) {
 	if mediaType(resp) != "text/event-stream" {
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))

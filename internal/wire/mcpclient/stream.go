@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	firstRetry = time.Second // before the first reconnection, unless the server names a pause
+	firstRetry = time.Second // before the first reconnection, unless the server specifies it
 	lastRetry  = 30 * time.Second
-	// maxFailures bounds the failed reconnections in a row. One more ends the call of
-	// the stream, or the transport if the stream is the standalone one.
+	// maxFailures is the max number of consecutive failed reconnections. One more ends the stream's call, or the
+	// transport if it is the standalone stream.
 	maxFailures = 4
 )
 
-// position is where a stream is to be resumed.
+// position is where to resume a stream.
 type position struct {
-	lastID    string        // of the last event; "" if the events have no ids
-	retry     time.Duration // pause that the server wants
-	connected bool          // whether the last reconnection got a stream
+	lastID    string        // of the last event; "" if events have no ids
+	retry     time.Duration // pause specified by the server
+	connected bool          // the last reconnection got a stream
 }
 
-// handleStream delivers the messages of the answer to x. A legacy stream that ends
-// too early is resumed by a GET with the id of its last event, if there is one.
+// handleStream delivers the messages of the answer to x. A legacy stream that ends early is resumed by a GET with the
+// id of its last event, if there is one.
 func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 	var at position
 	done, err := s.readEvents(resp, &at, x)
@@ -54,8 +54,8 @@ func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 	return nil
 }
 
-// listen keeps the standalone stream of the session open. A server that has given it and now wants other
-// credentials, as after the end of a token, is asked until it gets them.
+// listen keeps the session's standalone stream open. If the server later wants other credentials, for example because
+// a token has expired, listen retries until it gets them.
 func (s *Streamable) listen() {
 	var at position
 	given := false
@@ -73,9 +73,9 @@ func (s *Streamable) listen() {
 		case waits:
 		case errors.As(err, &status) && status.Code < 500 && status.Code != http.StatusTooManyRequests:
 			if at.lastID == "" {
-				return // the server has no standalone stream, which is optional
+				return // the server has no standalone stream; it is optional
 			}
-			at.lastID = "" // the server no longer has that event
+			at.lastID = "" // the server no longer keeps that event
 		}
 		if at.connected {
 			failures = 0
@@ -86,7 +86,7 @@ func (s *Streamable) listen() {
 		}
 		wait := at
 		if waits {
-			wait.retry = 0 // the server's is for a stream that it gives
+			wait.retry = 0 // the server's pause applies to granted streams only
 		}
 		if !pause(s.ctx, wait.delay(failures)) {
 			return
@@ -94,7 +94,7 @@ func (s *Streamable) listen() {
 	}
 }
 
-// wantsCredentials reports whether a server does not accept those of a request, or the request had none to send.
+// wantsCredentials reports whether a request failed for missing or refused credentials.
 func wantsCredentials(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code == http.StatusUnauthorized
@@ -103,8 +103,8 @@ func wantsCredentials(err error) bool {
 	return ok
 }
 
-// resume gets a stream and delivers its messages: the stream of x, or the standalone
-// one if x is nil. done reports whether the response to x was among them.
+// resume opens a stream and delivers its messages: the stream of x, or the standalone one if x is nil. done reports
+// whether the response to x was among them.
 func (s *Streamable) resume(ctx context.Context, at *position, x *exchange) (done bool, err error) {
 	h := http.Header{"Accept": {"text/event-stream"}}
 	s.mu.Lock()
@@ -136,8 +136,7 @@ func (s *Streamable) resume(ctx context.Context, at *position, x *exchange) (don
 	return s.readEvents(resp, at, x)
 }
 
-// readEvents delivers the messages of one connection. done reports whether the
-// response to x was among them.
+// readEvents delivers the messages of one connection. done reports whether the response to x was among them.
 func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) (done bool, err error) {
 	events := sse.NewReader(resp.Body, s.o.MaxBytes)
 	events.LastID, events.Retry = at.lastID, at.retry
@@ -164,10 +163,10 @@ func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) 
 	}
 }
 
-// noRequest is where the messages of the standalone stream belong: an error without an id answers no call there.
+// noRequest is Message.Of on the standalone stream: an error without an id answers no call there.
 var noRequest = json.RawMessage("null")
 
-// messageOf returns the message in an event. ok is false for events that hold none.
+// messageOf returns the message in an event; ok is false if there is none.
 func messageOf(e *sse.Event) (m jsonrpc.Message, ok bool) {
 	if len(e.Data) == 0 || e.Name != "" && e.Name != "message" {
 		return jsonrpc.Message{}, false
@@ -176,8 +175,8 @@ func messageOf(e *sse.Event) (m jsonrpc.Message, ok bool) {
 	return m, err == nil
 }
 
-// delay returns the pause before a reconnection: the server's, doubled with each
-// failure in a row and half of it at random.
+// delay returns the pause before a reconnection: the server's, doubled for each consecutive failure, half of it
+// random.
 func (p *position) delay(failures int) time.Duration {
 	d := firstRetry
 	if p.retry > 0 {

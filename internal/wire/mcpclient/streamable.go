@@ -18,30 +18,29 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Streamable is a [jsonrpc.Transport] over MCP's streamable HTTP, for legacy and modern versions. A
-// request whose _meta names a protocol version is modern: headers repeat its method,
-// name and mirrored arguments, and closing its stream cancels it. All other messages
-// belong to the legacy session that initialize opens. The transport keeps the
-// session's standalone stream open and resumes it after the last event it got.
+// Streamable is a [jsonrpc.Transport] over streamable HTTP, for legacy and modern versions. A request whose _meta has
+// a protocol version is modern: headers repeat its method, name and mirrored arguments, and closing its stream
+// cancels it. All other messages belong to the legacy session opened by initialize. The session's standalone stream
+// is kept open and resumed after the last received event.
 type Streamable struct {
 	client
 
 	mu        sync.Mutex
-	probe     *probe               // under way; nil: none
-	trial     *probe               // of another session, under way; nil: none
-	opening   []byte               // the initialize of the session
+	probe     *probe               // in progress, or nil
+	trial     *probe               // in another session, in progress, or nil
+	opening   []byte               // the initialize request of the session
 	wrong     []string             // credentials that were refused in another session too
-	rest      time.Time            // until when these are not tried in a further one
+	rest      time.Time            // until when wrong is not tried in another session again
 	doubting  int                  // exchanges that wait for a probe
-	lost      error                // why the session or the server is gone; nil: it is not
-	drained   chan struct{}        // to be closed when no request is in flight; nil: nobody waits for that
-	session   string               // "" before initialize, and for a server without sessions
+	lost      error                // why the session or the server is gone, or nil
+	drained   chan struct{}        // closed when no request is in flight; nil unless lose waits for it
+	session   string               // "" before initialize and for servers without sessions
 	version   string               // of the session
 	exchanges map[string]*exchange // by raw id
 	mirrors   map[string][]mcphttp.Mirror
 }
 
-// exchange is a request that has not been answered.
+// exchange is a request in flight.
 type exchange struct {
 	id     json.RawMessage
 	method string
@@ -49,11 +48,10 @@ type exchange struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	refusal refusal // the error that was delivered as the response
+	refusal refusal // the error in its response
 }
 
-// NewStreamable returns a transport that connects with its first message. The error
-// is about the URL.
+// NewStreamable returns a transport, which connects with its first message. The error is about the URL.
 func NewStreamable(o Options) (*Streamable, error) {
 	s := &Streamable{exchanges: make(map[string]*exchange)}
 	err := s.init(o)
@@ -61,16 +59,14 @@ func NewStreamable(o Options) (*Streamable, error) {
 	return s, err
 }
 
-// SetMirrors sets, by tool, the arguments that the headers of a modern tools/call
-// repeat.
+// SetMirrors sets, by tool, the arguments that are repeated in the headers of a modern tools/call.
 func (s *Streamable) SetMirrors(mirrors map[string][]mcphttp.Mirror) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mirrors = mirrors
 }
 
-// Write implements [jsonrpc.Transport]. It returns once a request is written, or
-// once any other message is accepted.
+// Write implements [jsonrpc.Transport]. It returns once a request is written or another message is accepted.
 func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 	body, err := jsonrpc.Append(nil, &m)
 	switch {
@@ -170,14 +166,13 @@ func (s *Streamable) setSessionLocked(h http.Header) {
 	}
 }
 
-// versionOf returns the protocol version in the _meta of a modern message, or "".
+// versionOf returns the protocol version in a modern message's _meta, or "".
 func versionOf(m *jsonrpc.Message) string {
 	text, _ := rawjson.Text(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProtocolVersion))
 	return text
 }
 
-// handle delivers the messages in the answer to x. It returns nil once the response
-// is delivered.
+// handle delivers the messages in the answer to x. It returns nil once the response is delivered.
 func (s *Streamable) handle(x *exchange, resp *http.Response) error {
 	inSession := resp.Request.Header.Get(mcphttp.SessionHeader) != ""
 	if err := s.checkStatus(resp); err != nil {
@@ -233,7 +228,7 @@ func (s *Streamable) handleBody(x *exchange, resp *http.Response) error {
 	}
 }
 
-// handleJSON delivers the response that is the whole answer.
+// handleJSON delivers the response in a body of JSON.
 func (s *Streamable) handleJSON(x *exchange, body []byte) error {
 	m, err := jsonrpc.Decode(body)
 	if err != nil || m.Method != "" || !answers(&m, x) {
@@ -243,8 +238,8 @@ func (s *Streamable) handleJSON(x *exchange, body []byte) error {
 	return nil
 }
 
-// deliverFor delivers a message of the answer to x. The response to initialize sets
-// the session's version before the reader can act on it.
+// deliverFor delivers a message of the answer to x. The response to initialize sets the session's version before the
+// reader sees it.
 func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
 	if x.method == protocol.MethodInitialize && m.Method == "" && m.Error == nil {
 		s.mu.Lock()
@@ -258,14 +253,14 @@ func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
 	s.deliver(m)
 }
 
-// answers reports whether m, of the HTTP answer to x, is the response to x. A
-// server that refuses a request before it reads the id answers with the id null or without one.
+// answers reports whether m is the response to x, given that it arrived in x's HTTP answer. A server that refuses a
+// request before it has read the id answers with a null id or none.
 func answers(m *jsonrpc.Message, x *exchange) bool {
 	return string(m.ID) == string(x.id) || m.Error != nil && (m.ID == nil || string(m.ID) == "null")
 }
 
-// errorResponse returns the JSON-RPC error in the body of an error status, if there
-// is one: it says more than the status.
+// errorResponse returns the JSON-RPC error in the body of an error status, if any. It is more specific than the
+// status.
 func errorResponse(x *exchange, resp *http.Response, status error) (jsonrpc.Message, bool) {
 	var e *StatusError
 	if !errors.As(status, &e) || len(e.body) == 0 || mediaType(resp) != "application/json" {
@@ -279,8 +274,7 @@ func errorResponse(x *exchange, resp *http.Response, status error) (jsonrpc.Mess
 	return m, true
 }
 
-// EndSession tells the server that the session is over, and waits for the answer
-// until ctx ends.
+// EndSession tells the server that the session is over, and waits for the answer until ctx ends.
 func (s *Streamable) EndSession(ctx context.Context) {
 	s.mu.Lock()
 	h := make(http.Header)

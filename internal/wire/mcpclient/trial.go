@@ -13,17 +13,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A server may answer 401 for a session that it does not know, or that was opened with another token.
-// Other credentials do not help then, and nobody is to be asked to sign in. So before a 401 counts as one
-// about the credentials, they are tried in another session.
+// A server may answer 401 because it does not know the session, or because the session was opened with another token.
+// Other credentials would not help then, and no user should be asked to sign in. So before a 401 is attributed to the
+// credentials, they are tried in another session.
 
-// trialRest is how long credentials that were refused in another session too are not tried in a further one. Without
-// it every call with wrong credentials is five requests, and leaves a session at a server that ends none without them.
+// trialRest is how long credentials that were refused in another session too are not tried again. Without it every
+// call with wrong credentials would take five requests, and could leave a session open on the server.
 const trialRest = 10 * time.Second
 
-// isOutlived reports whether a server has refused r with 401 because of its session: it refuses a ping in
-// it too, and answers one in a new session with the same credentials. That it opens one is not enough, as
-// some servers want credentials only afterwards.
+// isOutlived reports whether a 401 to r is due to the end of its session: the server also refuses a ping in it, but
+// answers one in a new session with the same credentials. That the server opens a session is not enough, because some
+// servers check credentials only afterwards.
 func (s *Streamable) isOutlived(r *http.Request) bool {
 	if r.Method == http.MethodDelete || r.Header.Get(mcphttp.SessionHeader) == "" {
 		return false
@@ -48,8 +48,8 @@ func (s *Streamable) isOutlived(r *http.Request) bool {
 	}
 }
 
-// tryAnother reports whether credentials are refused in the session and work in another one. It notes those that
-// are refused there too.
+// tryAnother reports whether credentials are refused in the session but work in another one. Credentials that are
+// refused in both are recorded in s.wrong.
 func (s *Streamable) tryAnother(credentials []string) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, pingTimeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (s *Streamable) askAnother(ctx context.Context, credentials []string, body 
 	if opened.session != "" {
 		h.Set(mcphttp.SessionHeader, opened.session)
 		defer func() {
-			ctx, cancel := context.WithTimeout(s.ctx, pingTimeout) // the other one may be over
+			ctx, cancel := context.WithTimeout(s.ctx, pingTimeout) // ctx may have ended
 			defer cancel()
 			s.ask(ctx, credentials, nil, h)
 		}()
@@ -92,15 +92,14 @@ func (s *Streamable) askAnother(ctx context.Context, credentials []string, body 
 	return s.ask(ctx, credentials, body, h)
 }
 
-// reply is how a server answered one request of a trial.
+// reply is the answer to one request of a trial.
 type reply struct {
-	status  int    // of HTTP; 0: it did not answer
-	session string // that it opened
-	ok      bool   // it answered with a result
+	status  int    // HTTP status; 0: no answer
+	session string // the session opened, or ""
+	ok      bool   // the answer is a result
 }
 
-// ask posts a request with these credentials, and with no others if they are refused. Without a body it
-// ends the session of h.
+// ask posts a request with exactly these credentials. Without a body it ends the session named in h.
 func (s *Streamable) ask(ctx context.Context, credentials []string, body []byte, h http.Header) (said reply) {
 	method := http.MethodPost
 	if body == nil {

@@ -1,5 +1,5 @@
-// Package mcpext reads what clients and servers declare as extensions of MCP, and merges
-// what several servers declare. It keeps no state.
+// Package mcpext reads the MCP extensions declared by clients and servers, and merges the declarations of several
+// servers. It is stateless.
 package mcpext
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Bounds of one declaration. What exceeds them is left out, with a problem.
+// Bounds of one declaration. What exceeds them is ignored and reported.
 const (
 	maxIDs      = 64
 	maxID       = 128     // bytes
 	maxSettings = 8 << 10 // bytes, of one extension
-	maxDepth    = 16      // of nesting: the cost of merging grows with the square
+	maxDepth    = 16      // nesting; the cost of merging grows with its square
 	maxProblems = 8
 )
 
@@ -31,21 +31,21 @@ type Extension struct {
 	Settings json.RawMessage // an object
 }
 
-// wellFormed matches the identifiers of extensions: a prefix of labels, a slash and a name
-// (MCP 2026-07-28, basic, "_meta", and SEP-2133).
+// wellFormed matches the identifiers of extensions: a prefix of labels, a slash and a name (MCP 2026-07-28, basic,
+// "_meta", and SEP-2133).
 var wellFormed = regexp.MustCompile(
 	`^[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// ofConnection are the extensions about the connection between a client and a server. The
-// host is the client of its servers, so that what is declared together leaves them out. A
-// modern client's own declarations go with its requests as they are.
+// ofConnection are the extensions about the connection between one client and one server. The host itself is the
+// client of its servers, so merged declarations omit them. A modern client's own declarations are passed on
+// unchanged.
 var ofConnection = []string{
 	protocol.MetaPrefix + "oauth-client-credentials",
 	protocol.MetaPrefix + "enterprise-managed-authorization",
 }
 
-// Read returns the extensions that the capabilities of a client or server declare, in their
-// order, and says what is left out. Extensions about the connection are left out silently.
+// Read returns the extensions declared in the capabilities of a client or server, in order, and reports ignored ones.
+// Extensions about the connection are omitted silently.
 func Read(capabilities json.RawMessage) (list []Extension, problems []string) {
 	if !bytes.Contains(capabilities, []byte("extensions")) {
 		return nil, nil
@@ -86,7 +86,7 @@ func Read(capabilities json.RawMessage) (list []Extension, problems []string) {
 	return list, problems
 }
 
-// check returns why a declaration is ignored, "" when it is not.
+// check returns why a declaration is ignored, or "".
 func check(id string, settings json.RawMessage) string {
 	switch {
 	case len(id) > maxID:
@@ -101,8 +101,8 @@ func check(id string, settings json.RawMessage) string {
 	return checkTokens(settings)
 }
 
-// checkTokens is [check] for the nesting of settings, and for control and invisible characters
-// in their keys and texts.
+// checkTokens checks the nesting of settings, and looks for control and invisible characters in keys and texts. It
+// returns the problem like [check].
 func checkTokens(settings json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(settings))
 	d.UseNumber()
@@ -110,7 +110,7 @@ func checkTokens(settings json.RawMessage) string {
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return "" // the end: settings are valid JSON
+			return "" // the end: settings is valid JSON
 		}
 		switch token := token.(type) {
 		case json.Delim:
@@ -128,7 +128,7 @@ func checkTokens(settings json.RawMessage) string {
 	}
 }
 
-// Encode returns the value of capabilities.extensions that declares list.
+// Encode encodes list as the value of capabilities.extensions.
 func Encode(list []Extension) json.RawMessage {
 	out := []byte{'{'}
 	for _, x := range list {

@@ -14,37 +14,36 @@ import (
 )
 
 const (
-	// maxMerged bounds the extensions of MCP that all servers declare together.
+	// maxMerged is the max number of extensions in a Merged.
 	maxMerged = 256
-	// maxTotal bounds their identifiers and settings together, in bytes. Each server that
-	// starts, and each client that connects, is told of all of them.
+	// maxTotal bounds their identifiers and settings together, in bytes. Every server and client gets all of them at
+	// the start of a session.
 	maxTotal = 128 << 10
 	// maxShown bounds the names of settings in a problem, in bytes.
 	maxShown = 200
 )
 
-// Source is what one server declares.
+// Source is the declaration of one server.
 type Source struct {
 	Server string
 	List   []Extension
 }
 
-// Problem is one of a server, beside the problems of [Read].
+// Problem is a problem found while merging, beside the problems of [Read].
 type Problem struct{ Server, Text string }
 
-// Merged is what several servers declare together. It is immutable. The zero value is that
-// of no server.
+// Merged is the merged declaration of several servers. It is immutable. The zero value is empty.
 type Merged struct {
 	List     []Extension
 	Problems []Problem
 
 	families map[string]*family // by name
-	told     map[string]int     // problems of each server
-	size     int                // against maxTotal
+	told     map[string]int     // number of problems per server
+	size     int                // counted against maxTotal
 }
 
-// family are the methods that begin with the name of an extension of MCP: skills/list and
-// skills/get of io.modelcontextprotocol/skills.
+// family is the methods that begin with the name of an extension, such as skills/list and skills/get of
+// io.modelcontextprotocol/skills.
 type family struct {
 	id     string
 	owners []owner
@@ -55,9 +54,8 @@ type owner struct {
 	settings json.RawMessage
 }
 
-// Merge merges what servers declare. Of an extension that several declare with different
-// settings, members that only one states are kept; of members in conflict, that of the first
-// server counts.
+// Merge merges the declarations of servers. If several servers declare an extension with different settings, the
+// members are combined; for conflicting members the first server counts.
 func Merge(sources []Source) *Merged {
 	m := &Merged{families: make(map[string]*family), told: make(map[string]int)}
 	at := make(map[string]int)
@@ -116,8 +114,7 @@ func (m *Merged) join(server string, x *Extension, more json.RawMessage) {
 	}
 }
 
-// joinObjects adds the members of more to object, and returns the paths of those that are in
-// conflict.
+// joinObjects adds the members of more to object, and returns the paths of conflicting members.
 func joinObjects(object, more json.RawMessage, path string) (joined json.RawMessage, conflicts []string) {
 	has, edits := maps.Collect(rawjson.Members(object)), make(map[string]json.RawMessage)
 	for key, value := range rawjson.Members(more) {
@@ -136,8 +133,7 @@ func joinObjects(object, more json.RawMessage, path string) (joined json.RawMess
 	return rawjson.Edit(object, edits), conflicts
 }
 
-// core are the first words of methods that no extension of MCP can own: those of MCP itself
-// and of the host.
+// core are the method prefixes of MCP itself and of the host, which no extension can own.
 var core = []string{
 	"completion", "elicitation", "governance", "hooks", "initialize", "logging", "notifications", "ping",
 	"prompts", "resources", "roots", "sampling", "server", "subscriptions", "tasks", "tools",
@@ -147,8 +143,7 @@ func isCore(name string) bool {
 	return slices.ContainsFunc(core, func(word string) bool { return strings.EqualFold(word, name) })
 }
 
-// own makes a server an owner of the methods of x. The official extension has its name
-// whatever others declare.
+// own makes a server an owner of the methods of x. An official extension takes precedence for its name.
 func (m *Merged) own(server string, x Extension) {
 	_, name, _ := strings.Cut(x.ID, "/")
 	switch f := m.families[name]; {
@@ -169,14 +164,13 @@ func (m *Merged) own(server string, x Extension) {
 	}
 }
 
-// MayOwn reports whether method is one that an extension of MCP may have.
+// MayOwn reports whether method can belong to an extension of MCP.
 func MayOwn(method string) bool {
 	name, verb, ok := strings.Cut(method, "/")
 	return ok && name != "" && verb != "" && !isCore(name) || method == protocol.MethodDirectoryRead
 }
 
-// Owners returns the servers that serve a method because they declare its extension, in
-// their order.
+// Owners returns, in order, the servers that declare the extension of a method.
 func (m *Merged) Owners(method string) (servers []string) {
 	name, _, _ := strings.Cut(method, "/")
 	directories := method == protocol.MethodDirectoryRead

@@ -14,9 +14,8 @@ import (
 // bodyTimeout is how long a client may take to send one body.
 const bodyTimeout = time.Minute
 
-// LimitBody gives the body of r one minute to arrive. The limit holds for handlers
-// that do not read the body too, because net/http reads the rest before it answers.
-// After the last byte the connection has no read deadline.
+// LimitBody gives the body of r one minute to arrive. That also applies if the handler does not read the body,
+// because net/http reads the rest before it answers. After the last byte the connection has no read deadline.
 func LimitBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody || isLimited(r.Body) {
 		return
@@ -31,7 +30,7 @@ type limitedBody struct {
 	rc *http.ResponseController
 }
 
-// isLimited reports whether [LimitBody] has seen the body before.
+// isLimited reports whether body is already limited by [LimitBody].
 func isLimited(body io.Reader) bool {
 	if metered, ok := body.(*meteredBody); ok {
 		body = metered.ReadCloser
@@ -49,10 +48,9 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadBody reads the JSON body of a POST of at most limit bytes. It returns false
-// after it has answered the request itself: 415 for another content type or a compressed body, 413 for a
-// body over the limit, 408 for one that took more than a minute, 503 for one over
-// the [Budget], 400 for one cut short.
+// ReadBody reads the JSON body of a POST. It returns false after it has answered the request itself: 415 for another
+// content type or a compressed body, 413 for a body of more than limit bytes, 408 for one that took more than a
+// minute, 503 for one over the [Budget], 400 for one cut short.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
@@ -77,14 +75,14 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 	return body, true
 }
 
-// firstRead bounds the buffer for a body of which nothing has arrived: a
-// Content-Length alone must not make the server allocate more.
+// firstRead is the max size of the buffer before anything has arrived, so that a Content-Length alone does not
+// allocate more.
 const firstRead = 64 << 10
 
-// readAll is io.ReadAll for a body whose Content-Length is known, or -1. The slice
-// it returns has no spare capacity then.
+// readAll is io.ReadAll for a body with the given Content-Length, or -1. With a Content-Length the returned slice has
+// no spare capacity.
 func readAll(r io.Reader, contentLength int64) ([]byte, error) {
-	exact := int(contentLength) + 1 // the extra byte lets Read report the end without growth
+	exact := int(contentLength) + 1 // the extra byte lets Read report EOF without growth
 	b := make([]byte, 0, max(512, min(exact, firstRead)))
 	for {
 		n, err := r.Read(b[len(b):cap(b)])
@@ -105,8 +103,8 @@ func readAll(r io.Reader, contentLength int64) ([]byte, error) {
 	}
 }
 
-// refuseBody answers a request whose body was not read to its end, and closes the
-// connection. That of HTTP/2 stays: it may have requests of others, behind a proxy.
+// refuseBody answers a request whose body was not read to its end, and closes the connection. An HTTP/2 connection
+// stays open: behind a proxy it may carry requests of other clients.
 func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")

@@ -9,19 +9,18 @@ import (
 	"time"
 )
 
-// ErrBudget means that the bodies of other requests leave too little of the budget.
+// ErrBudget means that the bodies of other requests use up the budget.
 var ErrBudget = errors.New("mcphttp: too many large bodies at once")
 
 const (
-	// smallBody is the size up to which bodies do not count: the limit on
-	// connections bounds their sum.
+	// smallBody is the size up to which bodies are not counted; the limit on connections bounds their sum.
 	smallBody = 16 << 10
 	// budgetWait is how long a body waits for others to be released.
 	budgetWait = 2 * time.Second
 )
 
-// Budget bounds the memory that request bodies take together, from their first byte
-// until their release. Its methods may be called by many goroutines.
+// Budget bounds the total memory of request bodies, from their first byte until their release. It is safe for
+// concurrent use.
 type Budget struct {
 	mu    sync.Mutex
 	left  int64
@@ -31,10 +30,9 @@ type Budget struct {
 // NewBudget returns a Budget of that many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes, freed: make(chan struct{})} }
 
-// Meter returns r with a body that counts against the budget as it is read. Reading
-// fails with ErrBudget if the budget is exhausted for two seconds. release
-// returns the bytes, or leaves that to the release of the last [HoldBody]. A body that is
-// known to be small is not counted.
+// Meter returns r with a body that counts against the budget as it is read. Reading fails with ErrBudget if the
+// budget stays exhausted for two seconds. release returns the bytes, once all [HoldBody] are released too. A body
+// with a small Content-Length is not counted.
 func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody || 0 <= r.ContentLength && r.ContentLength <= smallBody {
 		return r, func() {}
@@ -47,8 +45,8 @@ func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) 
 
 type meterKey struct{}
 
-// HoldBody keeps the body of the metered request of ctx counted until release is
-// called. It is for callers that use the body after the request has been answered.
+// HoldBody keeps the body of ctx's metered request counted until release is called. It is for callers that use the
+// body after the request has been answered.
 func HoldBody(ctx context.Context) (release func()) {
 	m, ok := ctx.Value(meterKey{}).(*meter)
 	if !ok {
@@ -63,10 +61,10 @@ func HoldBody(ctx context.Context) (release func()) {
 // meter counts one body.
 type meter struct {
 	budget *Budget
-	read   int64 // used by the goroutine that reads the body alone
+	read   int64 // for the goroutine that reads the body
 
 	// Guarded by budget.mu.
-	taken int64 // bytes of the budget
+	taken int64 // bytes taken from the budget
 	refs  int
 }
 
@@ -83,7 +81,7 @@ func (m *meter) release() {
 	b.freed = make(chan struct{})
 }
 
-// grow counts n bytes more and waits for them if it must.
+// grow counts n more bytes, and waits for the budget if needed.
 func (m *meter) grow(ctx context.Context, n int64) error {
 	m.read += n
 	if m.read <= smallBody {
@@ -110,8 +108,7 @@ func (m *meter) grow(ctx context.Context, n int64) error {
 	}
 }
 
-// take takes n bytes of the budget and returns nil. If the budget has fewer, it
-// returns a channel that is closed at the next release.
+// take takes n bytes from the budget and returns nil, or returns a channel that is closed at the next release.
 func (m *meter) take(n int64) <-chan struct{} {
 	b := m.budget
 	b.mu.Lock()

@@ -9,11 +9,9 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// Decode parses the one JSON-RPC message of a body, by the strict rules of
-// [jsonrpc.Decode] and those of [Check]. The payload keeps its bytes except line
-// breaks between tokens, which would end a message on the line-based wires to
-// children. The error is a *jsonrpc.Error, and the message then holds the id if the
-// body had one.
+// Decode parses the one JSON-RPC message in a body, by the strict rules of [jsonrpc.Decode] and [Check]. The payload
+// keeps its bytes except line breaks between tokens, which would end a message on the line-based pipes of child
+// processes. The error is a *jsonrpc.Error; the message then holds only the id, if there is one.
 func Decode(body []byte) (m jsonrpc.Message, err error) {
 	m, err = jsonrpc.Decode(body)
 	if err == nil {
@@ -35,13 +33,12 @@ func Decode(body []byte) (m jsonrpc.Message, err error) {
 	return m, nil
 }
 
-// maxID bounds the id of a request, which the server stores and sends back. Clients
-// use numbers and UUIDs.
+// maxID is the max length of a request's id in bytes, which the server stores and sends back. Clients use numbers and
+// UUIDs.
 const maxID = 1 << 10
 
-// Check returns a *jsonrpc.Error for a message that is JSON-RPC but not MCP: an id
-// must be a string or number, params an object (MCP, basic, "Messages"). It clears
-// an id that no answer can carry, and params that are null.
+// Check returns a *jsonrpc.Error for a message that is JSON-RPC but not MCP: an id must be a string or number, params
+// an object (MCP, basic, "Messages"). It clears null params, and ids that cannot be used in an answer.
 func Check(m *jsonrpc.Message) error {
 	problem := ""
 	switch {
@@ -64,8 +61,7 @@ func Check(m *jsonrpc.Message) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: problem}
 }
 
-// errorCode returns the code for a body that is not a message: invalid request if
-// the body is JSON, else parse error.
+// errorCode returns the code for a body that is not a message: invalid request for valid JSON, else parse error.
 func errorCode(body []byte) int64 {
 	if utf8.Valid(body) && json.Valid(body) {
 		return jsonrpc.CodeInvalidRequest

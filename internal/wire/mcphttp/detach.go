@@ -14,13 +14,13 @@ import (
 	"github.com/exthost/exthost/internal/wire/sse"
 )
 
-// lingerTimeout is how long a connection stays open for its client to read the last bytes: a
-// client that writes to a closed one may lose what it has not read yet.
+// lingerTimeout is how long a connection stays open for its client to read the last bytes. A client that writes to a
+// closed connection may lose what it has not read.
 const lingerTimeout = 500 * time.Millisecond
 
-// MayDetach reports whether [Reply.Detach] is possible: over HTTP/1.1 alone. If the reply becomes an
-// event stream, its connection then ends with it: a client could else send its next request on a
-// connection that Detach is about to close.
+// MayDetach reports whether [Reply.Detach] is possible, which needs HTTP/1.1. If so and the reply becomes an event
+// stream, the connection is closed after it: otherwise the client could send its next request on a connection that
+// Detach is about to close.
 func (p *Reply) MayDetach() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,10 +29,10 @@ func (p *Reply) MayDetach() bool {
 	return p.detaches
 }
 
-// Detach is [Reply.Answer] with status 200 while the handler goes on: net/http would complete the
-// answer only when the handler returns. Detach takes the connection from the server, and the client
-// opens another one for its next request. [Reply.MayDetach] comes first. The context of the request then no longer ends
-// when the client disconnects; a write that goes on when it ends is cut. The handler must not return before Detach.
+// Detach is [Reply.Answer] with status 200 while the handler goes on; net/http would complete the answer only after
+// the handler returns. Call [Reply.MayDetach] first, and do not return from the handler before Detach. Detach takes
+// over the connection, so the client opens another one for its next request, and the request's context no longer ends
+// when the client disconnects. The end of that context cuts off a write in progress.
 func (p *Reply) Detach(m *jsonrpc.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *Reply) Detach(m *jsonrpc.Message) error {
 	p.closeLocked()
 	defer linger(conn)
 	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-	// the server cannot close conn
+	// the server no longer knows conn and cannot close it
 	defer context.AfterFunc(p.r.Context(), func() { _ = conn.SetWriteDeadline(time.Now()) })()
 	if p.events != nil {
 		err = writeLastEvent(out.Writer, m)
@@ -60,7 +60,7 @@ func (p *Reply) Detach(m *jsonrpc.Message) error {
 	return out.Flush()
 }
 
-// writeLast writes the response of a connection that is closed after it.
+// writeLast writes a whole response with Connection: close.
 func (p *Reply) writeLast(out io.Writer, header http.Header, m *jsonrpc.Message) error {
 	body, err := jsonrpc.Append(nil, m)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Reply) writeLast(out io.Writer, header http.Header, m *jsonrpc.Message)
 	return response.Write(out)
 }
 
-// writeLastEvent ends the event stream that net/http has begun, which it sends in chunks.
+// writeLastEvent writes the last event of a chunked event stream begun by net/http.
 func writeLastEvent(out *bufio.Writer, m *jsonrpc.Message) error {
 	event, err := sse.AppendEvent(nil, "message", func(b []byte) ([]byte, error) { return jsonrpc.Append(b, m) })
 	if err != nil {
@@ -94,7 +94,7 @@ func writeLastEvent(out *bufio.Writer, m *jsonrpc.Message) error {
 	return err
 }
 
-// linger ends what conn sends, and closes conn a little later.
+// linger closes the sending side of conn, and conn itself a little later.
 func linger(conn net.Conn) {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		time.AfterFunc(lingerTimeout, func() { _ = conn.Close() })

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The headers of MCP, in the spelling that net/http gives them.
+// The headers of MCP in canonical form.
 const (
 	VersionHeader = "Mcp-Protocol-Version"
 	SessionHeader = "Mcp-Session-Id"
@@ -19,8 +19,8 @@ const (
 	NameHeader    = "Mcp-Name"
 )
 
-// namedBy maps the methods that need Mcp-Name to the member of params that the
-// header repeats. The methods about tasks are of MCP's extension for tasks.
+// namedBy maps the methods that require Mcp-Name to the member of params that it repeats. The tasks methods belong to
+// MCP's extension for tasks.
 var namedBy = map[string]string{
 	protocol.MethodToolsCall:     "name",
 	protocol.MethodPromptsGet:    "name",
@@ -30,9 +30,8 @@ var namedBy = map[string]string{
 	protocol.MethodTasksCancel:   "taskId",
 }
 
-// CheckHeaders returns an error if Mcp-Method or Mcp-Name do not repeat the method
-// and name of m. An intermediary may have routed by them, so that a mismatch would
-// run something else than it let through.
+// CheckHeaders returns an error if Mcp-Method or Mcp-Name do not repeat the method and name of m. An intermediary may
+// have authorized or routed by these headers, so a mismatch would run something else.
 func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
 	for _, name := range []string{VersionHeader, MethodHeader, NameHeader} {
 		if n := len(h[name]); n > 1 { // an intermediary may have read another one of them
@@ -64,8 +63,8 @@ func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
 	return nil
 }
 
-// SetHeaders sets the headers that repeat the method and name of m and, for a
-// tools/call, the arguments that mirrors lists for the tool.
+// SetHeaders sets the headers that repeat the method and name of m and, for a tools/call, the mirrored arguments of
+// the tool.
 func SetHeaders(h http.Header, m *jsonrpc.Message, mirrors map[string][]Mirror) {
 	h[MethodHeader] = []string{m.Method}
 	member, ok := namedBy[m.Method]
@@ -84,8 +83,7 @@ func SetHeaders(h http.Header, m *jsonrpc.Message, mirrors map[string][]Mirror) 
 	}
 }
 
-// encodeValue returns v as a header value: in the form =?base64?…?= if v is not
-// plain ASCII or looks encoded, else as it is.
+// encodeValue encodes v as a header value: as =?base64?…?= if v is not plain ASCII or looks encoded, else unchanged.
 func encodeValue(v string) string {
 	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(v, "=?base64?")
 	for i := 0; i < len(v) && plain; i++ {
@@ -109,8 +107,8 @@ func decodeValue(v string) (string, error) {
 	return string(text), err
 }
 
-// acceptsEvents reports whether the client takes an event stream as an answer. A
-// request without Accept takes anything (RFC 9110, 12.5.1).
+// acceptsEvents reports whether the client accepts an event stream. A request without Accept accepts anything (RFC
+// 9110, 12.5.1).
 func acceptsEvents(h http.Header) bool {
 	values := h["Accept"]
 	if len(values) == 1 && strings.Contains(values[0], "text/event-stream") {

@@ -8,15 +8,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxJudged bounds the values of the headers that policies get of one request, in bytes.
+// maxJudged is the max total length of the headers passed to policies, in bytes.
 const maxJudged = 16 << 10
 
-// noHeaders are those of a request without any. Nobody changes them.
+// noHeaders is shared by all requests without such headers. It must not be changed.
 var noHeaders = map[string]string{}
 
-// Judged returns r with the named headers, which policies of category authentication get.
-// It answers a request that has too much of
-// them, and returns nil.
+// Judged returns r with the named headers in its context, for policies of category authentication. If they are too
+// long, it answers the request and returns nil.
 func Judged(w http.ResponseWriter, r *http.Request, names []string) *http.Request {
 	headers, size := noHeaders, 0
 	for _, name := range names {
@@ -24,7 +23,7 @@ func Judged(w http.ResponseWriter, r *http.Request, names []string) *http.Reques
 			if len(headers) == 0 {
 				headers = make(map[string]string)
 			}
-			value := strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd") // policies of kind grpc get text alone
+			value := strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd") // gRPC strings must be UTF-8
 			headers[strings.ToLower(name)], size = value, size+len(value)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Mirror is an argument of a tool that a header repeats, because its property in the
-// input schema has x-mcp-header (MCP 2026-07-28, basic/transports/streamable-http).
+// Mirror is an argument of a tool that is repeated in a header, because its property in the input schema has
+// x-mcp-header (MCP 2026-07-28, basic/transports/streamable-http).
 type Mirror struct {
 	Header string   // with the prefix Mcp-Param-
-	Path   []string // of the property, from the outermost
+	Path   []string // of the property, outermost first
 }
 
 // argument returns the mirrored argument in the params of a tools/call.
@@ -30,17 +30,16 @@ func (m *Mirror) argument(params json.RawMessage) json.RawMessage {
 
 const (
 	paramPrefix = "Mcp-Param-"
-	// maxSafe is the largest integer that a float64 holds exactly, which is how many
-	// peers decode numbers.
+	// maxSafe is the largest integer that is exact as a float64, which many peers decode numbers to.
 	maxSafe = 1<<53 - 1
-	// maxMirrorDepth bounds the nesting of properties that are searched.
+	// maxMirrorDepth is the max nesting of properties searched for x-mcp-header.
 	maxMirrorDepth = 32
 )
 
 var headerToken = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// Mirrors returns the arguments that a tool's input schema wants repeated in
-// headers. An invalid x-mcp-header is an error, and clients must not use the tool.
+// Mirrors returns the arguments that must be repeated in headers according to a tool's input schema. It returns an
+// error for an invalid x-mcp-header; clients must not use such a tool.
 func Mirrors(schema json.RawMessage) ([]Mirror, error) {
 	if !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return nil, nil
@@ -84,12 +83,11 @@ func findMirrors(schema json.RawMessage, path []string, add func(Mirror) error) 
 	return nil
 }
 
-// CheckParams returns an error if the headers of a tools/call do not repeat the
-// arguments that the tool's input schema wants repeated.
+// CheckParams returns an error if the headers of a tools/call do not repeat the mirrored arguments.
 func CheckParams(h http.Header, params, schema json.RawMessage) error {
 	mirrors, err := Mirrors(schema)
 	if err != nil {
-		return nil // no client can know which headers such a schema needs
+		return nil // no client can know the headers for such a schema
 	}
 	for _, m := range mirrors {
 		value := m.argument(params)
@@ -121,8 +119,8 @@ func headerEqual(header string, value json.RawMessage) bool {
 	return err == nil && got == want
 }
 
-// headerText returns the text of an argument in a header. ok is false for values
-// that no header can hold: objects, arrays, null, fractions and unsafe integers.
+// headerText returns an argument as header text. ok is false for values that cannot be repeated in a header: objects,
+// arrays, null, fractions and unsafe integers.
 func headerText(value json.RawMessage) (text string, ok bool) {
 	if text, ok := rawjson.Text(value); ok {
 		return text, true

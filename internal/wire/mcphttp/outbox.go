@@ -11,24 +11,23 @@ import (
 	"github.com/exthost/exthost/internal/wire/sse"
 )
 
-// Outbox queues messages for a client's standalone event stream, as opposed to the
-// reply to one of its requests. While no stream is open, messages wait for the next
-// one, up to the queue's bound.
+// Outbox queues messages for a client's standalone event stream, as opposed to the reply to a request. While no
+// stream is open, a bounded number of messages waits for the next one.
 type Outbox struct {
 	queue  chan *jsonrpc.Message
-	unsent chan *jsonrpc.Message // whose write failed; they precede the queue on the next stream
+	unsent chan *jsonrpc.Message // failed writes, which are sent first on the next stream
 	closed chan struct{}
 
 	mu      sync.Mutex
-	waiting int           // bytes of the messages not yet written
-	current chan struct{} // closed to end the stream being served; nil when there is none
+	waiting int           // bytes of messages not yet written
+	current chan struct{} // closed to end the current stream; nil if there is none
 	ended   bool
 }
 
 const (
-	outboxSize   = 64       // messages that wait for one client
-	outboxBytes  = 64 << 20 // bytes of those in the queue and of those that wait for room in it
-	offeredBytes = 1 << 20  // bytes of those in the queue, of messages that wait for no room
+	outboxSize   = 64       // max messages queued for one client
+	outboxBytes  = 64 << 20 // max bytes queued by Put, including messages that wait for room
+	offeredBytes = 1 << 20  // max bytes queued by Offer
 )
 
 // NewOutbox returns an empty outbox.
@@ -40,8 +39,8 @@ func NewOutbox() *Outbox {
 	}
 }
 
-// Offer queues m without waiting. It returns ErrNoStream if the queue is full, if more than
-// 1 MiB would wait in it, if m is a request and no stream is open, or if the outbox is closed.
+// Offer queues m without waiting. It returns ErrNoStream if the queue is full or would exceed 1 MiB, if m is a
+// request and no stream is open, or if the outbox is closed.
 func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
 	if m.Method != "" && m.ID != nil && !o.isOpen() || !o.offered(size(m)) {
 		return ErrNoStream
@@ -55,8 +54,8 @@ func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
 	}
 }
 
-// offered counts a message of that size. It returns false if there is no room for it. While a
-// stream is open, an empty queue has room for any message.
+// offered counts a message of the given size, and returns false if there is no room. While a stream is open, an empty
+// queue has room for any message.
 func (o *Outbox) offered(size int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,9 +66,8 @@ func (o *Outbox) offered(size int) bool {
 	return true
 }
 
-// Put queues m and waits for room until ctx ends or the outbox is closed. If more
-// than 64 MiB would wait for the client, an answer is replaced by an error, and any other
-// message is dropped with ErrNoStream.
+// Put queues m, waiting for room until ctx ends or the outbox is closed. If more than 64 MiB would be queued, an
+// answer is replaced by an error, and any other message is dropped with ErrNoStream.
 func (o *Outbox) Put(ctx context.Context, m *jsonrpc.Message) error {
 	if m = o.reserve(m); m == nil {
 		return ErrNoStream
@@ -122,8 +120,8 @@ func size(m *jsonrpc.Message) int { return len(m.Result) + len(m.Error) + len(m.
 var tooManyAnswers = json.RawMessage(
 	`{"code":-32016,"message":"the answer was dropped: more than 64 MiB of answers wait for this client to read them","data":{"kind":"overloaded","outcome":"unknown"}}`)
 
-// Close ends the stream being served, once the queue is written, and every later
-// stream at once. It is idempotent and does not wait.
+// Close ends the current stream once the queue is written, and later streams at once. It is idempotent and does not
+// wait.
 func (o *Outbox) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,10 +131,9 @@ func (o *Outbox) Close() {
 	}
 }
 
-// Serve answers a request with an event stream of the queue, which begins with the
-// endpoint event of revision 2024-11-05 unless endpoint is "". It blocks until ctx
-// ends, the outbox is closed, a write fails, or a later Serve replaces it. A message whose
-// write fails is written on the next stream.
+// Serve answers a request with an event stream of the queue. It begins with the endpoint event of MCP 2024-11-05
+// unless endpoint is "". It blocks until ctx ends, the outbox is closed, a write fails, or a later Serve replaces it.
+// A message whose write fails is repeated on the next stream.
 func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint string) error {
 	replaced := o.replaceStream()
 	defer o.endStream(replaced)
@@ -172,14 +169,14 @@ func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint stri
 	}
 }
 
-// write writes a message, or keeps it for the next stream if the write fails. A client that got it
-// nevertheless gets it twice.
+// write writes a message, or keeps it for the next stream if the write fails. A client that received it nevertheless
+// gets it twice.
 func (o *Outbox) write(events *sse.Writer, m *jsonrpc.Message) error {
 	err := writeEvent(events, m)
 	if err != nil {
 		if _, broken := jsonrpc.Append(nil, m); broken == nil {
 			select {
-			case o.unsent <- m: // each stream that ends has at most one
+			case o.unsent <- m: // at most one per ended stream
 				return err
 			default:
 			}
@@ -189,7 +186,7 @@ func (o *Outbox) write(events *sse.Writer, m *jsonrpc.Message) error {
 	return err
 }
 
-// writeFirst opens a stream. Proxies pass the headers on with the first bytes only.
+// writeFirst opens a stream. Proxies pass on the headers only with the first bytes.
 func writeFirst(events *sse.Writer, endpoint string) error {
 	if endpoint == "" {
 		return events.Comment()
@@ -216,8 +213,8 @@ func (o *Outbox) drain(events *sse.Writer) error {
 	}
 }
 
-// replaceStream ends the stream being served and registers a new one. The channel it
-// returns is closed when another stream replaces the new one.
+// replaceStream ends the current stream and registers a new one. The returned channel is closed when the new one is
+// replaced.
 func (o *Outbox) replaceStream() chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,26 +13,25 @@ import (
 	"github.com/exthost/exthost/internal/wire/sse"
 )
 
-// ErrNoStream means that a message cannot reach the client here: the client accepts
-// no event streams, has none open, or has its answer already.
+// ErrNoStream means that a message cannot be sent to the client: the client accepts no event streams, has none open,
+// or already has its answer.
 var ErrNoStream = errors.New("mcphttp: the client has no event stream open here")
 
 const (
-	// writeTimeout is how long writing a JSON answer may take.
+	// writeTimeout is the max time for writing a JSON answer.
 	writeTimeout = 30 * time.Second
-	// cacheControl is that of MCP's event streams.
+	// cacheControl is the Cache-Control of MCP's event streams.
 	cacheControl = "no-cache, no-transform"
 )
 
-// Reply is the answer to one POSTed request. It is a plain JSON object, unless a
-// message is sent before the answer or 20 s pass: then it becomes an event stream.
-// Its methods may be called by many goroutines; a write takes at most 30 s.
+// Reply is the answer to one POST. It is a JSON object, unless a message is sent before the answer or 20 s pass: then
+// it becomes an event stream. It is safe for concurrent use; a write takes at most 30 s.
 type Reply struct {
 	w       http.ResponseWriter
 	r       *http.Request
-	accepts bool // event streams
+	accepts bool // the client accepts event streams
 
-	mu        sync.Mutex // held while writing, since every write has a deadline
+	mu        sync.Mutex // held while writing; every write has a deadline
 	events    *sse.Writer
 	done      bool
 	detaches  bool // see MayDetach
@@ -96,7 +95,7 @@ func (p *Reply) sendKeepAlive() {
 	if p.done {
 		return
 	}
-	if err := p.streamLocked().Comment(); err == nil { // a failed write ends the request's context too
+	if err := p.streamLocked().Comment(); err == nil { // a failed write also ends the request's context
 		p.keepAlive.Reset(sse.KeepAlive)
 	}
 }
@@ -125,7 +124,7 @@ func WriteJSON(w http.ResponseWriter, status int, m *jsonrpc.Message) error {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	// Three writes keep the payload, which may be large, from being copied.
+	// Three writes avoid a copy of the payload, which may be large.
 	head := make([]byte, 0, 64)
 	head = append(append(append(head, `{"jsonrpc":"2.0","id":`...), id...), name...)
 	h := w.Header()

@@ -9,22 +9,21 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// A message names its trace (W3C Trace Context) in _meta, under the names of the
-// HTTP headers.
+// Members of a message's _meta that identify its trace (W3C Trace Context). They are named like the HTTP headers.
 const (
 	traceParent = "traceparent"
 	traceState  = "tracestate"
 
-	maxTraceState = 512 // bytes, which vendors should propagate at least (Trace Context, 3.3.1.5)
+	maxTraceState = 512 // bytes that vendors should propagate at least (Trace Context, 3.3.1.5)
 )
 
 var (
 	parentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,64})?$`)
-	stateForm  = regexp.MustCompile(`^[ -~]*$`) // without line breaks, which would end the header
+	stateForm  = regexp.MustCompile(`^[ -~]*$`) // no line breaks, which would end the header
 )
 
-// JoinTrace adds the trace that an HTTP request's headers name to m, a request or
-// notification, unless m names one itself. Malformed headers are ignored.
+// JoinTrace copies the trace in an HTTP request's headers to m, a request or notification, unless m has its own.
+// Malformed headers are ignored.
 func JoinTrace(h http.Header, m *jsonrpc.Message) {
 	parent := h.Get(traceParent)
 	if parent == "" || m.Method == "" || !parentForm.MatchString(parent) {
@@ -48,7 +47,7 @@ func JoinTrace(h http.Header, m *jsonrpc.Message) {
 	m.Params = rawjson.Set(params, "_meta", meta)
 }
 
-// SetTrace sets the headers that name the trace of params, if params name one.
+// SetTrace sets the trace headers from params, if params have a trace.
 func SetTrace(h http.Header, params json.RawMessage) {
 	meta := rawjson.Get(params, "_meta")
 	parent, _ := rawjson.Text(rawjson.Get(meta, traceParent))

@@ -1,5 +1,5 @@
-// Package outbound connects to the addresses that strangers name: to public ones alone, unless the
-// user has named them.
+// Package outbound connects to addresses supplied by third parties: only to public ones, unless the user has named
+// them.
 package outbound
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox/egress"
 )
 
-// Rules say where connections may lead. They follow the proxies of the environment, which may have
-// private addresses.
+// Rules restrict where connections may go. They follow the proxies of the environment, which may have private
+// addresses.
 type Rules struct {
-	// Exempt reports whether an address, a host with a port, may be private.
+	// Exempt reports whether an address, host:port, may be private.
 	Exempt func(address string) bool
 
 	proxies sync.Map // hosts of the proxies in use
@@ -34,7 +34,7 @@ func (r *Rules) Transport() *http.Transport {
 	return t
 }
 
-// proxy notes the address of a proxy.
+// proxy records the host of the request's proxy.
 func (r *Rules) proxy(req *http.Request) (*url.URL, error) {
 	u, err := http.ProxyFromEnvironment(req)
 	if u != nil {
@@ -43,7 +43,7 @@ func (r *Rules) proxy(req *http.Request) (*url.URL, error) {
 	return u, err
 }
 
-// dial refuses a name that leads to a private address, by the address that is connected to.
+// dial refuses a name that resolves to a private address; it checks the address actually connected to.
 func (r *Rules) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 30 * time.Second}
 	host, _, err := net.SplitHostPort(address)
@@ -61,8 +61,7 @@ func (r *Rules) dial(ctx context.Context, network, address string) (net.Conn, er
 	return d.DialContext(ctx, network, address)
 }
 
-// Private reports whether a host is named in this network: by an address that is not public, or by
-// a name that leads to none that is.
+// Private reports whether a host is private: a private address, or a name that resolves only to private addresses.
 func Private(host string) bool {
 	if Loopback(host) {
 		return true
@@ -73,7 +72,7 @@ func Private(host string) bool {
 	return err == nil && !slices.ContainsFunc(addrs, egress.Public)
 }
 
-// Loopback reports whether a host is this machine.
+// Loopback reports whether host is this machine.
 func Loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.IsLoopback()

@@ -15,14 +15,14 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Schema is a compiled schema. A check has bounded cost for every schema and arguments: a
-// small one without references visits each pair of schema value and argument value at most
-// once; any other, which might visit a value exponentially often, counts its visits.
+// Schema is a compiled schema. Checks have bounded cost for every schema and arguments: a small schema without
+// references visits each pair of schema value and argument value at most once; any other schema, which might visit a
+// value exponentially often, has its visits counted.
 type Schema struct {
 	schema *jsonschema.Schema
 	doc    Document
 	shape  *shape // a fast check that accepts most valid values
-	err    error  // of Compile
+	err    error  // from Compile
 
 	mu      sync.RWMutex // write-locked while visits are counted, else read-locked
 	metered bool
@@ -31,8 +31,7 @@ type Schema struct {
 
 const schemaURL = "mem:///schema.json"
 
-// errTooCostly is the value of panics in callbacks of the schema library, which cannot be
-// stopped in another way.
+// errTooCostly is the panic value in callbacks of the schema library, which cannot be stopped otherwise.
 var errTooCostly = errors.New("more than can be checked; the tool's schema is too expensive, which its author must fix")
 
 // Compile compiles a schema. [Schema.Err] returns the error.
@@ -66,8 +65,8 @@ func Compile(doc Document) (k *Schema) {
 // Err returns the error of Compile. A Schema with an error accepts every object.
 func (k *Schema) Err() error { return k.err }
 
-// cost is the cost of one visit of a schema object: itself, its alternatives and a share of
-// the values it compares with.
+// cost returns the cost of one visit of a schema object: itself, its alternatives and a share of the values it
+// compares with.
 func cost(schema map[string]any) int {
 	n := 1
 	for key, v := range schema {
@@ -87,9 +86,8 @@ type meter struct {
 	cost    int
 }
 
-// Validate implements jsonschema.SchemaExt. The library calls it after every visit, under
-// k.mu. It also charges for the children, because those that fail at once are not counted
-// themselves.
+// Validate implements jsonschema.SchemaExt. The library calls it after every visit, under k.mu. It also charges for
+// the children, because those that fail at once are not counted themselves.
 func (m *meter) Validate(_ *jsonschema.ValidatorContext, v any) {
 	if !m.checker.metered {
 		return
@@ -123,7 +121,7 @@ func (k *Schema) Check(args json.RawMessage) []Fault {
 	case err == nil:
 		return nil
 	case errors.As(err, &invalid):
-		// none for an endlessly recursive schema: the arguments are not at fault
+		// An endlessly recursive schema yields no faults: it is not the arguments that are wrong.
 		return explainer{k.doc.root, value}.problems(invalid)
 	}
 	return []Fault{{Expected: "arguments that can be checked", Got: err.Error()}}
@@ -153,8 +151,8 @@ func (k *Schema) validate(value any, nodes int) (err error) {
 	return k.schema.Validate(value)
 }
 
-// pattern is a regular expression whose matches have bounded cost: that of RE2 is
-// proportional to its size times the input.
+// pattern is a regular expression with bounded match cost: the cost of RE2 is proportional to its size times the
+// input.
 type pattern struct {
 	*regexp.Regexp
 	size int
@@ -181,7 +179,7 @@ func (p pattern) MatchString(s string) bool {
 	return p.Regexp.MatchString(s)
 }
 
-// expandedSize estimates the instructions of an expression with its repeats expanded.
+// expandedSize estimates the number of instructions of an expression with its repeats expanded.
 func expandedSize(re *syntax.Regexp) int {
 	n := 1
 	if re.Op == syntax.OpLiteral {

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// explainer converts the error tree of the schema library to faults.
+// explainer converts the schema library's error tree to faults.
 type explainer struct {
 	schema any // the decoded schema
 	value  any // the decoded arguments
@@ -69,8 +69,7 @@ func (x explainer) problems(err *jsonschema.ValidationError) []Fault {
 	return fs
 }
 
-// keyword describes the requirement of a keyword with a simple value, "" for keywords that
-// group others.
+// keyword describes the requirement of a keyword with a simple value; it returns "" for keywords that group others.
 func (x explainer) keyword(err *jsonschema.ValidationError) string {
 	switch k := err.ErrorKind.(type) {
 	case *kind.Minimum:
@@ -115,8 +114,8 @@ func (x explainer) keyword(err *jsonschema.ValidationError) string {
 	return ""
 }
 
-// closest returns the faults of the alternative that has the fewest. Alternatives that
-// differ in type or value only are merged into one fault.
+// closest returns the faults of the alternative with the fewest. Alternatives that differ only in type or value are
+// merged into one fault.
 func (x explainer) closest(err *jsonschema.ValidationError) []Fault {
 	here := pointer(err.InstanceLocation)
 	var best, merged []Fault
@@ -170,8 +169,7 @@ func found(path, expected, got string) []Fault {
 	return []Fault{{Path: path, Expected: expected, Got: got}}
 }
 
-// missing returns a fault for each missing property. because names the property that
-// requires them, if any.
+// missing returns a fault for each missing property. because is the property that requires them, or "".
 func (x explainer) missing(err *jsonschema.ValidationError, names []string, because string) []Fault {
 	at, _ := x.schemaAt(err.SchemaURL).(map[string]any)
 	properties, _ := at["properties"].(map[string]any)
@@ -236,8 +234,8 @@ func (x explainer) unknown(path string, got any, location string, names []string
 	return fs
 }
 
-// forbidden returns the fault of a value whose schema is false. That includes properties
-// refused by unevaluatedProperties.
+// forbidden returns the fault of a value whose schema is false, including properties refused by
+// unevaluatedProperties.
 func (x explainer) forbidden(err *jsonschema.ValidationError, path string, got any) []Fault {
 	if parent, ok := strings.CutSuffix(err.SchemaURL, "/unevaluatedProperties"); ok && len(err.InstanceLocation) > 0 {
 		last := len(err.InstanceLocation) - 1

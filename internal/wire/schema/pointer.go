@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// at returns the argument at a location, nil when there is none.
+// at returns the argument at a location, or nil.
 func (x explainer) at(location []string) any { return walk(x.value, location) }
 
-// schemaAt returns the schema object at the URL of an error.
+// schemaAt returns the schema object at the URL in an error.
 func (x explainer) schemaAt(location string) any {
 	fragment, ok := strings.CutPrefix(location, schemaURL+"#")
 	if !ok {
@@ -27,7 +27,7 @@ var (
 	unescape = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// SplitPointer splits a JSON Pointer, given without its leading slash.
+// SplitPointer splits a JSON Pointer that has no leading slash.
 func SplitPointer(pointer string) []string {
 	ts := strings.Split(pointer, "/")
 	for i, t := range ts {

@@ -10,18 +10,17 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// bounds are the limits of one JSON text.
+// bounds are limits of one JSON text.
 type bounds struct{ nodes, depth int }
 
-// MaxNumberBytes and maxExponent keep exact arithmetic on numbers cheap: 1e1000000 is nine
-// bytes and a million digits.
+// MaxNumberBytes and maxExponent keep exact arithmetic on numbers cheap: 1e1000000 has nine bytes and a million
+// digits.
 const (
 	MaxNumberBytes = 1000
 	maxExponent    = 1000
 )
 
-// scanner scans JSON text that rawjson.Check has accepted. It checks the rest: size, depth,
-// duplicate keys and the size of numbers.
+// scanner scans JSON text accepted by rawjson.Check, and checks size, depth, duplicate keys and the size of numbers.
 type scanner struct {
 	data  []byte
 	pos   int
@@ -30,8 +29,8 @@ type scanner struct {
 	refs  int // number of members named $ref, $dynamicRef or $recursiveRef
 }
 
-// decode decodes data like jsonschema.UnmarshalJSON, with numbers as json.Number. It also
-// enforces max and rejects duplicate keys, which two readers may resolve differently.
+// decode decodes data like jsonschema.UnmarshalJSON, with numbers as json.Number. It enforces max and rejects
+// duplicate keys, which two readers may resolve differently.
 func decode(data []byte, max bounds) (any, *scanner, error) {
 	if err := rawjson.Check(data); err != nil {
 		return nil, nil, fmt.Errorf("not valid JSON: %w", err)
@@ -92,8 +91,7 @@ func (s *scanner) object(depth int) (any, error) {
 	return object, err
 }
 
-// elements calls f at each element of the object or array at pos, and moves pos after the
-// closing bracket.
+// elements calls f for each element of the object or array at pos, and moves pos after the closing bracket.
 func (s *scanner) elements(f func() error) error {
 	s.pos++ // the opening bracket
 	for {
@@ -143,7 +141,7 @@ func (s *scanner) text() string {
 
 func hasEscape(text []byte) bool { return bytes.IndexByte(text, '\\') >= 0 }
 
-// token moves pos after the string at pos and returns the string with its quotes.
+// token moves pos after the string at pos and returns it with its quotes.
 func (s *scanner) token() []byte {
 	start, end := s.pos, s.pos+1
 	for {

@@ -1,21 +1,21 @@
-// Package schema compiles the input schemas of tools, checks arguments against them and
-// explains every violation. Its work is bounded for hostile schemas and arguments.
+// Package schema compiles the input schemas of tools, checks arguments against them and explains violations. The work
+// is bounded even for hostile schemas and arguments.
 package schema
 
 import "errors"
 
-// Bounds of a schema and of the arguments checked against it.
+// Bounds of schemas and arguments.
 const (
 	MaxNodes           = 10_000     // JSON values in a schema
 	MaxDepth           = 64         // nesting of a schema
 	MaxRefs            = 500        // references in a schema
-	maxPatterns        = 10_000     // instructions of all its regular expressions, repeats expanded
+	maxPatterns        = 10_000     // instructions of all regular expressions, repeats expanded
 	MaxArgumentNodes   = 200_000    // JSON values in arguments
 	MaxArgumentDepth   = 128        // nesting of arguments
 	maxVisits          = 20_000_000 // schema values × argument values
-	maxUnmeteredVisits = 1_000_000  // up to this product visits are not counted
+	maxUnmeteredVisits = 1_000_000  // products up to this one are not counted
 	baseFuel           = 50_000     // counted visits of one check …
-	fuelPerNode        = 20         // … plus these for each argument value
+	fuelPerNode        = 20         // … plus this for each argument value
 	maxMatchWork       = 50_000_000 // instructions of a regular expression × bytes of its string
 )
 
@@ -27,8 +27,7 @@ const (
 	maxText    = 160 // bytes of one text
 )
 
-// Keywords whose values are schemas: a single one, a list of them, or a map of names to
-// them.
+// Keywords whose values are schemas: a single one, a list of them, or a map from names to them.
 var (
 	Single = []string{"items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties",
 		"propertyNames", "contains", "not", "if", "then", "else", "contentSchema"}
@@ -39,11 +38,11 @@ var (
 // Document is a decoded schema.
 type Document struct {
 	root any
-	refs int // references in it
-	size int // values in it
+	refs int // references
+	size int // values
 }
 
-// Read decodes a schema, which must be an object or a boolean within the bounds.
+// Read decodes a schema. It must be an object or a boolean within the bounds.
 func Read(raw []byte) (Document, error) {
 	root, s, err := decode(raw, bounds{MaxNodes, MaxDepth})
 	if err != nil {
@@ -58,10 +57,10 @@ func Read(raw []byte) (Document, error) {
 
 // Fault is one violation of a schema.
 type Fault struct {
-	Path     string   // JSON Pointer into the arguments; "" is the arguments themselves
+	Path     string   // JSON Pointer into the arguments; "" for the arguments themselves
 	Expected string   // the requirement, in words
 	Got      string   // the value sent, shortened
 	Allowed  []any    // the values or property names to choose from, shortened
-	Name     string   // the name sent in place of one of Names
-	Names    []string // the valid names, when the fault is a wrong name
+	Name     string   // the name sent instead of one of Names
+	Names    []string // the valid names, if a name is wrong
 }

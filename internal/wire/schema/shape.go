@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// shape is a fast check on undecoded bytes. It accepts only what the schema accepts. Any
-// other value, and any keyword or escape that shape does not support, is left to the full
-// check, which also explains errors. As a result most arguments are never decoded.
+// shape is a fast check on undecoded bytes. It accepts only what the schema accepts. Other values, and keywords and
+// escapes that shape does not support, are left to the full check, which also explains errors. So most arguments are
+// never decoded.
 type shape struct {
 	types      typeSet          // 0: any
 	texts      []string         // enum; nil: any value
 	members    map[string]field // of an object
 	required   int              // number of required members
-	additional *shape           // shape of members that are not named
+	additional *shape           // shape of the other members
 	items      *shape           // shape of an array's elements
 }
 
@@ -47,13 +47,12 @@ var typeSets = map[string]typeSet{
 
 var (
 	anything = new(shape)                       // accepts every value
-	nothing  = &shape{texts: make([]string, 0)} // accepts none
+	nothing  = &shape{texts: make([]string, 0)} // accepts no value
 )
 
 func init() { anything.additional, anything.items = anything, anything }
 
-// shapeOf returns the shape of a decoded schema, or nothing when shape does not support all
-// of its keywords.
+// shapeOf returns the shape of a decoded schema, or nothing if shape does not support all of its keywords.
 func shapeOf(schema any) *shape {
 	if schema == true {
 		return anything
@@ -79,7 +78,7 @@ func shapeOf(schema any) *shape {
 	return s
 }
 
-// add adds one keyword. It returns false when shape does not support it.
+// add adds one keyword. It returns false if shape does not support it.
 func (s *shape) add(keyword string, v any) bool {
 	switch keyword {
 	case "$schema", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly":
@@ -121,7 +120,7 @@ func (s *shape) addTypes(v any) bool {
 	return s.types != 0
 }
 
-// texts returns a list of strings, nil when v is not one.
+// texts returns v as a list of strings, or nil if it is not one.
 func texts(v any) []string {
 	list, ok := v.([]any)
 	if !ok {
@@ -138,8 +137,8 @@ func texts(v any) []string {
 	return out
 }
 
-// matches reports whether data, which rawjson.Check has accepted, has the shape and is
-// within the bounds of the full check.
+// matches reports whether data, which rawjson.Check has accepted, has the shape and is within the bounds of the full
+// check.
 func (s *shape) matches(data []byte) bool {
 	w := scanner{data: data, max: bounds{MaxArgumentNodes, MaxArgumentDepth}}
 	return w.matches(s, 0)
@@ -175,7 +174,7 @@ func (s *shape) allowsText(token []byte) bool {
 	return !hasEscape(token) && slices.Contains(s.texts, string(token[1:len(token)-1]))
 }
 
-// maxShapeMembers bounds the members of an object that are searched for duplicates.
+// maxShapeMembers is the max number of members of an object that are searched for duplicates.
 const maxShapeMembers = 32
 
 func (s *scanner) matchObject(want *shape, depth int) bool {
@@ -238,8 +237,7 @@ func (s *scanner) literal() typeSet {
 	return typeNull
 }
 
-// plainNumber moves pos after a number. It returns 0 for a number that the full check must
-// decide about.
+// plainNumber moves pos after a number. It returns 0 for a number that needs the full check.
 func (s *scanner) plainNumber() typeSet {
 	start, k := s.pos, typeInteger
 	for ; s.pos < len(s.data) && isNumberByte(s.data[s.pos]); s.pos++ {

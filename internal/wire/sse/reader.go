@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrTooLarge is wrapped by the error for an event over a reader's limit.
+// ErrTooLarge is wrapped by the error for an event over the reader's limit.
 var ErrTooLarge = errors.New("too large")
 
 // Event is one server-sent event.
@@ -22,21 +22,21 @@ type Event struct {
 // Reader parses an event stream.
 type Reader struct {
 	LastID string        // id of the last event that had one
-	Retry  time.Duration // pause that the server wants before a reconnection; 0 when it named none
+	Retry  time.Duration // pause before a reconnection that the server wants; 0 if unspecified
 
 	r       *bufio.Reader
 	max     int  // bytes of one event
-	begun   bool // the first line has been read, which may begin with a byte order mark
-	afterCR bool // the latest line ended in CR, to which an LF that follows belongs
+	begun   bool // the first line, which may begin with a byte order mark, has been read
+	afterCR bool // the latest line ended in CR; a following LF belongs to it
 }
 
-// NewReader returns a reader of r whose events hold at most limit bytes each.
+// NewReader returns a reader of r with at most limit bytes per event.
 func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 16<<10), max: limit}
 }
 
-// Next returns the next event that has data. An event that the end of the stream
-// cuts off is dropped. The error is the stream's, or wraps [ErrTooLarge].
+// Next returns the next event that has data. An event cut off by the end of the stream is dropped. The error is the
+// stream's, or wraps [ErrTooLarge].
 func (r *Reader) Next() (Event, error) {
 	var event Event
 	for size := 0; ; {
@@ -78,10 +78,9 @@ func (r *Reader) field(event *Event, line []byte) {
 	}
 }
 
-// line returns the next line without its end, which is LF, CR or CRLF. The line is valid until the
-// next call.
+// line returns the next line without its end (LF, CR or CRLF). It is valid until the next call.
 func (r *Reader) line(most int) ([]byte, error) {
-	var long []byte // the parts of a line that is longer than the buffer
+	var long []byte // the parts of a line longer than the buffer
 	for {
 		if _, err := r.r.Peek(1); err != nil {
 			return nil, err
@@ -114,7 +113,7 @@ func (r *Reader) line(most int) ([]byte, error) {
 	}
 }
 
-// lineEnd returns the index of the first CR or LF in b, len(b) without one.
+// lineEnd returns the index of the first CR or LF in b, or len(b).
 func lineEnd(b []byte) int {
 	if i := bytes.IndexByte(b, '\n'); i >= 0 {
 		b = b[:i]

@@ -11,13 +11,13 @@ import (
 const KeepAlive = 20 * time.Second
 
 const (
-	// writeTimeout bounds one write to a client. A stream as a whole has no deadline.
+	// writeTimeout bounds one write to a client. The stream as a whole has no deadline.
 	writeTimeout = 30 * time.Second
 	// maxKept is the largest buffer that a writer keeps between events.
 	maxKept = 64 << 10
 )
 
-// Writer writes an event stream to a response. It serves one goroutine at a time.
+// Writer writes an event stream to a response. It is not safe for concurrent use.
 type Writer struct {
 	w   http.ResponseWriter
 	rc  *http.ResponseController
@@ -33,8 +33,8 @@ func NewWriter(w http.ResponseWriter, cacheControl string) *Writer {
 	return &Writer{w: w, rc: http.NewResponseController(w)}
 }
 
-// Event writes one event. appendData appends its data, which must have no line
-// break, to a buffer. Without flush the event may wait for the next one.
+// Event writes one event. appendData appends its data, without line breaks, to a buffer. Without flush the event may
+// be buffered until the next one.
 func (w *Writer) Event(name string, appendData func([]byte) ([]byte, error), flush bool) error {
 	event, err := AppendEvent(w.buf[:0], name, appendData)
 	if err != nil {
@@ -43,7 +43,7 @@ func (w *Writer) Event(name string, appendData func([]byte) ([]byte, error), flu
 	return w.write(event, flush)
 }
 
-// AppendEvent appends one event, whose data appendData appends, to b.
+// AppendEvent appends one event to b; appendData appends the event's data.
 func AppendEvent(b []byte, name string, appendData func([]byte) ([]byte, error)) ([]byte, error) {
 	b, err := appendData(append(append(append(b, "event: "...), name...), "\ndata: "...))
 	if err != nil {
@@ -52,7 +52,7 @@ func AppendEvent(b []byte, name string, appendData func([]byte) ([]byte, error))
 	return append(b, "\n\n"...), nil
 }
 
-// Comment writes a line that clients skip, so that proxies see the stream alive.
+// Comment writes a line that clients ignore, so that proxies see traffic.
 func (w *Writer) Comment() error {
 	return w.write(append(w.buf[:0], ": \n\n"...), true)
 }
