@@ -15,9 +15,9 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Admit takes an instance for the call: within the bound of calls, behind the breaker,
-// started on demand. An instance that ended before it got the call is followed by another,
-// once. A node that refused the call is followed by every other node that may take it.
+// Admit takes an instance for the call: within the bound of calls, behind the breaker, started on demand. If the
+// instance ended before it got the call, Admit tries another, once. If a node refused the call, Admit tries every
+// other node that may take it.
 func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		c.hooks.asked = true
@@ -37,41 +37,40 @@ func Admit(next Deliver) Deliver {
 	}
 }
 
-// pass is one way of a call through [Admit]. A stage before may send the call again, which is another
-// pass: what a pass collects ends with it.
+// pass is one pass of a call through [Admit]. Earlier stages may send the call again, in a new pass with fresh
+// state.
 type pass struct {
 	call    *Call
 	next    Deliver
 	params  json.RawMessage
-	refused []*unit.Instance // that got no call, because they ended or their node refused it
+	refused []*unit.Instance // did not get the call: ended, or their node refused it
 }
 
-// outcome is what one attempt tells about the next. Its zero value allows none.
+// outcome tells whether another attempt is allowed. The zero value allows none.
 type outcome int
 
 const (
-	settled    outcome = iota // the instance had the call or may have had it, or the call is refused wherever it goes
+	settled    outcome = iota // an instance may have had the call, or every instance would refuse it
 	unsent                    // the instance ended before it got the call, or its node refused it: another may take it
-	noInstance                // there is none that takes the call now
+	noInstance                // no instance takes the call now
 )
 
-// attempt is one try to give the call to an instance.
+// attempt is the result of one try to give the call to an instance.
 type attempt struct {
 	outcome  outcome
-	instance *unit.Instance // nil with noInstance alone
+	instance *unit.Instance // nil only with noInstance
 	result   json.RawMessage
 	err      error
 }
 
-// How long a call waits for nodes of which one is away for a moment, and how often it tries them.
+// How long a call waits if a node is unreachable for the moment, and how often it tries again.
 const (
 	awayWait  = 2 * time.Second
 	awayPause = 50 * time.Millisecond
 )
 
-// otherNodes gives the call, which the node of first has refused, to the nodes that have not refused it,
-// one after another, and to all once more while one that is away may be back in a moment. Of the refusals
-// of all, the caller gets the one that may be over first.
+// otherNodes tries the nodes that have not refused the call, one after another, and all of them again while an
+// unreachable one may come back. If all refuse, it returns the refusal that may end first.
 func (p *pass) otherNodes(ctx context.Context, first attempt) (json.RawMessage, error) {
 	began, refusal, away := time.Now(), first.err, errors.Is(first.err, peers.ErrAway)
 	p.refused = append(p.refused, first.instance)
@@ -108,8 +107,7 @@ func retryAfter(err error) time.Duration {
 	return e.RetryAfter
 }
 
-// afterWait completes the error of a call that timed out with the time that it had waited
-// before for an instance that ended: its caller waited for both.
+// afterWait adds to the error of a timed-out call the time that it waited before for an instance that ended.
 func afterWait(err error, waited time.Duration, cause error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
@@ -121,7 +119,7 @@ func afterWait(err error, waited time.Duration, cause error) error {
 	return &told
 }
 
-// attempt gives the call to an instance, at the time now.
+// attempt gives the call to an instance. now is the current time.
 func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	c := p.call
 	u := c.Target.Base()
@@ -137,7 +135,7 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	if err != nil {
 		return attempt{outcome: noInstance, err: err}
 	}
-	a.instance, a.err = i, errPanicked // until the stages behind have returned
+	a.instance, a.err = i, errPanicked // replaced when the later stages have returned
 	defer func() { release(a.err) }()
 	c.Instance = i
 	params := p.params
@@ -170,7 +168,7 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	return a
 }
 
-// isRefusal reports whether a node that did not get a call refused it with err so that another may take it.
+// isRefusal reports whether err, from a node that did not get the call, lets another node take it.
 func isRefusal(err error) bool {
 	switch protocol.KindOf(err) {
 	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown,
@@ -181,7 +179,7 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// owner is on whose behalf the call is made: a session, or the call alone.
+// owner returns the session of the call, or the call itself without one.
 func (c *Call) owner() any {
 	if c.Request.Session != nil {
 		return c.Request.Session
@@ -189,14 +187,13 @@ func (c *Call) owner() any {
 	return c
 }
 
-// passthrough returns what an extension with [context] passthrough learns about the
-// caller.
+// passthrough returns what an extension with [context] passthrough is told about the caller.
 func (c *Call) passthrough() json.RawMessage {
 	if !c.Target.Base().Candidate.Manifest.Context.Passthrough {
 		return nil
 	}
 	var meta struct {
-		AgentID   *string `json:"agent_id"` // null, and never left out: a caller must not supply either
+		AgentID   *string `json:"agent_id"` // null rather than left out: a caller must not supply either
 		SessionID *string `json:"session_id"`
 	}
 	if s := c.Request.Session; s != nil && s.Caller != "" {

@@ -11,14 +11,14 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Pages reads on in long results, which this host or another node keeps.
+// Pages reads long results that this host or another node keeps.
 type Pages interface {
 	Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool,
 		arguments json.RawMessage) (json.RawMessage, error)
 }
 
-// Answer answers the calls that have no target: the host's own tools, the list of the
-// catalog, and what aggregate serves for all extensions.
+// Answer answers calls without a target: of the host's own tools, of tools/list, and of the methods that
+// aggregate serves for all extensions.
 func Answer(pages Pages, aggregate Aggregator) Stage {
 	return func(next Deliver) Deliver {
 		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
@@ -40,8 +40,8 @@ func Answer(pages Pages, aggregate Aggregator) Stage {
 	}
 }
 
-// listTools answers tools/list from the catalog, for all extensions or for one, with the
-// tools that the caller may see.
+// listTools answers tools/list from the catalog, for all extensions or for one, with the tools that the caller
+// may see.
 func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		Cursor string `json:"cursor"`

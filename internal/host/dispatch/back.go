@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// AskCaller puts a request to the caller while the call is in flight. The request is the exchange
-// of the call with the ends swapped, and passes the same policies.
+// AskCaller sends a request to the caller while the call is in flight. The request passes the policies of the
+// call, with the ends swapped.
 func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	x := back(c, method, params)
 	var end func(time.Time, status.Outcome)
@@ -29,7 +29,7 @@ func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMess
 	return x.Response, err
 }
 
-// asked notes what the caller is asked, until the returned function is called.
+// asked records the question to the caller until answered is called.
 func (c *Call) asked(method string) (answered func()) {
 	q := status.Question{
 		Method:    method,
@@ -45,7 +45,7 @@ func (c *Call) asked(method string) (answered func()) {
 	return c.past.Asked(q)
 }
 
-// TellCaller notifies the caller as AskCaller asks it.
+// TellCaller notifies the caller, through the same policies as AskCaller.
 func (c *Call) TellCaller(ctx context.Context, method string, params json.RawMessage) error {
 	x := back(c, method, params)
 	x.Notify = true

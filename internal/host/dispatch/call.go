@@ -1,5 +1,5 @@
-// Package dispatch takes one call through governance, hooks, validation and admission to
-// an instance, and its outcome back.
+// Package dispatch takes one call through governance, hooks, validation and admission to an instance, and its
+// result back.
 package dispatch
 
 import (
@@ -23,31 +23,31 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Call is one call on its way.
+// Call is one call in flight.
 type Call struct {
 	Exchange governance.Exchange // as policies see it
 	Request  *protocol.Call      // as the caller made it
 	Snapshot *snapshot.Snapshot  // entered; the call leaves it
-	View     *toolset.View       // what the caller sees; nil for everything, and for a part of another call
+	View     *toolset.View       // what the caller sees; nil: everything, and for parts of another call
 	Target   snapshot.Target     // nil: the host answers
-	Instance *unit.Instance      // that the call was admitted to last; nil before the first
-	Sent     runtime.Request     // as the instance was given it last
+	Instance *unit.Instance      // the last instance that admitted the call; nil before
+	Sent     runtime.Request     // as last sent to an instance
 
-	entry  *tools.Entry    // of a tool of the catalog
+	entry  *tools.Entry    // the called tool of the catalog
 	parsed toolCall        // the params of a tool call
-	params json.RawMessage // Exchange.Request as it was written from parsed
+	params json.RawMessage // Exchange.Request as encoded from parsed
 	hooks  hookState
 	handed handed
 	stages stages
 	span   Span          // nil without a tracer
-	past   *stats.Past   // knows what the caller is asked
-	fault  *faults.Fault // that was drawn and is still to happen, see Inject
+	past   *stats.Past   // records questions to the caller
+	fault  *faults.Fault // drawn and still to be injected, see Inject
 }
 
 // IsToolCall reports whether the call is a tools/call.
 func (c *Call) IsToolCall() bool { return c.Request.Method == protocol.MethodToolsCall }
 
-// Caller returns the authenticated caller, "" when anonymous.
+// Caller returns the authenticated caller, "" if anonymous.
 func (c *Call) Caller() string {
 	if c.Request.Session == nil {
 		return ""
@@ -55,8 +55,7 @@ func (c *Call) Caller() string {
 	return c.Request.Session.Caller
 }
 
-// arguments returns the arguments as they are now: a policy or a hook may have changed
-// them.
+// arguments returns the current arguments: a policy or a hook may have changed them.
 func (c *Call) arguments() json.RawMessage {
 	now := c.Exchange.Request
 	if len(now) == len(c.params) && &now[0] == &c.params[0] {
@@ -65,8 +64,8 @@ func (c *Call) arguments() json.RawMessage {
 	return tools.Arguments(rawjson.Get(now, "arguments"))
 }
 
-// route finds the target of r, whose params, of a tool call, are t. On an error the
-// snapshot is not entered any more.
+// route finds the target of r. t holds the params of a tool call, nil for others. After an error the snapshot is
+// left.
 func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, err error) {
 	c := d.newCall()
 	c.Request, c.Snapshot, c.past = r, d.o.Snapshots.Enter(), d.o.Past
@@ -131,8 +130,8 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, e
 	return c, nil
 }
 
-// routeTool finds the tool and writes the params as the extension will be sent them, so
-// that policies see exactly those.
+// routeTool finds the tool and encodes the params as the extension will get them, so that policies see exactly
+// those.
 func (c *Call) routeTool() error {
 	catalog, extension, name := c.View.Tools(c.Snapshot.Catalog), c.Request.Extension, c.parsed.name
 	var ok bool
@@ -141,7 +140,7 @@ func (c *Call) routeTool() error {
 	} else {
 		c.entry, ok = catalog.LookupIn(extension, name)
 	}
-	if !ok { // a policy that withholds the tool refuses the call
+	if !ok { // the policy that withholds the tool refuses the call later
 		c.entry, ok = catalog.Withheld(extension, name)
 	}
 	if !ok {
@@ -159,8 +158,7 @@ func (c *Call) routeTool() error {
 	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)
 }
 
-// UnknownExtension says that there is no such extension, and which of the known ids was
-// probably meant.
+// UnknownExtension is the error for an unknown id, with the most similar of the known ids.
 func UnknownExtension(id string, known []string) error {
 	if near := nearest.Of(id, known); near != "" {
 		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
@@ -168,8 +166,8 @@ func UnknownExtension(id string, known []string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
 }
 
-// unknownTool says why the extension that may have the tool offers none, or names the tool
-// that was probably meant.
+// unknownTool returns why the extension that may have the tool does not offer it, or an error with the most
+// similar name.
 func (c *Call) unknownTool(extension, name string) error {
 	if native, ok := nativeName(c.View, extension, name); ok {
 		if err := starts.NotReady(c.Snapshot.Ordered, extension, native, c.View); err != nil {
@@ -185,7 +183,7 @@ func (c *Call) unknownTool(extension, name string) error {
 	var known []string
 	for _, e := range c.View.Tools(c.Snapshot.Catalog).Entries() {
 		switch {
-		// what is hidden is not named either
+		// hidden tools are not suggested either
 		case !c.Snapshot.Policies.Pipeline.Visible(c.Exchange.Caller, e.Extension, e.Registered()):
 		case extension == "":
 			known = append(known, e.Name)
@@ -200,8 +198,8 @@ func (c *Call) unknownTool(extension, name string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
 }
 
-// nativeName returns the registered name of what view has under a name, of a tool of all
-// extensions; else the extension's own name. ok is false when no tool can have the name.
+// nativeName returns the registered name of a tool that view shows under name; with an extension, name is its
+// own. ok is false if no tool can have the name.
 func nativeName(view *toolset.View, extension, name string) (native string, ok bool) {
 	if extension != "" {
 		return name, true
@@ -209,14 +207,14 @@ func nativeName(view *toolset.View, extension, name string) (native string, ok b
 	return view.Native(name)
 }
 
-// Blame makes err the error of the call: a *protocol.Error that names the extension and the tool, and
-// whose outcome says whether an instance may have acted on the call.
+// Blame returns err as a *protocol.Error that names the extension and the tool. Its outcome says whether an
+// instance may have acted on the call.
 func (c *Call) Blame(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
 		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.ExtensionError), "%w", err)
 	}
-	named := *e // calls that fail together may share an error
+	named := *e // calls that fail together may share the error
 	if named.Extension == "" && c.Target != nil {
 		named.Extension = c.Target.Base().ID()
 	}

@@ -21,24 +21,23 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Deliver carries a call one stage further, with params in place of those that it came
-// with, and returns the result.
+// Deliver carries a call through the remaining stages with these params, and returns the result.
 type Deliver func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error)
 
-// Stage puts something before and after a Deliver.
+// Stage wraps a Deliver.
 type Stage func(next Deliver) Deliver
 
-// Aggregator serves clients of all extensions at once.
+// Aggregator serves clients of all extensions as one server.
 type Aggregator interface {
 	// Aggregates reports whether Aggregate serves a method.
 	Aggregates(method string) bool
 	// Aggregate answers a call of all extensions.
 	Aggregate(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
-	// Resolve returns c with the extension that owns its subject: a resource, a prompt, a
-	// task. It returns c itself when the call has none.
+	// Resolve returns c with the extension that owns its subject: a resource, a prompt, a task; c itself if it
+	// has none.
 	Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, error)
-	// ToolOf returns the tool whose call began the task that c is about, "" for none: a
-	// policy about a tool covers the tasks that its calls become.
+	// ToolOf returns the tool whose call began the task that c is about, "" if none: a policy about a tool covers
+	// the tasks of its calls.
 	ToolOf(c *protocol.Call) string
 }
 
@@ -49,18 +48,18 @@ type Options struct {
 	Past       *stats.Past
 	Feed       *stats.Feed
 	Waits      *starts.Waits
-	Tracer     Tracer // nil: no spans are made
+	Tracer     Tracer // nil: no spans
 	Log        *slog.Logger
 }
 
-// Dispatcher carries calls. Its methods may be called by many goroutines at once.
+// Dispatcher carries calls. It is safe for concurrent use.
 type Dispatcher struct {
 	o       Options
 	deliver Deliver
-	unused  sync.Pool // of *Call: most of what a call allocates is this
+	unused  sync.Pool // of *Call, the largest allocation of a call
 }
 
-// New returns a dispatcher whose calls go through stages, the first one first.
+// New returns a dispatcher that takes calls through stages, in this order.
 func New(o Options, stages ...Stage) *Dispatcher {
 	d := &Dispatcher{o: o, deliver: send}
 	for n := range stages {
@@ -69,18 +68,17 @@ func New(o Options, stages ...Stage) *Dispatcher {
 	return d
 }
 
-// Do carries one call. The result is the bytes that the extension sent. The error is a
-// *protocol.Error.
+// Do carries one call. The result is the extension's bytes. The error is a *protocol.Error.
 func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
 	if len(r.Params) > 0 {
-		if err := rawjson.Check(r.Params); err != nil { // other bytes could end the frame that holds them
+		if err := rawjson.Check(r.Params); err != nil { // other bytes could end the frame
 			return nil, protocol.Errorf(protocol.InvalidJSON, "the params of %s are not JSON: %w", r.Method, err)
 		}
 	}
 	if r.Notify && !strings.HasPrefix(r.Method, "notifications/") {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", r.Method)
 	}
-	// names an id of the caller's; to the extension it would be that of any call
+	// its id is the caller's; for the extension it could name any call
 	if r.Method == protocol.MethodCancelled {
 		return nil, protocol.Errorf(protocol.ToolNotFound,
 			"%s is not passed on: a call is cancelled by the end of its context", r.Method)
@@ -102,18 +100,18 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 	return d.do(ctx, r, t, true)
 }
 
-// DoPart carries a call that is a part of another one, such as the list of one extension.
-// The call passes every stage and is not counted: the one that needs it is. It is not held to
-// the toolset of the session: who asks for the part judges what comes of it.
+// DoPart carries a call that is part of another one, such as the list of one extension. It passes every stage but
+// is not counted, because the whole call is. It is not restricted to the session's toolset: the requester filters
+// the result.
 func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
 	return d.do(ctx, r, nil, false)
 }
 
-// anonymous is the call of a Go program; the tool and its arguments are beside it.
+// anonymous is the call of a Go program; tool and arguments are passed beside it.
 var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
 
-// CallTool calls a tool by its registered name for a Go program. args is any value that encodes to
-// a JSON object; a json.RawMessage is sent as it is, nil means {}.
+// CallTool calls a tool by its registered name for a Go program. args is any value that encodes to a JSON object;
+// a json.RawMessage is sent as it is, nil means {}.
 func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any) (json.RawMessage, error) {
 	arguments, err := encodeArguments(args)
 	if err != nil {
@@ -139,7 +137,7 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 		c.stages.began = time.Now()
 	}
 	if d.o.Tracer != nil {
-		var parent TraceContext // of a part, it is the call that ctx belongs to
+		var parent TraceContext // a part takes its parent from ctx
 		if counted {
 			parent = traceOf(r.Params)
 		}
@@ -157,22 +155,21 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 	return result, nil
 }
 
-// carry takes the call through the stages. A panic of one of them ends this call alone: the host has others in
-// flight.
+// carry takes the call through the stages. A panic ends this call only: others are in flight.
 func (d *Dispatcher) carry(ctx context.Context, c *Call) (result json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			d.o.Log.Error("a call broke off inside the host", "method", c.Request.Method, "extension",
 				c.Exchange.Extension, "tool", c.Exchange.Tool, "panic", v, "stack", string(debug.Stack()))
 			result, err = nil, errPanicked
-			c.handed.failed = false // which is no answer of the extension
+			c.handed.failed = false // a panic is no answer of the extension
 		}
 	}()
 	return d.deliver(ctx, c, c.Exchange.Request)
 }
 
-// enter routes r. A list waits for extensions that start and of which nothing is known, and
-// so does a call of a tool that one of them may have.
+// enter routes r. Lists wait for starting extensions whose items are unknown; calls of unknown tools wait for
+// those that may have the tool.
 func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
 	if isList(d.o.Aggregator, r) {
 		began := time.Now()
@@ -197,8 +194,7 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 	return d.routeAfter(began, r, t, part)
 }
 
-// routeAfter is route for a request that has waited for starts since began, which its caller waits
-// for too.
+// routeAfter routes a request that has waited for starts since began; the wait counts as part of the call.
 func (d *Dispatcher) routeAfter(began time.Time, r *protocol.Call, t *toolCall, part bool) (*Call, error) {
 	c, err := d.route(r, t, part)
 	if err == nil {
@@ -209,27 +205,27 @@ func (d *Dispatcher) routeAfter(began time.Time, r *protocol.Call, t *toolCall, 
 	return c, err
 }
 
-// noticed is the shortest wait for starts that is a stage of its own: most requests wait for none.
+// noticed is the shortest wait for starts that is recorded as a stage.
 const noticed = time.Millisecond
 
-// AwaitListed waits for extensions that start and whose items belong into the list of r.
+// AwaitListed waits for starting extensions whose items belong into the list of r.
 func (d *Dispatcher) AwaitListed(ctx context.Context, r *protocol.Call) {
 	d.o.Waits.AwaitListed(ctx, r)
 }
 
-// isList reports whether the answer to r lists what extensions have.
+// isList reports whether r requests a list of all or one extension.
 func isList(a Aggregator, r *protocol.Call) bool {
 	return r.Method == protocol.MethodToolsList ||
 		r.Extension == "" && a.Aggregates(r.Method) && r.Method != protocol.MethodSetLevel
 }
 
-// Enter routes r and does not send it. The caller of Enter leaves the snapshot of the call.
+// Enter routes r without sending it. The caller of Enter leaves the call's snapshot.
 func (d *Dispatcher) Enter(ctx context.Context, r *protocol.Call) (*Call, error) {
 	return d.enter(ctx, r, nil, false)
 }
 
-// Test takes the request flow of r through the policies and sends nothing. It returns
-// the decisions, and the error that the call would have had.
+// Test takes the request flow of r through the policies and sends nothing. It returns the decisions and the error
+// that the call would have had.
 func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Trace, error) {
 	var t *toolCall
 	if r.Method == protocol.MethodToolsCall {
@@ -253,8 +249,7 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 	return trace, err
 }
 
-// count hands a call that has ended to those who count and keep calls, and to listeners. One that
-// is not counted has a span alone.
+// count reports an ended call to the history, to the tracer and to listeners. Uncounted parts get a span only.
 func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	if !counted && c.span == nil {
 		return
@@ -312,9 +307,9 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	}
 }
 
-// keepFailure keeps for the status how a call failed that an instance had, in the words that
-// its caller got, masked; the end of a process is logged elsewhere. What governance has
-// denied is no failure of the extension.
+// keepFailure records for the status how a call failed at an instance, with secrets masked, and logs some
+// failures. It skips the end of a process, which is logged by its unit, and denials of governance, which are no
+// failures of the extension.
 func (d *Dispatcher) keepFailure(c *Call, err error) {
 	u, kind := c.Target.Base(), protocol.Kind(stats.OutcomeOf(nil, err))
 	switch {
@@ -330,7 +325,7 @@ func (d *Dispatcher) keepFailure(c *Call, err error) {
 		return
 	}
 	if unlogged, ok := u.Calls.LogsFailure(f.Time); ok {
-		var more slog.Attr // an empty one is left out
+		var more slog.Attr // an empty attribute is left out
 		if unlogged > 0 {
 			more = slog.Int64("not_logged_before", unlogged)
 		}
@@ -348,7 +343,7 @@ func failureText(kind protocol.Kind) string {
 	return "a call failed"
 }
 
-// afterFailure says what to do about a call that failed in that way.
+// afterFailure returns what to do about a failed call.
 func afterFailure(u *unit.Unit, kind protocol.Kind) string {
 	const slow = "raise call_timeout under [runtime] if it is only slow"
 	switch {
@@ -368,8 +363,8 @@ func (d *Dispatcher) newCall() *Call {
 	return new(Call)
 }
 
-// recycle ends a call that succeeded. Policies, hooks and peers of the caller may keep
-// what they were shown: a call that had any of them is left to the collector.
+// recycle reuses the memory of a call that succeeded, unless policies, hooks or a peer of the caller may still
+// hold a reference to it.
 func (d *Dispatcher) recycle(c *Call) {
 	if c.Exchange.ID == "" && c.hooks.id == "" && c.Request.Client == nil {
 		*c = Call{}

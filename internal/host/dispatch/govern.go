@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Govern has the policies decide about the request and about its outcome. Hooks after the
-// call see what the policies let pass.
+// Govern has the policies decide about the request and about the result. After-call hooks see what the policies
+// let pass.
 func Govern(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, _ json.RawMessage) (json.RawMessage, error) {
 		c.stages.policies = status.StageRequestPolicies
@@ -25,8 +25,8 @@ func Govern(next Deliver) Deliver {
 	}
 }
 
-// Validate checks the arguments of a tool of the catalog. A destination validates the
-// arguments of its tools itself.
+// Validate checks the arguments of catalog tools against their schemas. Destinations validate arguments
+// themselves.
 func Validate(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.entry != nil {

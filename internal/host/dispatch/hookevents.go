@@ -16,22 +16,21 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// HookEvents runs the hooks of events outside calls: sessions, starts and states of
-// extensions.
+// HookEvents runs hooks of events outside of calls: sessions, starts and states of extensions.
 type HookEvents struct {
 	snapshots *snapshot.Store
 	log       *slog.Logger
 	redactor  *redact.Redactor
 	beside    *inflight.Gate
 	closing   context.Context
-	states    chan hooks.Event // for the hooks of extension_state
+	states    chan hooks.Event // queued for hooks of extension_state
 }
 
-// stateEvents is how many changes of state may wait for their hooks.
+// stateEvents bounds the queued changes of state.
 const stateEvents = 256
 
-// NewHookEvents returns the events of a host. Hooks of sessions run inside beside, until
-// closing ends.
+// NewHookEvents returns the events of a host. Hooks of sessions are counted by beside, and run until closing
+// ends.
 func NewHookEvents(closing context.Context, s *snapshot.Store, beside *inflight.Gate, env *unit.Env) *HookEvents {
 	return &HookEvents{
 		snapshots: s,
@@ -43,8 +42,7 @@ func NewHookEvents(closing context.Context, s *snapshot.Store, beside *inflight.
 	}
 }
 
-// run runs the hooks of an event that has happened already: the hooks log their failures,
-// and there is nothing to refuse.
+// run runs the hooks of an event that has already happened. They log their failures and cannot refuse it.
 func (h *HookEvents) run(ctx context.Context, e *hooks.Event) {
 	s := h.snapshots.Enter()
 	defer s.Leave()
@@ -60,8 +58,8 @@ func (h *HookEvents) runSession(ctx context.Context, point hooks.Point, s *proto
 	h.run(ctx, &hooks.Event{Point: point, Session: s.ID, Caller: s.Caller, Node: s.Node, Payload: payload})
 }
 
-// SessionBegan runs the hooks of session_start beside the session. The channel is closed
-// when they have ended; it is nil when there are none.
+// SessionBegan runs the hooks of session_start concurrently. The channel is closed when they have ended; it is
+// nil if there are none.
 func (h *HookEvents) SessionBegan(s *protocol.Session) <-chan struct{} {
 	if s.ID == "" || !h.snapshots.Load().Hooks.Has(hooks.SessionStart) {
 		return nil
@@ -73,12 +71,11 @@ func (h *HookEvents) SessionBegan(s *protocol.Session) <-chan struct{} {
 	return done
 }
 
-// sessionEndTimeout bounds the hooks of session_end together. The instances of the session
-// live until then.
+// sessionEndTimeout bounds the hooks of session_end together. The instances of the session live until they end.
 const sessionEndTimeout = 5 * time.Second
 
-// SessionEnded runs the hooks of session_end, after those of session_start, for which it
-// waits on began, and returns when they have ended.
+// SessionEnded waits for the hooks of session_start by began, then runs those of session_end, and returns when
+// they have ended.
 func (h *HookEvents) SessionEnded(s *protocol.Session, began <-chan struct{}) {
 	if s.ID == "" || !h.snapshots.Load().Hooks.Has(hooks.SessionEnd) || !h.beside.Enter() {
 		return
@@ -95,8 +92,8 @@ func (h *HookEvents) SessionEnded(s *protocol.Session, began <-chan struct{}) {
 	h.runSession(ctx, hooks.SessionEnd, s)
 }
 
-// Admit lets the hooks of extension_load decide whether x may start: those of the current
-// snapshot, or before x is in a snapshot, first.
+// Admit lets the hooks of extension_load decide whether x may start: the current snapshot's, or first if x is not
+// in a snapshot yet.
 func (h *HookEvents) Admit(ctx context.Context, x *unit.Extension, first *hooks.Set) error {
 	set := first
 	if s := h.snapshots.Load(); s != nil && s.Has(x) {
@@ -120,7 +117,8 @@ func (h *HookEvents) Admit(ctx context.Context, x *unit.Extension, first *hooks.
 	return err
 }
 
-// StateChanged queues a change of state for the hooks of extension_state.
+// StateChanged queues a change of state for the hooks of extension_state. It does not block: a change is dropped
+// when the queue is full.
 func (h *HookEvents) StateChanged(id string, e supervisor.Event) {
 	s := h.snapshots.Load()
 	if e.Kind != supervisor.StateChanged || s == nil || !s.Hooks.Has(hooks.ExtensionState) {
@@ -149,7 +147,7 @@ func (h *HookEvents) StateChanged(id string, e supervisor.Event) {
 	}
 }
 
-// Run runs the hooks of extension_state, one change after the other, until ctx ends.
+// Run runs the hooks of extension_state, one change after another, until ctx ends.
 func (h *HookEvents) Run(ctx context.Context) {
 	for {
 		select {

@@ -21,13 +21,13 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// hookState is what the hooks around one tool call share.
+// hookState is shared by the hooks around one tool call.
 type hookState struct {
 	id      string        // of the call; "" before the first hook runs
-	context []string      // text that the hooks before the call have for the model
-	asked   bool          // the call went to its target
+	context []string      // text from before-call hooks for the model
+	asked   bool          // the call reached Admit
 	reached bool          // an instance had the call
-	took    time.Duration // the target's part
+	took    time.Duration // time spent at the target
 }
 
 // runHooks runs the hooks of a point of this tool call.
@@ -45,8 +45,8 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 	return c.Snapshot.Hooks.Run(context.WithValue(ctx, instanceKey{}, unit.SessionKey(c.Request.Session)), &e)
 }
 
-// Hooks lets the hooks before a tool call decide about the arguments and change them.
-// Governance sees changed arguments once more.
+// Hooks runs the before-call hooks of a tool call, which may refuse it or change its arguments. Policies see
+// changed arguments again.
 func Hooks(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		if !c.IsToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
@@ -65,7 +65,7 @@ func Hooks(next Deliver) Deliver {
 	}
 }
 
-// beforeCall shows the hooks the arguments and lets them change the call or end it.
+// beforeCall runs the before-call hooks on the arguments.
 func beforeCall(ctx context.Context, c *Call, x *governance.Exchange) error {
 	out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
 	c.hooks.context = out.Context
@@ -81,7 +81,7 @@ func beforeCall(ctx context.Context, c *Call, x *governance.Exchange) error {
 	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Request, x)
 }
 
-// refused notes for the record that a hook ended the exchange.
+// refused records that a hook ended the exchange.
 func refused(x *governance.Exchange, by string, err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Kind != protocol.Rejected {
@@ -95,8 +95,7 @@ func refused(x *governance.Exchange, by string, err error) error {
 	return e
 }
 
-// afterHooks returns the step that follows the policies' decision about the outcome; none
-// when no hook is registered.
+// afterHooks returns the step after the policies' decision about the outcome, if any hook is registered.
 func (c *Call) afterHooks() []governance.Stage {
 	set := c.Snapshot.Hooks
 	if !c.IsToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) &&
@@ -106,8 +105,8 @@ func (c *Call) afterHooks() []governance.Stage {
 	return []governance.Stage{c.afterCall}
 }
 
-// afterCall shows the hooks the outcome that governance let pass, and lets them change or
-// hold back a result. Its error replaces the outcome.
+// afterCall runs the after-call hooks on an outcome that the policies let pass. They may change or withhold a
+// result. An error replaces the outcome.
 func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	if !c.hooks.asked {
 		return nil
@@ -137,14 +136,14 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Response, x)
 }
 
-// afterFailure shows the hooks the failure of the call. Their texts are for the caller;
-// governance sees them as a result.
+// afterFailure runs the hooks of a failed call. Their texts are added to the error for the caller, after
+// governance has seen them as a result.
 func (c *Call) afterFailure(ctx context.Context, x *governance.Exchange) error {
 	texts := c.hooks.context
 	if c.Snapshot.Hooks.Has(hooks.ToolCallFailed) {
 		out, _ := c.runHooks(ctx,
 			hooks.Event{Point: hooks.ToolCallFailed, Arguments: c.arguments(), Error: x.Failure, Took: c.hooks.took})
-		texts = append(texts, out.Context...) // an error of a hook refuses nothing: the call has failed
+		texts = append(texts, out.Context...) // its error is ignored: the call has failed already
 	}
 	if len(texts) == 0 {
 		return nil
@@ -159,7 +158,7 @@ func (c *Call) afterFailure(ctx context.Context, x *governance.Exchange) error {
 	return &failure
 }
 
-// withContext appends texts to the content of a tool's result.
+// withContext appends texts to the content of a tool result.
 func withContext(result json.RawMessage, texts []string) json.RawMessage {
 	content := bytes.TrimSpace(rawjson.Get(result, "content"))
 	if len(content) < 2 || content[0] != '[' {
@@ -175,11 +174,11 @@ func withContext(result json.RawMessage, texts []string) json.RawMessage {
 	return rawjson.Set(result, "content", append(out, ']'))
 }
 
-// instanceKey is the context key of the instance that the hook calls of a tool call go to.
+// instanceKey is the context key of the instance that receives the hook calls of a tool call.
 type instanceKey struct{}
 
-// ExtensionHooks returns the handlers that call x in its own protocol. Their exchanges pass
-// the policies of s and fire no hooks.
+// ExtensionHooks returns the handlers that call x in its own protocol. Their exchanges pass the policies of s and
+// run no hooks.
 func ExtensionHooks(s *snapshot.Snapshot, x *unit.Extension) (list []hooks.Handler) {
 	for _, name := range x.HookPoints() {
 		point := hooks.Point(name)
@@ -190,7 +189,7 @@ func ExtensionHooks(s *snapshot.Snapshot, x *unit.Extension) (list []hooks.Handl
 			Extension: x.ID(),
 			Run: func(ctx context.Context, e *hooks.Event) (*hooks.Reply, error) {
 				if point == hooks.ExtensionState && (e.Extension == x.ID() || !x.IsReady()) {
-					return nil, nil // a change of state starts no extension, and is not told to its own
+					return nil, nil // starts no extension, and is not sent to the one that changed
 				}
 				return callHook(ctx, s, x, e)
 			},
@@ -232,8 +231,8 @@ func callHook(ctx context.Context, s *snapshot.Snapshot, x *unit.Extension, e *h
 	return reply, err
 }
 
-// hookParams are the params of a hook call: at the points of tools the payload is the
-// member arguments or result, at the others the params themselves.
+// hookParams returns the params of a hook call. At tool points the payload is the member arguments or result, at
+// others it is the params.
 func hookParams(e *hooks.Event) json.RawMessage {
 	params := json.RawMessage("{}")
 	m := map[string]json.RawMessage{"session_id": rawjson.Quote(e.Session), "agent_id": rawjson.Quote(e.Caller)}
@@ -260,7 +259,7 @@ func hookParams(e *hooks.Event) json.RawMessage {
 	return rawjson.Edit(params, m)
 }
 
-// Approver puts the approval requests of hooks to the approver of policies.
+// Approver sends the approval requests of hooks to the approver of policies.
 type Approver struct{ To governance.Approver }
 
 // Approve implements [hooks.Approver].

@@ -33,7 +33,7 @@ func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.Appro
 	return d.yes, d.by, d.err
 }
 
-// An approval request of a hook goes to whom those of policies go, about the same exchange.
+// An approval request of a hook reaches the same approver as those of policies, with the same exchange.
 func TestHooksAsk(t *testing.T) {
 	call := hooks.Event{
 		Point:     hooks.BeforeToolCall,

@@ -16,11 +16,11 @@ import (
 
 const (
 	noiseMessages = 20
-	hugeBytes     = 4 << 20 // of the text that is added to a result
+	hugeBytes     = 4 << 20 // of text added to a result
 )
 
-// Inject has calls of tools fail as the configuration states under inject. What fails does so where
-// an instance has failed: hooks, policies, breaker and restarts take it for the real thing.
+// Inject makes tool calls fail as configured under inject. The failure occurs where an instance would fail, so
+// hooks, policies, breaker and restarts treat it as real.
 func Inject(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.Snapshot.Faults == nil || !c.IsToolCall() {
@@ -36,7 +36,7 @@ func Inject(next Deliver) Deliver {
 		}
 		switch f.Kind {
 		case faults.Crash:
-			// whose calls have a process each
+			// each call of exec has its own process
 			if c.Target.Base().Candidate.Manifest.Transport.Kind != manifest.KindExec {
 				c.Instance.Kill()
 			}
@@ -47,7 +47,7 @@ func Inject(next Deliver) Deliver {
 		before := c.handed.requests
 		result, err := next(ctx, c, params)
 		switch {
-		// another draw would depend on what else has killed the process
+		// keep the fault: a new draw would depend on what else kills the process
 		case c.handed.requests == before && c.Instance.IsUnsent(err):
 			f.Slow, c.fault = 0, f
 			return nil, err
@@ -62,8 +62,7 @@ func Inject(next Deliver) Deliver {
 	}
 }
 
-// delay waits as long as the fault states. A call that hangs ends with the time that the extension
-// has for a call, with its instance, or with ctx.
+// delay waits as the fault states. A hanging call ends with call_timeout, with its instance, or with ctx.
 func delay(ctx context.Context, c *Call, f *faults.Fault) error {
 	limit := c.Target.Base().Spec.Options.CallTimeout
 	wait := f.Slow
@@ -74,7 +73,7 @@ func delay(ctx context.Context, c *Call, f *faults.Fault) error {
 	if wait == 0 && !late {
 		return nil
 	}
-	var clock <-chan time.Time // never, for a call that hangs without a limit
+	var clock <-chan time.Time // nil never fires: a call that hangs without a limit
 	if wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -97,7 +96,7 @@ func delay(ctx context.Context, c *Call, f *faults.Fault) error {
 	return nil
 }
 
-// injected is the error of a fault. The extension may have acted on the call, as after a real one.
+// injected returns the error of a fault. As with a real fault, the extension may have acted on the call.
 func (c *Call) injected(f *faults.Fault, kind protocol.Kind, what string) error {
 	return c.hand(func() error {
 		err := protocol.Errorf(kind, "%s; the fault is injected by %s of the configuration", what, f.Key)
@@ -106,21 +105,22 @@ func (c *Call) injected(f *faults.Fault, kind protocol.Kind, what string) error 
 	})
 }
 
-// makeNoise sends the caller messages of a log.
+// makeNoise sends log messages to the caller.
 func makeNoise(ctx context.Context, c *Call, f *faults.Fault) {
 	if c.Sent.Client == nil {
 		return
 	}
 	for n := range noiseMessages {
 		params := fmt.Sprintf(`{"level":"info","logger":"%s","data":"noise %d of %d"}`, f.Key, n+1, noiseMessages)
-		_ = c.Sent.Client.Notify(ctx, protocol.MethodMessage, json.RawMessage(params)) // the call goes on without it
+		// an error does not matter to the call
+		_ = c.Sent.Client.Notify(ctx, protocol.MethodMessage, json.RawMessage(params))
 	}
 }
 
-// enlarged returns a result with more text.
+// enlarged returns result with a huge text added.
 func enlarged(result json.RawMessage) json.RawMessage {
 	var content []json.RawMessage
-	_ = json.Unmarshal(rawjson.Get(result, "content"), &content) // what is no list is replaced
+	_ = json.Unmarshal(rawjson.Get(result, "content"), &content) // anything but a list is replaced
 	text := json.RawMessage(`{"type":"text","text":"` + strings.Repeat("huge ", hugeBytes/5) + `"}`)
 	return rawjson.Set(result, "content", rawjson.AppendList(nil, append(content, text)))
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// handed is what instances were given of a call. It holds for the whole call, however often stages send it:
-// what one instance may have done stays done when another one refuses the call.
+// handed counts the requests of a call that reached instances, across all passes: what one instance may have done
+// stays done when another refuses the call.
 type handed struct {
-	requests int  // that an instance has got, or may have got
-	failed   bool // the extension answered the last of them with an error of its own
+	requests int  // an instance got them, or may have got them
+	failed   bool // the extension answered the last one with an error of its own
 }
 
 // outcomeUnknown is [protocol.Error].Outcome of a call that an instance may have acted on.
 const outcomeUnknown = "unknown"
 
-// hand gives an instance a request of the call by send, and notes whether the instance may act on it. A
-// panic of send leaves that open, so the request counts.
+// hand sends a request of the call to an instance, and records whether the instance may act on it. A request
+// counts if send panics.
 func (c *Call) hand(send func() error) error {
 	c.handed.requests++
 	failedBefore := c.handed.failed
@@ -28,21 +28,19 @@ func (c *Call) hand(send func() error) error {
 	case err == nil || !ok || e.Outcome != "":
 	case e.Kind == protocol.ExtensionError:
 		c.handed.failed = true
-	default: // the contract of [runtime.Instance]: it never gets the request
+	default: // the instance never gets it, by the contract of [runtime.Instance]
 		c.handed.requests--
 		c.handed.failed = failedBefore
 	}
 	return err
 }
 
-// MayHaveRun reports whether an instance has acted on the call, or may have: to make the call again could
-// carry it out twice.
+// MayHaveRun reports whether an instance may have acted on the call: repeating it could carry it out twice.
 func (c *Call) MayHaveRun() bool { return c.handed.requests > 0 }
 
-// outcome decides [protocol.Error].Outcome of the error that the call ends with, for all that may end a call
-// after it was sent: its own time limit, policies and hooks of the response, further requests to the
-// instance, other nodes. An error of the extension itself is an answer, and says what became of the call. The
-// host's answers to calls without a target are made of the answers to other calls, which know their outcome.
+// outcome decides [protocol.Error].Outcome for the error of the call, whatever ended it after it was sent: its
+// time limit, policies, hooks, further requests, other nodes. An error of the extension is an answer, with a
+// known outcome. Answers of the host are made of other calls, whose errors carry their outcome.
 func (c *Call) outcome(e *protocol.Error) string {
 	switch {
 	case c.handed.failed && e.Kind == protocol.ExtensionError:
@@ -55,6 +53,6 @@ func (c *Call) outcome(e *protocol.Error) string {
 	return e.Outcome
 }
 
-// errPanicked is the error of a call that broke off inside the host.
+// errPanicked is the error of a call in which a stage panicked.
 var errPanicked = protocol.Errorf(protocol.ExtensionError,
 	"the call broke off inside the host, which is at fault; its log says where")

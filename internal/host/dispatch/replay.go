@@ -11,9 +11,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Replay sends a call once more whose process ended over it, if the operator and the tool
-// allow that. When the second instance never got the call, the first outcome stands: the
-// call may have been carried out.
+// Replay sends a call once more if its process ended during it, and the operator and the tool allow that. If the
+// second instance never got the call, the first error stands: the call may have been carried out.
 func Replay(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)
@@ -32,10 +31,9 @@ func Replay(next Deliver) Deliver {
 	}
 }
 
-// replays reports whether a call that ended with err is to be sent once more: the
-// operator allows it for the extension, the process had the request and ended before its
-// answer, and the tool says that a second call does no more than the first. An answer that
-// was too long would be too long again. A process of another node is that node's to follow.
+// replays reports whether a call that ended with err is sent once more: the operator allows it for the extension,
+// the process had the request and ended before its answer, and the tool is repeatable. A too long answer would be
+// too long again. Calls to another node are replayed there, unless the node is lost.
 func (c *Call) replays(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	switch {
@@ -47,8 +45,7 @@ func (c *Call) replays(err error) bool {
 	return c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)
 }
 
-// repeatable reports whether the tool is annotated as one that only reads, or whose second
-// call with the same arguments does no more than the first.
+// repeatable reports whether the tool is annotated as read-only or idempotent.
 func repeatable(e *tools.Entry) bool {
 	says := func(hint string) bool { return string(rawjson.Get(e.Annotations, hint)) == "true" }
 	return says("readOnlyHint") || says("idempotentHint")

@@ -9,15 +9,14 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// unwrap returns the call that a call of the tool ext_call stands for; all other calls as they
-// are. It comes before all else: what is done with the call is what would be done if its caller
-// had made it directly.
+// unwrap returns the call inside a call of ext_call, and other calls unchanged. It runs first, so that the inner
+// call is treated as if its caller had made it directly.
 func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *toolCall, error) {
 	if r.Extension != "" || t.name != tools.CallName {
 		return r, t, nil
 	}
 	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(tools.CallName) {
-		return r, t, nil // there is no such tool for this session
+		return r, t, nil // the session has no such tool
 	}
 	params, err := toollist.Wrapped(t.rest, t.arguments)
 	if err != nil {
@@ -32,13 +31,12 @@ func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *too
 	return &direct, inner, nil
 }
 
-// isFind reports whether a call is one of the tool ext_find. It waits for extensions that start,
-// as a list does.
+// isFind reports whether a call is of the tool ext_find, which waits for starting extensions as lists do.
 func isFind(r *protocol.Call, t *toolCall) bool {
 	return t != nil && r.Extension == "" && t.name == tools.FindName
 }
 
-// findTool returns the tool ext_find, if c is a call of it.
+// findTool returns the tool ext_find if c calls it.
 func findTool(c *Call) (*tools.Entry, bool) {
 	if !isFind(c.Request, &c.parsed) || c.View.Excludes(tools.FindName) {
 		return nil, false
@@ -46,7 +44,7 @@ func findTool(c *Call) (*tools.Entry, bool) {
 	return toollist.Own().Lookup(tools.FindName)
 }
 
-// find answers a call of the tool ext_find.
+// find answers a call of ext_find.
 func find(c *Call, params json.RawMessage) (json.RawMessage, error) {
 	arguments := rawjson.Get(params, "arguments")
 	if err := c.entry.Validate(arguments); err != nil {
@@ -61,8 +59,7 @@ func find(c *Call, params json.RawMessage) (json.RawMessage, error) {
 	return append(rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), text), `}]}`...), nil
 }
 
-// searchList answers tools/list of a session that gets a search in place of all tools; ok is
-// false for other sessions.
+// searchList answers tools/list of a session in mode search; ok is false for other sessions.
 func searchList(c *Call, modern bool) (result json.RawMessage, ok bool) {
 	list, ok := c.Snapshot.SearchList(c.Request.Session)
 	if !ok {

@@ -8,30 +8,28 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// maxStages bounds the stages that are kept of a call: those of one that is given to four
-// instances, with policies and hooks.
+// maxStages bounds the recorded stages: enough for a call given to four instances, with policies and hooks.
 const maxStages = 14
 
-// stages are when a call was where. They are a part of the call, so that they allocate nothing.
+// stages records the times of a call's stages. It is part of the call, and allocates nothing.
 type stages struct {
 	began    time.Time
-	policies status.StageName // in which of its two stages the pipeline has the call
-	since    time.Time        // when that stage began; zero: with the call
+	policies status.StageName // the pipeline's current stage: request or response
+	since    time.Time        // begin of that stage; zero: the call's
 	kept     [maxStages]status.Stage
 	n        int
 }
 
-// Passed notes that the call was in a stage from a time until now, which it returns.
+// Passed records a stage from a time until now, and returns now.
 func (c *Call) Passed(name status.StageName, from time.Time) (now time.Time) {
 	now = c.stages.now()
 	c.stages.add(name, from, now)
 	return now
 }
 
-// now returns the time for less than time.Now does, which reads two clocks: it matters for a call of
-// some microseconds.
+// now is cheaper than time.Now, which reads two clocks: that matters for a call of some microseconds.
 func (s *stages) now() time.Time {
-	if s.began.IsZero() { // of a call that is entered and not counted
+	if s.began.IsZero() { // entered, but not counted
 		return time.Now()
 	}
 	return s.began.Add(time.Since(s.began))
@@ -48,10 +46,9 @@ func (s *stages) add(name status.StageName, from, to time.Time) {
 	}
 }
 
-// decided notes that the policies have had the call until now. Without policies nobody looks at
-// the clock.
+// decided records the time that policies took until now. It skips the clock if there are no policies.
 func decided(c *Call) {
-	if c.Exchange.ID != "" { // a pipeline without policies gives none
+	if c.Exchange.ID != "" { // empty without policies
 		from := c.stages.since
 		if from.IsZero() {
 			from = c.stages.began
@@ -60,15 +57,15 @@ func decided(c *Call) {
 	}
 }
 
-// decides notes that the policies have the outcome of the call from now on.
+// decides records the time at which policies got the result.
 func decides(c *Call) {
 	if c.Exchange.ID != "" {
 		c.stages.policies, c.stages.since = status.StageResponsePolicies, c.stages.now()
 	}
 }
 
-// waited is the stage of a call that waited for i from a time on: for its start or for room in it. err
-// is why the call got none.
+// waited returns the stage in which a call waited for instance i since from: its start, or room in it. err is why
+// the call got none.
 func waited(i *unit.Instance, from time.Time, err error) status.StageName {
 	if err == nil && i.Ready.Before(from) {
 		return status.StageQueue

@@ -11,18 +11,18 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// toolCall is the params of one tools/call, parsed once.
+// toolCall holds the params of one tools/call, parsed once.
 type toolCall struct {
-	name      string          // as the caller spells it
-	arguments json.RawMessage // an object, without the _meta that only the host may write
-	rest      json.RawMessage // the params as they came, when they have more members than these two; else nil
+	name      string          // as spelled by the caller
+	arguments json.RawMessage // an object, without _meta, which only the host may write
+	rest      json.RawMessage // the original params if they have other members; else nil
 }
 
-// maxToolName bounds the name of a tool in a call, in bytes: traces, events and approval
-// requests keep it, also one that no destination has.
+// maxToolName bounds the name of a tool in a call, in bytes: traces, events and approval requests keep it, even
+// an unknown one.
 const maxToolName = 1 << 10
 
-// readToolCall parses params. Absent and null arguments are {}.
+// readToolCall parses params. Absent and null arguments become {}.
 func readToolCall(params json.RawMessage) (*toolCall, error) {
 	t := &toolCall{}
 	var name json.RawMessage
@@ -36,7 +36,7 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 			t.arguments = value
 		default:
 			for _, own := range []string{"name", "arguments", "_meta"} {
-				if key != own && strings.EqualFold(key, own) { // some children ignore case
+				if key != own && strings.EqualFold(key, own) { // some extensions ignore case
 					return nil, protocol.Errorf(protocol.InvalidArguments, "tools/call has a member %q: write %q", key,
 						own)
 				}
@@ -45,7 +45,7 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 		}
 	}
 	if members > 2 {
-		t.rest = params // a member is repeated, which Edit mends
+		t.rest = params // a member is repeated, which Edit repairs
 	}
 	if t.name, _ = rawjson.Text(name); t.name == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments,
@@ -59,7 +59,7 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 	return t, nil
 }
 
-// normalize makes absent arguments {} and drops their _meta, which only the host writes.
+// normalize makes absent arguments {} and removes their _meta, which only the host writes.
 func (t *toolCall) normalize() {
 	t.arguments = tools.Arguments(t.arguments)
 	// _meta may be spelled with escapes.
@@ -68,7 +68,7 @@ func (t *toolCall) normalize() {
 	}
 }
 
-// params returns the params with the extension's own name for the tool.
+// params returns the params with the extension's own tool name.
 func (t *toolCall) params(tool string) json.RawMessage {
 	if t.rest != nil {
 		return rawjson.Edit(t.rest, map[string]json.RawMessage{"name": rawjson.Quote(tool), "arguments": t.arguments})

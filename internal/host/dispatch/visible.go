@@ -13,10 +13,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Visible takes out of the lists of a server what is withheld and what the toolset of the caller
-// hides, and out of a destination's list the tools that the caller may not see. A list of which a
-// toolset may hide a part has one page: cursors may name what is hidden. changed is called after a
-// list that changes the status or the pins.
+// Visible removes items that are withheld or that the caller's toolset hides from the lists of a server, and
+// hidden tools from a destination's list. If a toolset may hide a part, the pages are joined into one, because
+// cursors may contain hidden names. changed is called after a list that changes the status or the pins.
 func Visible(changed func()) Stage {
 	return func(next Deliver) Deliver {
 		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
@@ -29,7 +28,7 @@ func Visible(changed func()) Stage {
 			}
 			var pages []json.RawMessage
 			params, size := rawjson.Delete(params, "cursor"), 0
-			asked := make(map[string]bool, 1) // the cursors of the pages so far
+			asked := make(map[string]bool, 1) // cursors of the pages so far
 			for more := true; more && len(pages) < maxPages && size < maxPagesBytes; {
 				page, result, err := c.page(ctx, next, params, changed)
 				if err != nil {
@@ -46,13 +45,13 @@ func Visible(changed func()) Stage {
 	}
 }
 
-// Bounds of a list of which a toolset may hide a part, and which is one page for clients.
+// Bounds of a list whose pages are joined.
 const (
 	maxPages      = 64
 	maxPagesBytes = 8 << 20
 )
 
-// page returns what the caller may see of a result, and the result, without what policies hide.
+// page returns one page as the caller may see it, and the server's result without items that policies hide.
 func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, changed func(),
 ) (page, result json.RawMessage, err error) {
 	if result, err = next(ctx, c, params); err != nil {
@@ -69,7 +68,7 @@ func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, c
 	return c.View.Filter(c.Target.Base().ID(), c.Request.Method, result), result, nil
 }
 
-// members are where the results of lists have their items.
+// members names the list in the result of each kind.
 var members = map[pins.Kind]string{
 	pins.Tool:     "tools",
 	pins.Prompt:   "prompts",
@@ -77,11 +76,11 @@ var members = map[pins.Kind]string{
 	pins.Template: "resourceTemplates",
 }
 
-// visible takes the items that the caller may not see out of a list. d is the destination whose
-// tools are listed, nil for other lists.
+// visible removes the items that the caller may not see from a list. d is the destination whose tools are listed,
+// nil for other lists.
 func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge.Destination, changed func(),
 ) json.RawMessage {
-	if repeats(result, members[kind]) { // a client may take another one than the last, which is judged
+	if repeats(result, members[kind]) { // the last one is judged, but a client may read another
 		result = rawjson.Set(result, members[kind], rawjson.Get(result, members[kind]))
 	}
 	var list []json.RawMessage
@@ -108,7 +107,7 @@ func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge
 	return rawjson.Set(result, members[kind], rawjson.AppendList(nil, seen))
 }
 
-// repeats reports whether an object has the member more than once.
+// repeats reports whether an object has a member more than once.
 func repeats(object json.RawMessage, member string) bool {
 	n := 0
 	rawjson.Each(object, func(key []byte, _ json.RawMessage) bool {

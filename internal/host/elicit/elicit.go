@@ -1,5 +1,5 @@
-// Package elicit has the callers that can open an address sign in at the server that their call
-// needs (MCP, "URL mode elicitation").
+// Package elicit asks callers that can open an address to sign in at the server that their call needs (MCP, "URL
+// mode elicitation").
 package elicit
 
 import (
@@ -21,23 +21,23 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Logins asks each caller for one login at a time of each extension or destination.
+// Logins asks each caller for one login at a time per extension or destination.
 type Logins struct {
 	Log     *slog.Logger
-	Closing context.Context // nobody is asked after its end
+	Closing context.Context // nobody is asked after it ends
 
-	asked sync.Map // who is asked now
+	asked sync.Map // callers being asked
 }
 
-// asked is a caller that is asked for a login of an extension or destination.
+// asked is a caller that is being asked for a login at an extension or destination.
 type asked struct{ id, caller string }
 
-// patience is how long a caller may take to sign in.
+// patience is the time that a caller has to sign in.
 const patience = 5 * time.Minute
 
-// Ask is the [dispatch.Stage] that has the caller of a call sign in where that is why the call
-// failed, and makes the call again. The browser is sent back to this machine, so that only a
-// person at it can complete the login.
+// Ask is the [dispatch.Stage] that asks the caller of a call to sign in if the call failed for lack of a login,
+// and repeats the call. The browser is redirected to this machine, so that only a person there can complete the
+// login.
 func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)
@@ -62,14 +62,14 @@ func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
 		if result, err = next(ctx, c, params); protocol.KindOf(err) != protocol.Failed || !lacks(err, why) {
 			return result, err
 		}
-		if restarted := c.Target.Restart(ctx); restarted != nil { // it had failed for want of the login
+		if restarted := c.Target.Restart(ctx); restarted != nil { // it had failed for lack of the login
 			return nil, restarted
 		}
 		return next(ctx, c, params)
 	}
 }
 
-// Asks reports whether the caller of a call that failed, if the call has a way to it, is asked to sign in.
+// Asks reports whether the caller of a failed call will be asked to sign in, provided that it can be reached.
 func (l *Logins) Asks(c *dispatch.Call, err error) bool {
 	if err == nil || !opens(c.Request.Session) {
 		return false
@@ -79,20 +79,19 @@ func (l *Logins) Asks(c *dispatch.Call, err error) bool {
 	return ok && (kind == protocol.RequirementMissing || kind == protocol.Failed) && lacks(err, login.Needed())
 }
 
-// lacks reports whether an error is that a person has to sign in, as why says. One that may not
-// start for another reason is not signed in to: its configuration may name secrets that it is
-// refused.
+// lacks reports whether err says that a person has to sign in, as why does. A call that failed for another reason
+// must not lead to a login: its configuration may name secrets that it is refused.
 func lacks(err error, why string) bool {
 	return why != "" && strings.Contains(protocol.Reason(err), why)
 }
 
-// opens reports whether the caller can open an address for its user. One of another machine could
-// only have somebody at this one open it, who would sign in for the caller.
+// opens reports whether the caller can open an address for its user. A remote caller could have somebody at this
+// machine open it, who would then sign in for that caller.
 func opens(s *protocol.Session) bool {
 	return s != nil && !s.Remote && rawjson.Get(rawjson.Get(s.Capabilities, "elicitation"), "url") != nil
 }
 
-// loginOf returns the login that the call is made with; nil when there is none.
+// loginOf returns the login that the call uses, nil if none.
 func loginOf(c *dispatch.Call) runtime.Login {
 	if c.Target == nil {
 		return nil
@@ -100,7 +99,7 @@ func loginOf(c *dispatch.Call) runtime.Login {
 	return c.Target.LoginOf(c.Caller())
 }
 
-// errDeclined is the error of a user who does not want to sign in.
+// errDeclined is the error of a user who declines to sign in.
 var errDeclined = errors.New("the user declined")
 
 func (l *Logins) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsIn) error {
@@ -125,7 +124,7 @@ func (l *Logins) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsI
 		return nil
 	})
 	if err == nil {
-		// the call goes on without it
+		// an error does not matter to the call
 		_ = c.TellCaller(ctx, protocol.MethodElicitComplete, json.RawMessage(`{"elicitationId":"`+elicitation+`"}`))
 	}
 	return err

@@ -1,5 +1,5 @@
-// Package given knows which stored secrets an extension, a destination or a policy is given, and
-// puts their values in the place of the references at each start of a process and each connection.
+// Package given grants stored secrets to extensions, destinations and policies: it resolves references to secrets
+// at each start of a process and each connection.
 package given
 
 import (
@@ -19,24 +19,23 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Store has the values of secrets. Its methods may be called by many goroutines at once.
+// Store has the values of secrets. It is safe for concurrent use.
 type Store = interface {
 	Lookup(ctx context.Context, name string) (string, error)
 	Check(name string) error
 }
 
-// references are what one unit has of them.
+// references are the secrets that one unit refers to.
 type references struct {
 	store Store
-	keys  map[string]string // the key that refers to each, by its name
-	env   map[string]bool   // the NAME=value that refer to them
+	keys  map[string]string // by secret name: the key that refers to it
+	env   map[string]bool   // NAME=value variables with references
 }
 
-// Stated are texts that may refer to secrets, by the keys that state them.
+// Stated are texts that may refer to secrets, by the configuration key that states them.
 type Stated map[string]string
 
-// OfEntry returns what the operator states for the extension id: the variables of its entry, and
-// of that of its owner.
+// OfEntry returns the variables that the operator states for extension id, in its entry and in its owner's.
 func OfEntry(cfg *config.Config, id string) Stated {
 	s := Stated{}
 	owner, _, _ := strings.Cut(id, ".")
@@ -52,11 +51,11 @@ func OfEntry(cfg *config.Config, id string) Stated {
 	return s
 }
 
-// Asked returns the names of the secrets that c gets without its operator having said so: those
-// that its manifest asks for, those that a project's file states, and all where the working
-// directory is why c was found, since a directory may have an extension of any id.
+// Asked returns the names of the secrets that c gets without its operator having said so: those that its manifest
+// asks for, those that a project's file states, and all if c was found through the working directory, since a
+// directory may have an extension of any id.
 func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
-	// what is wrong is reported by Give
+	// Give reports errors
 	of, _ := OfTransport("", &c.Manifest.Transport, cfg.Extensions.Environ(c.ID)).Names()
 	if cfg.Project.SearchPaths {
 		all, _ := OfEntry(cfg, c.ID).Names()
@@ -73,8 +72,8 @@ func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
 	return slices.Sorted(maps.Keys(of))
 }
 
-// OfTransport returns what a transport states, whose keys begin with path. Variables of the
-// environment that over replaces are left out.
+// OfTransport returns the texts of a transport, with keys that begin with path, without the environment variables
+// that over replaces.
 func OfTransport(path string, t *manifest.Transport, over map[string]string) Stated {
 	s := Stated{path + "url": t.URL}
 	for name, text := range t.Env {
@@ -91,14 +90,14 @@ func OfTransport(path string, t *manifest.Transport, over map[string]string) Sta
 	return s
 }
 
-// With returns s and what other states.
+// With adds the texts of other to s.
 func (s Stated) With(other Stated) Stated {
 	maps.Copy(s, other)
 	return s
 }
 
-// Names returns the names that s refers to, each with the first key that does. The error names
-// the key of a reference that is none.
+// Names returns the secret names that s refers to, each with the first key that does. The error names the key of
+// an invalid reference.
 func (s Stated) Names() (map[string]string, error) {
 	keys := make(map[string]string)
 	var errs []error
@@ -116,9 +115,9 @@ func (s Stated) Names() (map[string]string, error) {
 	return keys, errors.Join(errs...)
 }
 
-// Give has spec refer to the secrets that s names, and to no others. variables are the names of the variables
-// in spec.Env that s states: those of the host are passed on as they are. The error is for a
-// reference that cannot be used, and for a secret that is known to be missing.
+// Give lets spec refer to the secrets that s names, and to no others. variables are the names in spec.Env that s
+// states: only in these are references replaced. The error is for an unusable reference, or for a secret that is
+// known to be missing.
 func Give(spec *runtime.Spec, store Store, s Stated, variables ...string) error {
 	keys, err := s.Names()
 	if err == nil {
@@ -137,8 +136,7 @@ func Give(spec *runtime.Spec, store Store, s Stated, variables ...string) error 
 	return g.missing()
 }
 
-// visible refuses secrets in a command line, which every user of the machine and every child can
-// read.
+// visible refuses secrets in a command line, which every user of the machine and every child can read.
 func visible(t *manifest.Transport) error {
 	if t.URL != "" {
 		return nil
@@ -181,12 +179,12 @@ func (g *references) check(name string) error {
 	return g.store.Check(name)
 }
 
-// refuse names the key that refers to a secret which cannot be had.
+// refuse returns err with the key that refers to the unavailable secret.
 func (g *references) refuse(name string, err error) error {
 	return protocol.Errorf(protocol.RequirementMissing, "%s: %w", g.keys[name], err)
 }
 
-// resolve returns s with the values in place of the references, and tells s.Secret the values.
+// resolve returns s with references replaced by values, and passes the values to s.Secret.
 func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spec, error) {
 	r := &run{references: g, ctx: ctx, values: make(map[string]string), learn: s.Secret}
 	out, m := *s, *s.Manifest
@@ -206,16 +204,16 @@ func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spe
 	return &out, r.err
 }
 
-// run is one resolve: every secret is looked up once.
+// run is one resolve, in which each secret is looked up once.
 type run struct {
 	*references
 	ctx    context.Context
 	values map[string]string
 	learn  func(string)
-	err    error // the first
+	err    error // the first error
 }
 
-// replace returns text with the values of the secrets, which have none of the characters in not.
+// replace returns text with references replaced by values. A value must have none of the characters in not.
 func (r *run) replace(text, not string) string {
 	out, err := secrets.Replace(text, func(name string) (string, error) {
 		value, err := r.value(name)
@@ -238,7 +236,7 @@ func (r *run) value(name string) (string, error) {
 	switch {
 	case r.err != nil:
 		return "", r.err
-	case r.keys[name] == "": // by a variable of the host
+	case r.keys[name] == "": // from a variable of the host
 		return "", protocol.Errorf(protocol.RequirementMissing,
 			"the secret %s is referred to by what does not state it", name)
 	case r.store == nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Pins returns what policies have pinned, then what is held for its hidden text.
+// Pins returns the pinned descriptors, then the items held back for hidden text.
 func (set *Set) Pins() (list []status.Pin) {
 	for _, p := range set.pinning {
 		for _, pin := range p.Pins().List() {
@@ -22,25 +22,25 @@ func (set *Set) Pins() (list []status.Pin) {
 	return list
 }
 
-// Selection is what an operator accepts of an extension.
+// Selection names the items of an extension that an operator accepts.
 type Selection struct {
 	Extension string
-	Label     string   // "": everything that waits
-	Digests   []string // of what the operator was shown: nothing else is accepted
+	Label     string   // "": every waiting item
+	Digests   []string // of the items as shown to the operator: nothing else is accepted
 }
 
-// Names reports whether the pin waits and is named, whatever the operator was shown.
+// Names reports whether the pin waits and is selected by extension and label.
 func (s *Selection) Names(p *status.Pin) bool {
 	return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label)
 }
 
-// Has reports whether the pin is named and still is as the operator was shown it.
+// Has reports whether the pin is selected and unchanged since the operator was shown it.
 func (s *Selection) Has(p *status.Pin) bool {
 	return s.Names(p) && slices.Contains(s.Digests, p.Digest)
 }
 
-// ApprovePins pins what is selected as it was shown, and returns that. by names the approver. Nothing to approve is a
-// tool_not_found error, and so is what has changed since it was shown.
+// ApprovePins pins the selected items as they were shown, and returns them. by names the approver. The error is
+// tool_not_found if nothing is selected, or if an item has changed since it was shown.
 func (s *State) ApprovePins(set *Set, selected Selection, by string) (approved []status.Pin, err error) {
 	for _, p := range set.Pins() {
 		if !selected.Has(&p) {
@@ -70,7 +70,7 @@ func (set *Set) approve(p *status.Pin, by string) error {
 	return set.pinning[n].Pins().Approve(p.Extension, p.Kind, p.Name, p.Digest, by)
 }
 
-// nothingWithheld says why there is nothing to accept.
+// nothingWithheld returns why there is nothing to accept.
 func (set *Set) nothingWithheld(s Selection) error {
 	known := func(p status.Pin) bool { return p.Extension == s.Extension && p.Label == s.Label }
 	waits := func(p status.Pin) bool { return s.Names(&p) }

@@ -13,12 +13,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// CodeHiddenText is the code of the diagnostic about tools that are held for text that no
-// reader sees.
+// CodeHiddenText is the code of the diagnostic about tools held back for invisible text.
 const CodeHiddenText = "hidden_text_held"
 
-// HoldsHidden returns the error for a request about something that is held for its hidden text,
-// or because it is not what exthost.lock states, nil for all others. params state the extension's own names.
+// HoldsHidden returns the error for a request about an item held back for hidden text or because it differs from
+// exthost.lock; nil for all others. params have the extension's own names.
 func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) error {
 	if !set.hidden.Any() {
 		return nil
@@ -45,9 +44,8 @@ func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) er
 		kind, display.Visible(name), extension, reason, pins.AcceptCommand(extension, kind, name))
 }
 
-// hides returns the names of the tools of u that are held for their hidden text, which nobody can
-// have meant to approve, or because they are not what exthost.lock states. No policy is needed for
-// that.
+// hides returns the names of the tools of u that are held back for hidden text, which nobody can have meant to
+// approve, or because they differ from exthost.lock. It needs no policy.
 func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
 	stated := set.permits.Tools(&u.Candidate)
 	present := make([]string, 0, len(offered))
@@ -69,11 +67,11 @@ func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
 	return names
 }
 
-// HashTool identifies what the descriptor of a tool says to a model, as exthost.lock has it.
+// HashTool returns the hash of a tool descriptor for exthost.lock.
 func HashTool(raw json.RawMessage) string { return listedItem(pins.Tool, raw).Hash() }
 
-// unlocked returns the hash of a tool's descriptor where exthost.lock states another one, or none;
-// "" where it states that one, and where it states none of any tool.
+// unlocked returns the hash of a tool's descriptor if exthost.lock has another or none for it; "" if the hashes
+// agree, or if the extension has none in it.
 func unlocked(stated map[string]string, t protocol.Tool) string {
 	if stated == nil {
 		return ""
@@ -85,7 +83,7 @@ func unlocked(stated map[string]string, t protocol.Tool) string {
 	return now
 }
 
-// hiddenText reports what of u is held for its hidden text, and what is listed with some.
+// hiddenText reports the items of u that are held back, and those that are listed with hidden text.
 func (set *Set) hiddenText(u *unit.Unit, held []pins.Pin) (diags []protocol.Diagnostic) {
 	d := protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeHiddenText, Extension: u.ID(), Path: u.Candidate.Path}
 	var other []pins.Pin
@@ -124,5 +122,5 @@ func (set *Set) hiddenText(u *unit.Unit, held []pins.Pin) (diags []protocol.Diag
 	return diags
 }
 
-// maxHiddenNamed is how many items with hidden text a diagnostic names.
+// maxHiddenNamed bounds the items that a diagnostic names.
 const maxHiddenNamed = 8

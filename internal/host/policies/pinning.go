@@ -15,11 +15,11 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// pinning is a policy that pins what extensions say of themselves.
+// pinning is a policy that pins the descriptors of extensions.
 type pinning struct {
 	*builtin.Pin
 	name   string
-	shadow bool // reports changes and withholds nothing
+	shadow bool // reports changes without withholding items
 }
 
 // PinsToolsOf reports whether a policy pins the tools of an extension.
@@ -29,10 +29,10 @@ func (set *Set) pins(extension string, kind pins.Kind) bool {
 	return slices.ContainsFunc(set.pinning, func(p pinning) bool { return p.Guards(extension, kind) })
 }
 
-// Pin pins what a handshake of an extension says, when it is the first, and withholds at once
-// what has changed or is new later. The next snapshot leaves that out of lists.
+// Pin pins the descriptors of an extension's first handshake, and withholds changed and new ones of a later
+// handshake at once. The next snapshot leaves them out of lists.
 func (set *Set) Pin(extension string, hs *runtime.Handshake, legacy bool) {
-	if len(set.pinning) == 0 { // which descriptors need not be read for
+	if len(set.pinning) == 0 { // saves reading the descriptors
 		return
 	}
 	set.WithholdsIntroduction(extension, hs, legacy)
@@ -50,8 +50,8 @@ func introduction(hs *runtime.Handshake, legacy bool) pins.Item {
 	return pins.NewIntroduction(name, hs.Instructions, hs.ServerInfo)
 }
 
-// look compares a list with the pins of all policies that guard it, and returns the names of
-// those that are withheld. changed reports whether there is something to save.
+// look compares a list with the pins of all policies that guard it, and returns the names of the withheld items.
+// changed reports whether there is something to save.
 func (set *Set) look(l pins.List) (withheld []string, changed bool) {
 	for _, p := range set.pinning {
 		if !p.Guards(l.Extension, l.Kind) {
@@ -65,12 +65,13 @@ func (set *Set) look(l pins.List) (withheld []string, changed bool) {
 	return withheld, changed
 }
 
-// WithholdsIntroduction reports whether clients are not told what a handshake says.
+// WithholdsIntroduction reports whether the server info and instructions of a handshake are withheld from
+// clients.
 func (set *Set) WithholdsIntroduction(extension string, hs *runtime.Handshake, legacy bool) (withheld, changed bool) {
 	if len(set.pinning) == 0 {
 		return false, false
 	}
-	if hs.Protocol != manifest.ProtocolMCP { // others say nothing of themselves to clients
+	if hs.Protocol != manifest.ProtocolMCP { // other protocols have no introduction
 		return false, false
 	}
 	names, changed := set.look(pins.List{
@@ -81,7 +82,7 @@ func (set *Set) WithholdsIntroduction(extension string, hs *runtime.Handshake, l
 	return len(names) > 0, changed
 }
 
-// toolItems returns the items of tools. The catalog reports those that cannot be read.
+// toolItems returns the items of tools. The catalog reports unreadable ones.
 func toolItems(offered []protocol.Tool) (items []pins.Item) {
 	for _, t := range offered {
 		if parsed, err := tools.ParseDescriptor(t.Raw); err == nil {
@@ -91,7 +92,7 @@ func toolItems(offered []protocol.Tool) (items []pins.Item) {
 	return items
 }
 
-// Page is one answer to a request for a list.
+// Page is one page of a list.
 type Page struct {
 	Extension    string
 	Kind         pins.Kind
@@ -99,8 +100,8 @@ type Page struct {
 	Items        []json.RawMessage
 }
 
-// Show returns the items of the page that are not withheld: by a policy, or for their hidden
-// text. changed reports whether the status or the pins have changed.
+// Show returns the items of the page that are not withheld, by a policy or for hidden text. changed reports
+// whether the status or the pins have changed.
 func (set *Set) Show(page Page) (shown []json.RawMessage, changed bool) {
 	l := pins.List{Extension: page.Extension, Kind: page.Kind, Cursor: page.Cursor, Next: page.Next}
 	withheld := make(map[string]bool)
@@ -133,15 +134,14 @@ func listedItem(kind pins.Kind, raw json.RawMessage) pins.Item {
 		return pins.NewListed(kind, raw)
 	}
 	t, err := tools.ParseDescriptor(raw)
-	if err != nil { // its clients may read it all the same
+	if err != nil { // clients may still read it
 		t = protocol.Tool{InputSchema: raw}
 		t.Name, _ = rawjson.Text(rawjson.Get(raw, "name"))
 	}
 	return pins.NewTool(t)
 }
 
-// Withheld returns the names of the tools of an extension to be left out of lists, and what to
-// report about it.
+// Withheld returns the names of tools to be left out of lists, and the diagnostics about them.
 func (set *Set) Withheld(u *unit.Unit, offered []protocol.Tool) (names []string, diags []protocol.Diagnostic) {
 	if len(offered) > 0 && len(set.pinning) > 0 {
 		names, _ = set.look(pins.List{Extension: u.ID(), Kind: pins.Tool, Items: toolItems(offered)})
@@ -154,12 +154,12 @@ func (set *Set) Withheld(u *unit.Unit, offered []protocol.Tool) (names []string,
 	return names, set.held(u, func(p pins.Pin) bool { return p.Kind != pins.Tool || present[p.Name] })
 }
 
-// WithheldBefore returns what to report about a destination, which lists its tools itself.
+// WithheldBefore returns the diagnostics about a destination, which lists its tools itself.
 func (set *Set) WithheldBefore(u *unit.Unit) []protocol.Diagnostic {
 	return set.held(u, func(pins.Pin) bool { return true })
 }
 
-// held returns what to report about the items of u that are held and that about selects.
+// held returns the diagnostics about the held items of u that about selects.
 func (set *Set) held(u *unit.Unit, about func(pins.Pin) bool) (diags []protocol.Diagnostic) {
 	for _, p := range set.pinning {
 		for _, kind := range p.Pins().Full(u.ID()) {
@@ -196,7 +196,7 @@ func (set *Set) held(u *unit.Unit, about func(pins.Pin) bool) (diags []protocol.
 	return append(diags, set.hiddenText(u, hidden)...)
 }
 
-// SavePins writes the pins, or reports why that failed.
+// SavePins writes the pins, or reports why it failed.
 func (set *Set) SavePins() (diags []protocol.Diagnostic) {
 	for _, p := range set.pinning {
 		if err := p.Pins().Save(); err != nil {

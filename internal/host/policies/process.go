@@ -24,16 +24,16 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Process is a policy that is a unit: its instance decides.
+// Process is a policy whose decisions come from a supervised process.
 type Process struct {
 	*unit.Unit
-	Name string // of the policy
+	Name string // the policy's name
 }
 
 var _ governance.Policy = (*Process)(nil)
 
-// Decide implements [governance.Policy]. An instance that ended before it got the question is
-// followed by another, once.
+// Decide implements [governance.Policy]. If the instance ended before it got the question, Decide asks another,
+// once.
 func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
 ) (governance.Decision, error) {
 	d, unsent, err := p.ask(ctx, flow, x)
@@ -95,11 +95,11 @@ func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Ins
 	return c, nil
 }
 
-// client is an instance that is asked for decisions.
+// client is an instance that makes decisions.
 type client struct {
 	runtime.Instance
-	open   func(ctx context.Context) (governance.Policy, error) // after the handshake
-	policy governance.Policy                                    // once ready
+	open   func(ctx context.Context) (governance.Policy, error) // called after the handshake
+	policy governance.Policy                                    // set once ready
 }
 
 // Serve implements [supervisor.Service].
@@ -126,7 +126,7 @@ func (c *client) Decide(ctx context.Context, flow governance.Flow, x *governance
 	return c.policy.Decide(ctx, flow, x)
 }
 
-// caller is the one method of an instance that the adapter of a policy needs.
+// caller adapts an instance to the one method that a policy's protocol needs.
 type caller struct{ i runtime.Instance }
 
 // Call sends a request to the process.
@@ -134,8 +134,7 @@ func (c caller) Call(ctx context.Context, method string, params json.RawMessage)
 	return c.i.Call(ctx, &runtime.Request{Method: method, Params: params})
 }
 
-// newSpec returns everything that the runtime needs to run a policy's process, as for an
-// extension whose manifest states the same.
+// newSpec returns the runtime spec of a policy's process, as for an extension whose manifest states the same.
 func newSpec(env *unit.Env, cfg *config.Config, s governance.Spec) (runtime.Spec, process.EnvReport, error) {
 	t := manifest.Transport{
 		Kind:     manifest.KindStdio,

@@ -22,7 +22,7 @@ import (
 // Set is the policies of one configuration. It is immutable.
 type Set struct {
 	Members   []governance.Member
-	Processes []*Process // of those members that have one
+	Processes []*Process // of the members that have one
 	Pipeline  *governance.Pipeline
 	pinning   []pinning
 	hidden    *pins.Hidden
@@ -30,9 +30,8 @@ type Set struct {
 	disabled  []governance.Spec
 }
 
-// NewSet makes the policies of cfg: those of the configuration, the audit log, and the
-// embedding program's. Policies that are the same in before, which may be nil, keep their
-// state, and a pipeline of the same policies is kept as a whole.
+// NewSet makes the policies of cfg, the audit log and the embedding program's policies. Policies that are
+// unchanged from before, which may be nil, keep their state; if all are unchanged, the pipeline is kept.
 func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	before = cmp.Or(before, new(Set))
 	configured, err := governance.Members(cfg.Plugins, before.Members,
@@ -118,7 +117,7 @@ func sameMember(a, b governance.Member) bool {
 	return a.Policy == b.Policy && reflect.DeepEqual(a.Spec, b.Spec)
 }
 
-// Changed names the policies that are not the same in both sets, sorted.
+// Changed returns the names of the policies that differ between the sets, sorted.
 func (set *Set) Changed(before *Set) []string {
 	names := []string{}
 	for _, lists := range [][2][]governance.Member{{before.Members, set.Members}, {set.Members, before.Members}} {
@@ -136,8 +135,8 @@ func (set *Set) Changed(before *Set) []string {
 // Offloads reports whether a policy of the set cuts results and stores the rest.
 func (set *Set) Offloads() bool { return slices.ContainsFunc(set.Members, offloads) }
 
-// Status returns the policies in the order of the pipeline, then the disabled ones, each
-// with those of diags that are about it.
+// Status returns the policies in the order of the pipeline, then the disabled ones, each with the diagnostics
+// about it from diags.
 func (s *State) Status(set *Set, diags []protocol.Diagnostic) (list []status.Policy) {
 	inOrder := func(a, b governance.Member) int { return a.Spec.Order(&b.Spec) }
 	for _, m := range slices.SortedStableFunc(slices.Values(set.Members), inOrder) {
@@ -166,7 +165,7 @@ func (s *State) Status(set *Set, diags []protocol.Diagnostic) (list []status.Pol
 	return list
 }
 
-// describeShared says whether a policy that counts for all nodes of a cluster reaches its counters.
+// describeShared reports whether a policy of scope cluster reaches its counters.
 func (s *State) describeShared(p *status.Policy, policy governance.Policy) {
 	sharer, ok := policy.(builtin.Sharer)
 	if !ok || sharer.Shared() == nil {
@@ -188,7 +187,7 @@ func (s *State) describeShared(p *status.Policy, policy governance.Policy) {
 	}
 }
 
-// CodeQuotaDiffers is the code of the diagnostic about a policy that has other limits at another node.
+// CodeQuotaDiffers is the code of the diagnostic about a policy with different limits at another node.
 const CodeQuotaDiffers = "quota_differs"
 
 func describe(s governance.Spec) status.Policy {

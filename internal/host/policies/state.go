@@ -33,19 +33,18 @@ type Options struct {
 	Kinds Kinds
 	// Members are the embedding program's own policies.
 	Members []governance.Member
-	// Inspect keeps no audit log and no results, and writes no pins. Policies that count for all
-	// nodes of a cluster count alone.
+	// Inspect keeps no audit log and no results, and writes no pins. Policies of scope cluster count locally.
 	Inspect bool
-	// Quota is what policies that count for all nodes lease from. Nil: the host is in no cluster.
+	// Quota leases units to policies of scope cluster. Nil: the host is in no cluster.
 	Quota quota.Source
-	// Observe takes every decision, after it was counted. Nil: nobody.
+	// Observe receives every decision after it was counted. Nil: ignored.
 	Observe func(governance.Observation)
-	// Events returns the events of the process policy:NAME.
+	// Events returns the callbacks of process id, policy:NAME.
 	Events func(id string) unit.Events
 }
 
-// Kinds make policies whose code this package does not link. A nil one refuses policies of
-// its kind.
+// Kinds make policies whose code this package does not link. Without a function, policies of its kind are
+// refused.
 type Kinds struct {
 	CEL  func(governance.Spec) (governance.Policy, error)
 	GRPC func(governance.Spec, runtime.Spec) interface {
@@ -54,22 +53,22 @@ type Kinds struct {
 	}
 }
 
-// State is what policies share. It outlives every [Set].
+// State is shared by the policies of all sets, and outlives each [Set].
 type State struct {
 	Approvals *approval.Store
 	Traces    *governance.Traces
 	Stats     stats.Policies
 
 	env       *unit.Env
-	hidden    *pins.Hidden // of all extensions and destinations
+	hidden    *pins.Hidden // items of all extensions and destinations
 	options   Options
-	audit     *audit.Log // nil: none is kept
+	audit     *audit.Log // nil: none
 	auditPath string
 	results   atomic.Pointer[results.Store] // nil until a policy caps the size of results
 	quotas    *quota.Pool
 }
 
-// Open opens the audit log that cfg asks for.
+// Open opens the state, with the audit log that cfg asks for.
 func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
 	s := &State{env: env, options: o, Traces: governance.NewTraces(0), quotas: quota.NewPool(o.Quota)}
 	var err error
@@ -86,11 +85,11 @@ func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
 	return s, nil
 }
 
-// maxAudits is how many hosts can share an audit.path, each with a file of its own.
+// maxAudits bounds the hosts that share an audit.path, each with its own file.
 const maxAudits = 16
 
-// openAudit opens the audit log, beside those of other hosts with the same path: clients
-// on stdio start one host each.
+// openAudit opens the audit log. If other hosts have the same path, as clients on stdio start one host each, it
+// opens a sibling file.
 func (s *State) openAudit(c config.Audit) error {
 	var first error
 	file, err := below.File(c.Within, c.Path)
@@ -126,7 +125,7 @@ func (s *State) openAudit(c config.Audit) error {
 	return first
 }
 
-// logApprovalRequest tells the operator, who may be reading the log, of an approval request.
+// logApprovalRequest reports an approval request to an operator who reads the log.
 func (s *State) logApprovalRequest(q approval.Request) {
 	subject := cmp.Or(q.Tool, q.Method)
 	s.env.Log.Warn("a call waits for an approval", "approval", q.ID, "tool", subject, "caller", q.Caller, "policy",
@@ -141,7 +140,7 @@ func (s *State) observe(o governance.Observation) {
 	}
 }
 
-// AuditStatus returns the state of the audit log; nil when none is kept.
+// AuditStatus returns the state of the audit log, nil if none is kept.
 func (s *State) AuditStatus() *status.Audit {
 	if s.audit == nil {
 		return nil
@@ -164,10 +163,10 @@ func (s *State) Record(ctx context.Context, r audit.Record) {
 	}
 }
 
-// auditName is the name of the audit log among the policies.
+// auditName names the audit log among the policies.
 const auditName = "audit_log"
 
-// auditMember returns the audit log as a policy; none when no log is kept.
+// auditMember returns the audit log as a policy, if one is kept.
 func (s *State) auditMember() []governance.Member {
 	if s.audit == nil {
 		return nil
@@ -177,8 +176,7 @@ func (s *State) auditMember() []governance.Member {
 	return []governance.Member{{Spec: spec, Policy: s.audit}}
 }
 
-// openResults opens the store of results for the first set that needs it. The store stays
-// until Close.
+// openResults opens the store of results for the first set that needs it. It stays open until Close.
 func (s *State) openResults(set *Set) error {
 	if s.options.Inspect || s.results.Load() != nil || !set.Offloads() {
 		return nil
@@ -191,11 +189,10 @@ func (s *State) openResults(set *Set) error {
 	return nil
 }
 
-// Results returns the store of results that were too big to pass; nil when there is none.
+// Results returns the store of oversized results, nil if there is none.
 func (s *State) Results() *results.Store { return s.results.Load() }
 
-// Install puts set in force: policies that cut results store the rest, and the counts of
-// other policies are dropped.
+// Install puts set in force: policies that cut results get the store, and counts of other policies are dropped.
 func (s *State) Install(set *Set) {
 	s.Stats.Retain(set.Members)
 	for _, m := range set.Members {
@@ -210,17 +207,16 @@ func (s *State) Install(set *Set) {
 	}
 }
 
-// offloads reports whether m cuts results and stores the rest. In shadow mode it does
-// not cut.
+// offloads reports whether m cuts results and stores the rest. Shadow mode does not cut.
 func offloads(m governance.Member) bool {
 	_, ok := m.Policy.(builtin.Offloader)
 	return ok && m.Spec.Mode != governance.ModeShadow
 }
 
-// closeDrain is what the close of a pipeline leaves to decisions that are due.
+// closeDrain is the time for pending decisions when a pipeline closes.
 const closeDrain = time.Second
 
-// ClosePipeline waits until p has taken the decisions that are due, at most 1 s.
+// ClosePipeline waits for the pending decisions of p, at most 1 s.
 func (s *State) ClosePipeline(ctx context.Context, p *governance.Pipeline) {
 	ctx, cancel := context.WithTimeout(ctx, closeDrain)
 	defer cancel()

@@ -14,25 +14,25 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// CodeUnmatched is the code of the diagnostic about a pattern that selects nothing.
+// CodeUnmatched is the code of the diagnostic about a pattern that matches nothing.
 const CodeUnmatched = "pattern_unmatched"
 
-// Known is what the patterns of policies may select.
+// Known is everything that patterns of policies may match.
 type Known struct {
-	Tools      []string // registered names
+	Tools      []string // ids of extensions and destinations, including those that do not run
 	Extensions []string // ids of extensions and destinations, also of those that do not run
-	Silent     []string // those of Extensions whose tools are not known
+	Silent     []string // the Extensions whose tools are unknown
 	Clients    []string // names of the named clients
-	AnyCaller  bool     // an authorization server or other nodes of a cluster name callers, too
+	AnyCaller  bool     // an authorization server or other cluster nodes name callers, too
 }
 
-// callers returns the names of callers that can be listed. Those of clients on stdio cannot: they
-// begin with [clienttoken.Stdio].
+// callers returns the names of callers that can be listed. It omits clients on stdio, which begin with
+// [clienttoken.Stdio].
 func (k *Known) callers() []string {
 	return append([]string{"", clienttoken.Static, clienttoken.Operator}, k.Clients...)
 }
 
-// covers reports whether p may select something.
+// covers reports whether p may match something.
 func (k *Known) covers(p builtin.Pattern, known []string) bool {
 	switch p.Of {
 	case "callers":
@@ -47,8 +47,8 @@ func (k *Known) covers(p builtin.Pattern, known []string) bool {
 	return slices.ContainsFunc(known, (glob.List{p.Glob}).Match)
 }
 
-// Unmatched returns a warning for each pattern of a policy that selects no tool, extension or
-// caller that is known: a rule with a misspelled name never applies.
+// Unmatched returns a warning for each pattern that matches no known tool, extension or caller: a rule with a
+// misspelled name never applies.
 func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 	for _, m := range set.Members {
 		for _, p := range builtin.Patterns(m.Spec) {
@@ -79,8 +79,8 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 	return diags
 }
 
-// Name tells the policies which extensions there are, so that they know whom a pattern of
-// registered names means.
+// Name tells the policies which extensions exist, so that they know which one a pattern of registered names
+// means.
 func (set *Set) Name(extensions []string) {
 	prefixes := make(glob.Prefixes, len(extensions))
 	for _, id := range extensions {
@@ -93,8 +93,7 @@ func (set *Set) Name(extensions []string) {
 	}
 }
 
-// fits reports whether a pattern may select a name that begins with prefix: the text before the
-// first wildcard of the pattern fits the beginning of the name.
+// fits reports whether a pattern may match a name that begins with prefix, by the text before its first wildcard.
 func fits(pattern, prefix string) bool {
 	literal := glob.Literal(pattern)
 	return strings.HasPrefix(literal, prefix) || literal != pattern && strings.HasPrefix(prefix, literal)

@@ -14,13 +14,12 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Catalog returns the tools that the extensions offer now, and the problems with them.
-// before is the previous catalog, nil for the first; clients are the names of the named clients,
-// which come and go without a new plan.
+// Catalog returns the current tools of the extensions, and the problems with them. before is the previous
+// catalog, nil for the first. clients are the named clients, which change without a new plan.
 func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (*tools.Catalog, []protocol.Diagnostic) {
 	var sources []tools.Source
 	if p.Policies.Offloads() || pagesElsewhere(p) {
-		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own
+		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own tool
 	}
 	for _, id := range p.Reserved {
 		sources = append(sources, tools.Source{Extension: id})
@@ -58,12 +57,12 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
 }
 
-// pagesElsewhere reports whether another node keeps long results of what is called there.
+// pagesElsewhere reports whether another node keeps long results of calls to it.
 func pagesElsewhere(p *Plan) bool {
 	return slices.ContainsFunc(slices.Concat(p.Elsewhere, p.Replicas), (*unit.Extension).PagesElsewhere)
 }
 
-// hiddenText names what a reader does not see in the text that an MCP server says of itself.
+// hiddenText reports invisible characters in the instructions and server info of an MCP server.
 func hiddenText(x *unit.Extension) []protocol.Diagnostic {
 	hs := x.Handshake()
 	if hs == nil {
@@ -84,8 +83,8 @@ func hiddenText(x *unit.Extension) []protocol.Diagnostic {
 		Hint: "ask its author why they are there"}}
 }
 
-// absent is what the patterns of policies may select of extensions that are not in force:
-// disabled ones, those that cannot run here, and those whose files cannot be used.
+// absent returns the ids of extensions that are not in force but that patterns of policies may select: disabled,
+// skipped and unusable ones.
 func (p *Plan) absent() policies.Known {
 	ids := slices.Clone(p.Config.Extensions.Disabled)
 	for _, c := range p.Skipped {

@@ -10,12 +10,11 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// codeMCPExtension is the code of a diagnostic about an extension of MCP that a server
-// declares.
+// codeMCPExtension is the code of diagnostics about extensions of MCP that a server declares.
 const codeMCPExtension = "mcp_extension"
 
-// DeclaredNow merges the extensions of MCP that the servers which view reaches declared in
-// their last handshakes, and says what is left out of them.
+// DeclaredNow merges the extensions of MCP from the last handshakes of the servers that view reaches, and reports
+// the parts left out.
 func (p *Plan) DeclaredNow(view *toolset.View) (*mcpext.Merged, []protocol.Diagnostic) {
 	var sources []mcpext.Source
 	var diags []protocol.Diagnostic
@@ -47,8 +46,8 @@ func (p *Plan) DeclaredNow(view *toolset.View) (*mcpext.Merged, []protocol.Diagn
 	return merged, diags
 }
 
-// declaredBy returns what a server declares to clients of any version. What it declares in
-// its main handshake counts before what it declares to older clients.
+// declaredBy returns the extensions of MCP that a server declares to clients of any version. The main handshake
+// takes precedence over the one for legacy clients.
 func declaredBy(x *unit.Extension) (list []mcpext.Extension, problems []string) {
 	for _, hs := range []*runtime.Handshake{x.Handshake(), x.Legacy.Handshake()} {
 		if hs == nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// InjectFaults has calls fail as the configuration states. before is the plan that p follows, nil
-// for the first.
+// InjectFaults sets up the faults of the configuration. before is the previous plan, nil for the first.
 func (p *Plan) InjectFaults(before *Plan) {
 	var known *faults.Injector
 	if before != nil {

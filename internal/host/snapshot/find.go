@@ -14,11 +14,11 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// maxInstructions bounds what of the instructions of a server describes it, in bytes.
+// maxInstructions bounds the part of a server's instructions that the search index uses, in bytes.
 const maxInstructions = 1 << 10
 
-// SetIndexes lets the tools of s be searched, whose catalog and toolsets are set. before is the
-// snapshot before, nil for the first.
+// SetIndexes sets the search indexes of s, after its catalog and toolsets. before is the previous snapshot, nil
+// for the first.
 func (s *Snapshot) SetIndexes(before *Snapshot) {
 	var last *toolindex.Indexes
 	if before != nil {
@@ -31,7 +31,7 @@ func (s *Snapshot) SetIndexes(before *Snapshot) {
 	s.Indexes = toolindex.NewIndexes(s.describe, has, last)
 }
 
-// describe returns what an extension says of itself: in its manifest, else as an MCP server.
+// describe returns the description of an extension: of its manifest, else its instructions as an MCP server.
 func (s *Snapshot) describe(id string) string {
 	x := s.Extensions[id]
 	if x == nil {
@@ -44,8 +44,7 @@ func (s *Snapshot) describe(id string) string {
 	return cmp.Or(x.Candidate.Manifest.Plugin.Description, said)
 }
 
-// Offered returns the tools of a toolset that policies show to a caller, and those that they hide
-// from it.
+// Offered returns the tools of a toolset that policies show to a caller, and those that they hide.
 func (s *Snapshot) Offered(toolset, caller string) (shown, hidden []*tools.Entry, err error) {
 	view, err := s.Toolsets.Of(toolset)
 	if err != nil {
@@ -61,8 +60,7 @@ func (s *Snapshot) Offered(toolset, caller string) (shown, hidden []*tools.Entry
 	return shown, hidden, nil
 }
 
-// ListsOtherwise reports whether next may list other tools of the same extensions to clients, by its
-// toolsets or by its modes.
+// ListsOtherwise reports whether next may list other tools of the same extensions, by its toolsets or its modes.
 func (p *Plan) ListsOtherwise(next *Plan) bool {
 	modes := func(p *Plan) map[string]string {
 		of := make(map[string]string)
@@ -75,8 +73,8 @@ func (p *Plan) ListsOtherwise(next *Plan) bool {
 		!reflect.DeepEqual(p.Config.Tools, next.Config.Tools) || !maps.Equal(modes(p), modes(next))
 }
 
-// Find searches the tools of a toolset, "" for all tools, that a caller sees: those that
-// policies show it and that also, if it is not nil, is true for.
+// Find searches the tools of a toolset, "" for all tools, that policies show to a caller. also, unless nil,
+// restricts them further.
 func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) bool) (toolindex.Answer, error) {
 	view, err := s.Toolsets.Of(toolset)
 	if err != nil {
@@ -85,7 +83,7 @@ func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) b
 	return s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, s.visible(caller, also)), nil
 }
 
-// FindFor searches the tools that the list of a session would have, were all of them listed.
+// FindFor searches the tools that a session would be listed in mode all.
 func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolindex.Answer, error) {
 	if of == nil {
 		of = new(protocol.Session)
@@ -93,7 +91,8 @@ func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolindex.Answer
 	return s.Find(of.Toolset, of.Caller, query, forModels(of))
 }
 
-// visible returns what decides whether a caller sees a tool; nil when that is also alone.
+// visible returns a function that reports whether a caller sees a tool, restricted by also. It returns also
+// itself if policies hide nothing.
 func (s *Snapshot) visible(caller string, also func(*tools.Entry) bool) func(*tools.Entry) bool {
 	pipeline := s.Policies.Pipeline
 	if !pipeline.MayHide() {
@@ -104,16 +103,14 @@ func (s *Snapshot) visible(caller string, also func(*tools.Entry) bool) func(*to
 	}
 }
 
-// ShowsPages reports whether the tools for pages of MCP Apps are listed: unless s is of a
-// client that does not declare to show such pages. Servers that several clients share offer
-// these tools whoever asks.
+// ShowsPages reports whether tools that only pages of MCP Apps call are listed to s: not if its client declares
+// no support for pages. Shared servers offer these tools to all callers.
 func ShowsPages(s *protocol.Session) bool {
 	return s == nil || s.Version == "" ||
 		rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
 }
 
-// forModels returns what is true for the tools that are not for pages alone; nil when s shows
-// such pages.
+// forModels returns a function that is false for tools that only pages call; nil if s shows pages.
 func forModels(s *protocol.Session) func(*tools.Entry) bool {
 	if ShowsPages(s) {
 		return nil
@@ -121,8 +118,8 @@ func forModels(s *protocol.Session) func(*tools.Entry) bool {
 	return func(e *tools.Entry) bool { return !e.AppsOnly() }
 }
 
-// SearchList returns the list of a session that gets a search in place of all tools; searches
-// is false for other sessions. A session that does not see the search gets all that it sees.
+// SearchList returns the list of a session in mode search; searches is false for other sessions. A session that
+// may not see the search tools is listed all its tools.
 func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, searches bool) {
 	if of == nil || of.Extension != "" {
 		return nil, false
@@ -149,7 +146,7 @@ func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, search
 	return listing.List(entries), true
 }
 
-// Listed returns the list of a session: what it sees, or the search in its place.
+// Listed returns the list of a session: all tools that it sees, or the search list.
 func (s *Snapshot) Listed(of *protocol.Session) ([]*tools.Entry, error) {
 	if of == nil {
 		of = new(protocol.Session)
@@ -164,7 +161,7 @@ func (s *Snapshot) Listed(of *protocol.Session) ([]*tools.Entry, error) {
 	return shownOf(view.Tools(s.Catalog), s.visible(of.Caller, forModels(of))), nil
 }
 
-// shownOf returns the tools of a catalog that visible is true for; all of them if it is nil.
+// shownOf returns the tools of a catalog for which visible is true, all if it is nil.
 func shownOf(catalog *tools.Catalog, visible func(*tools.Entry) bool) []*tools.Entry {
 	if visible == nil {
 		return catalog.Entries()

@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// OnlyRules returns now with the lists of next that say which extensions may run. The files
-// are those of next, because a list may be in a new one.
+// OnlyRules returns now with the disabled and allowlist entries of next, and its files, because these entries may
+// be in a new one.
 func OnlyRules(now, next *config.Config) *config.Config {
 	c := *now
 	c.Extensions.Disabled, c.Extensions.Allowlist = next.Extensions.Disabled, next.Extensions.Allowlist
@@ -17,8 +17,8 @@ func OnlyRules(now, next *config.Config) *config.Config {
 	return &c
 }
 
-// Only restricts p, which follows now as c says, to the extensions of these ids and their
-// servers: all others stay what they are in now, also those that have failed.
+// Only restricts the change c from now to p to the extensions of ids and their servers. All others stay as in
+// now, even failed ones.
 func (p *Plan) Only(now *Plan, c *status.Change, ids []string) {
 	other := func(id string) bool {
 		owner, _, _ := strings.Cut(id, ".")

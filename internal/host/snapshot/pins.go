@@ -10,14 +10,14 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Pins returns what policies have pinned, what is held for its hidden text, and the tools of other
-// extensions that changed since the operator accepted them.
+// Pins returns the pinned descriptors, the items held back for hidden text, and the tools of other extensions
+// that changed since the operator accepted them.
 func (s *Snapshot) Pins() []status.Pin {
 	list := s.Policies.Pins()
 	for x := range s.Ordered {
 		guarded := s.Policies.PinsToolsOf(x.ID())
 		for _, p := range x.Pending() {
-			if !guarded || p.Gone() { // policies report the others
+			if !guarded || p.Gone() { // policies report the other ones
 				list = append(list, changedPin(x.ID(), p))
 			}
 		}
@@ -42,7 +42,7 @@ func changedPin(extension string, p descriptors.Pending) status.Pin {
 	}
 }
 
-// AcceptTools accepts the changed tools of an extension that are selected, and those that were pinned just s.
+// AcceptTools accepts the selected changed tools of an extension, and the tools of pinned.
 func (s *Snapshot) AcceptTools(selected policies.Selection, pinned []status.Pin) (accepted bool, err error) {
 	x := s.Extensions[selected.Extension]
 	if x == nil {

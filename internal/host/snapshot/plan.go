@@ -1,5 +1,5 @@
-// Package snapshot is what is in force in a host: its extensions, destinations, policies,
-// tools and hooks, immutable and swapped as one.
+// Package snapshot holds the extensions, destinations, policies, tools and hooks in force: immutable, and
+// replaced as one.
 package snapshot
 
 import (
@@ -30,34 +30,34 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Plan is the outcome of a configuration and its search paths: the units that may run, in
-// order, and the candidates that may not. It does not change once it is in force.
+// Plan is the outcome of a configuration and its search paths: the units that may run, in order, and the
+// candidates that may not. It is immutable once it is in force.
 type Plan struct {
 	Config       *config.Config
 	Policies     *policies.Set
 	Extensions   map[string]*unit.Extension
 	Order        []string              // ids of Extensions, as discovered
-	Elsewhere    []*unit.Extension     // at other nodes of the cluster alone, by id
-	Replicas     []*unit.Extension     // at other nodes, of Extensions; calls come to them by those
-	Reserved     []string              // ids of extensions that other nodes had: no others get the names of their tools
-	LeftOut      []protocol.Diagnostic // of what other nodes share
+	Elsewhere    []*unit.Extension     // extensions that only other nodes have, by id
+	Replicas     []*unit.Extension     // extensions of other nodes that this host has too; reached through Extensions
+	Reserved     []string              // ids of extensions that other nodes had: their tool names stay reserved
+	LeftOut      []protocol.Diagnostic // about shared extensions of other nodes
 	Destinations map[string]*bridge.Destination
-	Skipped      []discovery.Candidate // found, and cannot run here
-	Diagnostics  []protocol.Diagnostic // of files
+	Skipped      []discovery.Candidate // found, but cannot run
+	Diagnostics  []protocol.Diagnostic // about files
 	Hooks        []hooks.Handler       // of the configuration
-	Faults       *faults.Injector      // of the configuration; nil: no call fails on purpose
-	Dirs         []string              // that were searched
+	Faults       *faults.Injector      // of the configuration; nil: none
+	Dirs         []string              // searched directories
 }
 
 // Target is an extension or a destination: a unit that serves calls.
 type Target interface {
 	unit.Runner
 	Acquire(ctx context.Context, w unit.Want) (*unit.Instance, func(error), error)
-	// LoginOf returns the login that calls of a caller are made with; nil when there is none.
+	// LoginOf returns the login used for calls of a caller, nil if none.
 	LoginOf(caller string) runtime.Login
 }
 
-// Target returns the extension or destination of that id; nil when there is none.
+// Target returns the extension or destination with an id, nil if none.
 func (p *Plan) Target(id string) Target {
 	if x := p.Extensions[id]; x != nil {
 		return x
@@ -71,8 +71,7 @@ func (p *Plan) Target(id string) Target {
 	return nil
 }
 
-// Unit returns the extension, the destination or the process of a policy of that id; nil
-// when there is none.
+// Unit returns the extension, destination or policy process with an id, nil if none.
 func (p *Plan) Unit(id string) unit.Runner {
 	for _, x := range p.Policies.Processes {
 		if x.ID() == id {
@@ -85,8 +84,7 @@ func (p *Plan) Unit(id string) unit.Runner {
 	return nil
 }
 
-// Has reports whether u is a unit of the plan. An extension that was kept may have the id
-// of a destination.
+// Has reports whether u is a unit of the plan. A kept extension may have the id of a destination.
 func (p *Plan) Has(u unit.Runner) bool {
 	switch u := u.(type) {
 	case *unit.Extension:
@@ -99,7 +97,7 @@ func (p *Plan) Has(u unit.Runner) bool {
 	return false
 }
 
-// Units returns every unit: processes of policies, extensions, destinations.
+// Units returns every unit: policy processes, extensions, destinations.
 func (p *Plan) Units() (list []unit.Runner) {
 	for _, x := range p.Policies.Processes {
 		list = append(list, x)
@@ -116,9 +114,8 @@ func (p *Plan) Units() (list []unit.Runner) {
 	return list
 }
 
-// Variables returns the names of the environment variables that the plan depends on: those
-// that the configuration refers to or passes, and those that manifests state, also of
-// extensions that lack one. Sorted, each once.
+// Variables returns the names of the environment variables that the plan depends on, sorted: those that the
+// configuration refers to or passes, and those that manifests state, also manifests whose extension lacks one.
 func (p *Plan) Variables() []string {
 	names := slices.Concat(p.Config.Variables, p.Config.Extensions.Env.Pass)
 	asVariables := p.Config.Secrets.Provider == config.SecretsEnv // each stored secret is a variable
@@ -144,7 +141,7 @@ func (p *Plan) Variables() []string {
 	return slices.Compact(names)
 }
 
-// Ordered yields the extensions as discovered, and then those at other nodes alone.
+// Ordered yields the extensions as discovered, then those that only other nodes have.
 func (p *Plan) Ordered(yield func(*unit.Extension) bool) {
 	for x := range p.Here {
 		if !yield(x) {
@@ -176,8 +173,8 @@ func (p *Plan) OrderedDestinations(yield func(*bridge.Destination) bool) {
 	}
 }
 
-// AddDestinations adds the destinations of the configuration. A destination with the id of
-// an extension is left out: their tools could not be told apart.
+// AddDestinations adds the destinations of the configuration. A destination with the id of an extension is left
+// out, because their tools would have the same names.
 func (p *Plan) AddDestinations(create func(name string, d config.Destination) *bridge.Destination) {
 	p.Destinations = make(map[string]*bridge.Destination, len(p.Config.Destinations))
 	for _, name := range slices.Sorted(maps.Keys(p.Config.Destinations)) {
@@ -206,8 +203,7 @@ func (p *Plan) AddDestinations(create func(name string, d config.Destination) *b
 	}
 }
 
-// Places returns where a change on disk may be a change of the plan, or of now, the plan
-// before, whose units may go on.
+// Places returns the paths where a change may alter the plan, or now, the previous plan, whose units may go on.
 func (p *Plan) Places(now *Plan) discovery.Places {
 	return watch.Places(p.Config, p.Dirs, append(p.programs(), now.programs()...))
 }
@@ -222,8 +218,8 @@ func (p *Plan) programs() (list []watch.Program) {
 	return list
 }
 
-// Sum tells the plan from the outcome of another search: by the sources of extensions and
-// destinations, by the configuration, and by the problems of files.
+// Sum is a hash of the plan: of the sources of extensions and destinations, the configuration, and the problems
+// with files. Plans with different sums differ.
 func (p *Plan) Sum() [sha256.Size]byte {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode(p.Config) // always encodes
@@ -244,8 +240,8 @@ func (p *Plan) Sum() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Exhausted returns the diagnostic that the host had no descriptor left to read all files, so
-// that p is not what is on disk; nil when it had.
+// Exhausted returns the diagnostic that file descriptors ran out, so that p does not reflect the disk; nil if
+// they did not.
 func (p *Plan) Exhausted() *protocol.Diagnostic {
 	if i := slices.IndexFunc(p.Diagnostics,
 		func(d protocol.Diagnostic) bool { return d.Code == manifest.CodeExhausted }); i >= 0 {
@@ -254,8 +250,8 @@ func (p *Plan) Exhausted() *protocol.Diagnostic {
 	return nil
 }
 
-// Follow has p go on with the units of now that are the same, and with those whose new
-// build cannot be used. It returns how p differs from now.
+// Follow reuses the unchanged units of now in p, and those whose new build cannot be used. It returns the
+// difference of p from now.
 func (p *Plan) Follow(now *Plan) *status.Change {
 	c := &status.Change{
 		Added:    []string{},
@@ -322,7 +318,7 @@ func (p *Plan) followDestinations(now *Plan, c *status.Change) {
 	slices.Sort(c.Destinations)
 }
 
-// needRestart names the changed sections that a host reads only when it is opened.
+// needRestart returns the changed sections that a host reads only at Open.
 func needRestart(before, after *config.Config) []string {
 	list := []string{}
 	was, is := before.Server, after.Server
@@ -342,9 +338,8 @@ func needRestart(before, after *config.Config) []string {
 	return list
 }
 
-// unusable returns why the new build of x cannot be used: what is wrong with its manifest or
-// with the servers beside the manifest, or that nobody has agreed to run it; nil when x was
-// removed on purpose.
+// unusable returns why the new build of x cannot be used: problems with its manifest or the servers beside the
+// manifest, or lack of the user's consent. It returns nil if x was removed on purpose.
 func (p *Plan) unusable(x *unit.Extension) *status.KeptBuild {
 	var wrong []string
 	path, sidecar := x.Candidate.Path, ""
@@ -374,8 +369,7 @@ func (p *Plan) unusable(x *unit.Extension) *status.KeptBuild {
 	return nil
 }
 
-// skipReason returns everything that keeps c from running. Another file may claim the same
-// id.
+// skipReason returns everything that keeps c from running. Another file may claim the same id.
 func skipReason(c discovery.Candidate, diags []protocol.Diagnostic) string {
 	var reasons []string
 	for _, d := range diags {
@@ -386,8 +380,7 @@ func skipReason(c discovery.Candidate, diags []protocol.Diagnostic) string {
 	return strings.Join(reasons, "; ")
 }
 
-// untrusted returns the diagnostic that says what of the user's consent c lacks; nil when c
-// lacks something else.
+// untrusted returns the diagnostic that c lacks the user's consent, nil if it is skipped for another reason.
 func untrusted(c discovery.Candidate, diags []protocol.Diagnostic) *protocol.Diagnostic {
 	i := slices.IndexFunc(diags, func(d protocol.Diagnostic) bool {
 		return d.Extension == c.ID && d.Path == c.Path &&
@@ -399,7 +392,7 @@ func untrusted(c discovery.Candidate, diags []protocol.Diagnostic) *protocol.Dia
 	return &diags[i]
 }
 
-// Keep puts an extension or a destination of an earlier plan back in its place.
+// Keep puts an extension or a destination of an earlier plan back into p.
 func (p *Plan) Keep(t Target) {
 	switch t := t.(type) {
 	case *bridge.Destination:

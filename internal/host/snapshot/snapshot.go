@@ -14,23 +14,22 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Snapshot is everything that a call needs. A call uses the snapshot that it entered to
-// its end.
+// Snapshot is everything that a call needs. A call uses the snapshot that it entered until it ends.
 type Snapshot struct {
 	*Plan
 	Catalog  *tools.Catalog
 	Hooks    *hooks.Set
 	Declared *mcpext.Merged // the extensions of MCP that servers declare
-	Toolsets *toolset.Views // what sessions see that have a toolset
+	Toolsets *toolset.Views // views of sessions with a toolset
 	Indexes  *toolindex.Indexes
 
-	users atomic.Int64  // calls in it, and the store while the snapshot is current
+	users atomic.Int64  // calls in it, plus 1 while the snapshot is current
 	left  chan struct{} // closed when the last user has left
 	once  sync.Once
 }
 
-// View returns what a session sees; nil for everything. The error says that its toolset is
-// not there: a session of a toolset that was removed sees nothing.
+// View returns the view of a session, nil for everything. It fails if the session's toolset does not exist, so
+// that a session of a removed toolset sees nothing.
 func (s *Snapshot) View(of *protocol.Session) (*toolset.View, error) {
 	if of == nil || of.Toolset == "" {
 		return nil, nil
@@ -38,7 +37,7 @@ func (s *Snapshot) View(of *protocol.Session) (*toolset.View, error) {
 	return s.Toolsets.Of(of.Toolset)
 }
 
-// Leave ends a use of the snapshot that [Store.Enter] began.
+// Leave ends a use of the snapshot that began with [Store.Enter].
 func (s *Snapshot) Leave() {
 	if s.users.Add(-1) == 0 {
 		s.once.Do(func() { close(s.left) })
@@ -54,7 +53,7 @@ func (s *Snapshot) isLeft() bool {
 	}
 }
 
-// Store holds the current snapshot, and those that calls may still use.
+// Store holds the current snapshot, and the past ones that calls may still use.
 type Store struct {
 	current atomic.Pointer[Snapshot]
 
@@ -62,11 +61,11 @@ type Store struct {
 	past []*Snapshot
 }
 
-// Load returns the current snapshot, for a look at it. It is nil before the first.
+// Load returns the current snapshot, for reading only. It is nil before the first.
 func (s *Store) Load() *Snapshot { return s.current.Load() }
 
-// Enter returns the current snapshot for a call. Nothing in it is stopped before the caller
-// has left it with [Snapshot.Leave].
+// Enter returns the current snapshot for a call. Its units are not stopped before the caller has called
+// [Snapshot.Leave].
 func (s *Store) Enter() *Snapshot {
 	for {
 		now := s.current.Load()
@@ -74,12 +73,12 @@ func (s *Store) Enter() *Snapshot {
 		if s.current.Load() == now {
 			return now
 		}
-		now.Leave() // replaced meanwhile, and maybe left by all
+		now.Leave() // replaced meanwhile, and maybe left by all its users
 	}
 }
 
-// Unused returns a function that reports whether the current snapshot is that of its last call
-// and no call is in it.
+// Unused returns a function that reports whether the current snapshot is the same as at its last call and no call
+// is in it.
 func (s *Store) Unused() func() bool {
 	last := s.Load()
 	return func() bool {
@@ -89,8 +88,8 @@ func (s *Store) Unused() func() bool {
 	}
 }
 
-// Past returns a channel for each replaced snapshot that calls may still use. The channel
-// is closed when the last of them has left.
+// Past returns a channel for each replaced snapshot that calls may still use. It is closed when the last call has
+// left.
 func (s *Store) Past() (left []<-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,18 +99,17 @@ func (s *Store) Past() (left []<-chan struct{}) {
 	return left
 }
 
-// Hold calls f with the current snapshot, which stays that until f returns.
+// Hold calls f with the current snapshot, which is not replaced before f returns.
 func (s *Store) Hold(f func(*Snapshot)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.current.Load())
 }
 
-// Replace makes the next snapshot of plan, or of the current plan when it is nil, and puts
-// it in force. finish completes the snapshot, whose plan is set, with catalog and hooks; it
-// is given the number of the catalog and the snapshot before, nil for the first. published
-// runs once the snapshot is in force and before the next replacement. Replace reports
-// whether the snapshot follows one with other tools.
+// Replace makes the next snapshot of plan, or of the current plan if it is nil, and puts it in force. finish
+// completes the snapshot, whose plan is set; it gets the number of the catalog and the previous snapshot, nil for
+// the first. published runs once the snapshot is in force and before the next replacement. Replace reports
+// whether the list of tools has changed.
 func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *Snapshot) (published func()),
 ) (otherTools bool) {
 	s.mu.Lock()

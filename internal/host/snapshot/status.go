@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Describe adds the extensions and destinations to st, whose Diagnostics are complete.
+// Describe adds the extensions and destinations to st, whose Diagnostics must be complete.
 func (s *Snapshot) Describe(st *status.Status) {
 	st.Generation = s.Catalog.Generation()
 	st.Extensions = []status.Extension{}
@@ -63,10 +63,9 @@ func (s *Snapshot) Describe(st *status.Status) {
 	}
 }
 
-// unreadable returns what stands for the extensions whose folder or manifest cannot be read,
-// for want of permissions or of something that the host lacks. They have the name of their
-// folder as id: what they state is not known. Those that go on with what was read before are
-// left out.
+// unreadable returns entries for extensions whose folder or manifest cannot be read, for lack of permissions or
+// of file descriptors. Their id is the name of the folder, because the manifest is unknown. Extensions that go on
+// with an earlier manifest are left out.
 func (p *Plan) unreadable() (list []status.Extension) {
 	for _, d := range p.Diagnostics {
 		if d.Code != discovery.CodeUnreadable && d.Code != manifest.CodeUnreadable && d.Code != manifest.CodeExhausted {
@@ -96,22 +95,21 @@ func (p *Plan) unreadable() (list []status.Extension) {
 	return list
 }
 
-// disabledBy says which key of the configuration disables an extension, by the code of the
-// diagnostic.
+// disabledBy names the configuration key that disables an extension, by the code of the diagnostic.
 var disabledBy = map[string]string{
 	discovery.CodeDisabled:       "extensions.disabled names it",
 	discovery.CodeNotAllowlisted: "extensions.allowlist does not name it",
 }
 
-// Absent returns why an extension that was found, and that may have a tool of that name, is
-// not in force and of which view shows that tool; nil when there is none. extension is "" for a
-// registered name. The error says no more than the status: what a requirement lacks, and never what a file contains.
+// Absent returns why a skipped, disabled or unusable extension that may have a tool of this name, shown by view,
+// is not in force; nil if there is none. extension is "" for a registered name. The error says no more than the
+// status: never the contents of a file.
 func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 	registered := name
 	if extension != "" {
 		registered = tools.NameOf(extension, name)
 	}
-	known := 0 // length of the longest id in force that may own the name, which is the likelier owner
+	known := 0 // length of the longest id in force that may own the name: a longer id is the likelier owner
 	for x := range p.Ordered {
 		if extension == "" && tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name) {
 			known = max(known, len(x.ID()))

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// What cannot be read is listed, and its tools are not unknown.
+// An unreadable extension is listed, and its tools are not reported as unknown.
 func TestUnreadableIsNotReady(t *testing.T) {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{"/x/ext", "/x/root"}

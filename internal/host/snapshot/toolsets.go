@@ -7,9 +7,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// SetToolsets makes what toolsets show of s, whose catalog is set, and says which of their
-// patterns and names are of nothing that is known. before is the snapshot before, nil for the
-// first.
+// SetToolsets sets the toolset views of s, after its catalog, and reports patterns and names that match nothing
+// known. before is the previous snapshot, nil for the first.
 func (s *Snapshot) SetToolsets(before *Snapshot) []protocol.Diagnostic {
 	defined := s.Config.Toolsets
 	if len(defined) == 0 {

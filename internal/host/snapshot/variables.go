@@ -8,11 +8,10 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// reference is the beginning of ${NAME} and of ${NAME:-default}.
+// reference matches the beginning of ${NAME} and ${NAME:-default}.
 var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 
-// stated returns the names of the environment variables that m states: those that it
-// requires, and those that its transport refers to.
+// stated returns the names of the environment variables that m requires or that its transport refers to.
 func stated(m *manifest.Manifest) []string {
 	t := m.Transport
 	names := slices.Clone(m.Requires.Env)

@@ -1,5 +1,5 @@
-// Package stats counts the calls of extensions, the decisions of policies and the runs
-// of hooks, and tells listeners what happens.
+// Package stats counts the calls of extensions, the decisions of policies and the runs of hooks, and sends events
+// to listeners.
 package stats
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Calls counts the calls of one extension since the host was opened, through all builds
-// of the extension. Its zero value is ready.
+// Calls counts the calls of one extension since the host was opened, across all its builds. The zero value is
+// ready to use.
 type Calls struct {
-	requests, denied, invalid, toolErrors atomic.Int64 // by what became of them for their callers
+	requests, denied, invalid, toolErrors atomic.Int64 // by outcome for the caller
 
 	count, errors, refused atomic.Int64
 	failure                atomic.Pointer[status.Failure] // the latest
-	inRow                  atomic.Int64                   // failures since a call was answered
+	inRow                  atomic.Int64                   // failures since the last answered call
 	failures               failureLog
 	took                   Histogram
 	sent, received         atomic.Int64 // bytes of params and results
@@ -28,11 +28,11 @@ type Calls struct {
 	started  Histogram // from the spawn of an instance until it was ready
 	restarts atomic.Int64
 
-	late, unknown, noise atomic.Uint64 // of instances that have ended, as in [runtime.Info]
+	late, unknown, noise atomic.Uint64 // of ended instances, as in [runtime.Info]
 }
 
-// Requested counts a request once by its outcome for the caller, however many instances it
-// was given to. reached says that an instance had it, for the duration served.
+// Requested counts a request once, by its outcome for the caller, even if it was sent to several instances.
+// served is the time that instances had it, if reached is set.
 func (c *Calls) Requested(o status.Outcome, reached bool, served time.Duration) {
 	c.requests.Add(1)
 	if reached {
@@ -54,47 +54,47 @@ func (c *Calls) Requested(o status.Outcome, reached bool, served time.Duration) 
 	}
 }
 
-// Transferred counts the bytes that went to an instance and came back.
+// Transferred counts the bytes sent to an instance and received from it.
 func (c *Calls) Transferred(params, result json.RawMessage) {
 	c.sent.Add(int64(len(params)))
 	c.received.Add(int64(len(result)))
 }
 
-// Started counts an instance that has become ready.
+// Started counts an instance that became ready.
 func (c *Calls) Started(took time.Duration) { c.started.Record(took) }
 
-// Restarted counts an instance that follows one whose run ended unasked.
+// Restarted counts an instance that replaces one whose run ended unexpectedly.
 func (c *Calls) Restarted() { c.restarts.Add(1) }
 
-// Succeeded notes that a call was answered: failures after it are the first of a row.
+// Succeeded ends a row of failures.
 func (c *Calls) Succeeded() {
 	if c.inRow.Load() != 0 { // the usual call writes nothing
 		c.inRow.Store(0)
 	}
 }
 
-// Failed keeps the failure of a call for the status, and counts it among those in a row.
+// Failed records a failure for the status, and counts it as one of a row.
 func (c *Calls) Failed(f *status.Failure) {
 	c.inRow.Add(1)
 	c.failure.Store(f)
 }
 
-// At most failureLines failed calls of an extension are logged in failureSpan.
+// At most failureLines failed calls of an extension are logged per failureSpan.
 const (
 	failureLines = 3
 	failureSpan  = 10 * time.Second
 )
 
-// failureLog bounds the lines of the log about failed calls.
+// failureLog bounds the log lines about failed calls.
 type failureLog struct {
-	mu       sync.Mutex // guards what follows
-	began    time.Time  // of the current span
-	lines    int        // in it
-	unlogged int64      // since the last line
+	mu       sync.Mutex // guards the fields below
+	began    time.Time  // begin of the current span
+	lines    int        // in the current span
+	unlogged int64      // failures since the last line
 }
 
-// LogsFailure reports whether another failed call is to be logged now, and how many were
-// not since the last one that was.
+// LogsFailure reports whether to log a failed call now, and how many failures since the last line were not
+// logged.
 func (c *Calls) LogsFailure(now time.Time) (unlogged int64, ok bool) {
 	l := &c.failures
 	l.mu.Lock()
@@ -111,14 +111,14 @@ func (c *Calls) LogsFailure(now time.Time) (unlogged int64, ok bool) {
 	return unlogged, true
 }
 
-// Ended takes over the counts of an instance that has ended.
+// Ended adds the counts of an ended instance.
 func (c *Calls) Ended(i runtime.Info) {
 	c.late.Add(i.Late)
 	c.unknown.Add(i.Unknown)
 	c.noise.Add(i.Noise)
 }
 
-// Describe adds the counts to an extension's status.
+// Describe adds the counts to the status of the extension.
 func (c *Calls) Describe(s *status.Extension) {
 	s.Requests, s.Denied, s.Invalid, s.ToolErrors = c.requests.Load(), c.denied.Load(), c.invalid.Load(),
 		c.toolErrors.Load()
@@ -127,9 +127,8 @@ func (c *Calls) Describe(s *status.Extension) {
 	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())
 }
 
-// Measure returns the counts for metrics, those of the running instances included. An
-// instance is either in running or was given to [Calls.Ended]; the caller makes sure that
-// none changes sides meanwhile.
+// Measure returns the counts for metrics, including those of running instances. Each instance is either in
+// running or was passed to [Calls.Ended]; the caller ensures that none changes sides meanwhile.
 func (c *Calls) Measure(id string, running []runtime.Info) status.ExtensionMeasure {
 	m := status.ExtensionMeasure{
 		ID:       id,

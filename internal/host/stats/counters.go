@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// outcomes are in the order of the counters of [toolCounters].
+// outcomes has the order of the counters in [toolCounters].
 var outcomes = status.Outcomes()
 
 // OutcomeOf returns the outcome of an exchange that ended with result or err.
@@ -32,9 +32,8 @@ func OutcomeOf(result json.RawMessage, err error) status.Outcome {
 	return status.OutcomeOK
 }
 
-// mentionsError reports whether isError may be among the members of a result. It searches
-// for the rarest letter of the key, which in a long text is several times faster than a
-// search for the key.
+// mentionsError reports whether isError may be a member of result. It searches for the rarest letter of the key,
+// which in a long text is several times faster than a search for the whole key.
 func mentionsError(result []byte) bool {
 	const key, rare = `"isError"`, 3
 	for at := 0; ; at++ {
@@ -48,8 +47,8 @@ func mentionsError(result []byte) bool {
 	}
 }
 
-// Counters counts calls by tool and outcome, and the runs of hooks. It outlives
-// snapshots, so that its numbers only grow. Its zero value is ready.
+// Counters counts calls by tool and outcome, and runs of hooks. It outlives snapshots, so its numbers only grow.
+// The zero value is ready to use.
 type Counters struct {
 	tools  table[toolKey, toolCounters]
 	hooks  table[hookKey, atomic.Int64]
@@ -64,22 +63,22 @@ type toolCounters struct {
 	tally
 }
 
-// hookKey leaves out the handler's name, which may be a whole command line.
+// hookKey omits the handler's name, which may be a whole command line.
 type hookKey struct {
 	point     hooks.Point
-	extension string // of the handler; "" for the operator's and the program's
+	extension string // of the handler; "": the operator's and the program's
 	outcome   governance.Outcome
 }
 
-// call counts a call of a tool, which an instance had for the duration served. Tool is ""
-// for the calls to a destination, whose tools are not in the catalog.
+// call counts a call of a tool that an instance had for the duration served. tool is "" for destinations, whose
+// tools are not in the catalog.
 func (c *Counters) call(extension, tool string, o status.Outcome, served time.Duration) {
 	t := c.tools.get(toolKey{extension, tool})
 	t.ended[max(0, slices.Index(outcomes, o))].Add(1)
 	t.add(o, served)
 }
 
-// Use returns the use of a tool of an extension; nil when it was never called.
+// Use returns the counts of a tool, nil if it was never called.
 func (c *Counters) Use(extension, tool string) *status.ToolUse {
 	t := c.tools.all()[toolKey{extension, tool}]
 	if t == nil {
@@ -94,8 +93,8 @@ func (c *Counters) Use(extension, tool string) *status.ToolUse {
 	}
 }
 
-// UnknownTarget counts a call of something that does not exist. It has no label: the
-// name in the call is the caller's free choice.
+// UnknownTarget counts a call of something that does not exist. It has no label, because the caller chooses the
+// name freely.
 func (c *Counters) UnknownTarget(err error) { c.call("", "", OutcomeOf(nil, err), 0) }
 
 // Hook counts one run of a handler.
@@ -130,18 +129,17 @@ func (c *Counters) Describe(m *status.Measures) {
 	}
 }
 
-// maxKeys bounds a table. A catalog of a thousand tools and a few reloads need a quarter
-// of that.
+// maxKeys bounds a table. A catalog of a thousand tools and a few reloads need a quarter of it.
 const maxKeys = 4096
 
-// table is a map that only grows, is read without a lock and holds at most [maxKeys]:
-// further keys share the value of the zero key.
+// table is a map that only grows, is read without a lock and holds at most [maxKeys] keys. Further keys share the
+// value of the zero key.
 type table[K comparable, V any] struct {
 	mu  sync.Mutex // held by writers
 	now atomic.Pointer[map[K]*V]
 }
 
-// get returns the value of key and makes it if there is none.
+// get returns the value of key, and makes it if it is missing.
 func (t *table[K, V]) get(key K) *V {
 	if m := t.now.Load(); m != nil {
 		if v := (*m)[key]; v != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Counting allocates nothing once the tool is known, and neither do events that nobody
-// listens to.
+// Counting a known tool allocates nothing, nor do events without listeners.
 func TestCountersWithoutListenersAllocateNothing(t *testing.T) {
 	var c Past
 	var f Feed
@@ -66,7 +65,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A table has a bound, whatever keys it is asked for and by however many.
+// A table is bounded, for any number of keys and concurrent users.
 func TestTableIsBounded(t *testing.T) {
 	var c table[string, atomic.Int64]
 	var wg sync.WaitGroup

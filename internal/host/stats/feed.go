@@ -13,19 +13,19 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Feed hands events to listeners. Its zero value has no listeners.
+// Feed sends events to listeners. The zero value has no listeners.
 type Feed struct{ broadcast.Hub[status.Event] }
 
 // Approvals are the approval requests that wait for a person.
 type Approvals interface {
-	// Current returns them, and channels of which one is closed when they are others.
+	// Current returns the requests, and channels of which one is closed when they change.
 	Current() (list []approval.Request, own, others <-chan struct{})
-	// Follow keeps those of other nodes current until the returned function is called.
+	// Follow keeps the requests of other nodes current until leave is called.
 	Follow() (leave func())
 }
 
-// Events yields what happens from now on, of these kinds or of all, until ctx ends or the feed is
-// closed. The current approvals come first.
+// Events yields events from now on, of the given kinds or of all, until ctx ends or the feed is closed. The
+// current approval requests come first.
 func (f *Feed) Events(ctx context.Context, from Approvals, kinds ...status.EventKind) iter.Seq[status.Event] {
 	return func(yield func(status.Event) bool) {
 		wants := func(kind status.EventKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
@@ -70,13 +70,13 @@ func (f *Feed) Events(ctx context.Context, from Approvals, kinds ...status.Event
 	}
 }
 
-// Send gives e to all listeners. It does not wait for them.
+// Send sends e to all listeners. It does not block.
 func (f *Feed) Send(e status.Event) {
 	e.Time = time.Now()
 	f.Publish(e, 0)
 }
 
-// State tells listeners what happened to an instance of the extension of that id.
+// State reports an event of an instance of extension id.
 func (f *Feed) State(id string, e supervisor.Event) {
 	if f.Readers() == 0 {
 		return
@@ -102,7 +102,7 @@ func (f *Feed) State(id string, e supervisor.Event) {
 	f.Send(status.Event{Kind: kind, State: s})
 }
 
-// Reload tells listeners how a reload ended.
+// Reload reports the outcome of a reload.
 func (f *Feed) Reload(c *status.Change, err error) {
 	e := status.Event{Kind: status.EventReload, Reload: c}
 	if err != nil {
@@ -111,5 +111,5 @@ func (f *Feed) Reload(c *status.Change, err error) {
 	f.Send(e)
 }
 
-// Call tells listeners how an exchange ended.
+// Call reports the end of an exchange.
 func (f *Feed) Call(c *status.CallEvent) { f.Send(status.Event{Kind: status.EventCall, Call: c}) }

@@ -9,10 +9,10 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Histogram counts durations. It allocates its buckets when a second duration is
-// recorded: of many extensions most are started once and never called.
+// Histogram counts durations. It allocates its buckets only for a second duration: most extensions are started
+// once and never called.
 type Histogram struct {
-	first   atomic.Int64 // the first duration plus one; 0 before
+	first   atomic.Int64 // the first duration plus one; 0: none
 	buckets atomic.Pointer[latency.Histogram]
 }
 
@@ -27,7 +27,7 @@ func (h *Histogram) Record(d time.Duration) {
 	h.buckets.Load().Record(d)
 }
 
-// firstAlone returns buckets with the first duration, if there was one.
+// firstAlone returns buckets with the first duration, if any.
 func (h *Histogram) firstAlone() *latency.Histogram {
 	buckets := new(latency.Histogram)
 	if first := h.first.Load(); first > 0 {
@@ -43,7 +43,7 @@ func (h *Histogram) load() *latency.Histogram {
 	return h.firstAlone()
 }
 
-// Latency returns nil when nothing was recorded.
+// Latency returns nil if nothing was recorded.
 func (h *Histogram) Latency() *status.Latency { return latencyOf(h.load()) }
 
 // Totals returns the count, sum and distribution.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The first duration counts as much as the others, however many record at once.
+// The first duration counts like the others, even with concurrent recordings.
 func TestHistogramKeepsTheFirst(t *testing.T) {
 	var h Histogram
 	if h.Latency() != nil || h.Totals().Count != 0 {

@@ -14,29 +14,28 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Bounds of what is kept of calls.
+// Bounds of recorded calls.
 const (
-	keptCalls  = 256     // the latest
-	maxText    = 4 << 10 // shown of a payload, in bytes
-	maxMessage = 512     // shown of an error's text, in bytes
-	maxLine    = 240     // shown of it where there is room for one line, in bytes
-	ahead      = 1 << 10 // kept beyond either: a secret on its edge is seen whole
-	maxClient  = 1 << 10 // of what a client says about itself, in bytes
-	maxName    = 256     // of a name that a caller may choose, in bytes
+	keptCalls  = 256     // number of calls
+	maxText    = 4 << 10 // shown part of a payload, in bytes
+	maxMessage = 512     // shown part of an error's text, in bytes
+	maxLine    = 240     // shown part of an error's text on one line, in bytes
+	ahead      = 1 << 10 // recorded beyond each, so that a secret across the edge is masked as a whole
+	maxClient  = 1 << 10 // client info, in bytes
+	maxName    = 256     // a name that a caller may choose, in bytes
 )
 
-// Past is what a host remembers of calls that have ended: counts by tool, counts over the last
-// hours, and the latest calls with what they carried. Of calls in flight it knows what their callers are asked. Its
-// zero value is ready.
+// Past is the history of ended calls: counts by tool, counts over the last hours, and the latest calls with their
+// payloads. It also has the open questions to callers. The zero value is ready to use.
 type Past struct {
 	Counters
-	Mask func(string) string // masks the secrets that the host knows; nil masks none
+	Mask func(string) string // masks the known secrets; nil: none
 
 	series series
-	each   table[string, series] // by extension and destination
+	each   table[string, series] // by extension or destination
 
-	mu    sync.Mutex // guards what follows
-	ended uint64     // calls so far
+	mu    sync.Mutex // guards the fields below
+	ended uint64     // number of calls so far
 	ring  [keptCalls]kept
 	open  map[*status.Question]struct{}
 }
@@ -46,13 +45,13 @@ type Ended struct {
 	status.CallEvent
 	At                time.Time     // when the call ended
 	Entry             bool          // Tool is in the catalog
-	Err               error         // nil when the call succeeded
-	Served            time.Duration // how long an instance had the call; 0 when none had
+	Err               error         // nil for a call that succeeded
+	Served            time.Duration // how long instances had the call; 0: none had it
 	ClientInfo        json.RawMessage
 	Request, Response json.RawMessage
 }
 
-// kept is a call in the ring, whose buffers are used again.
+// kept is a recorded call. Its buffers are reused.
 type kept struct {
 	at                time.Time
 	event             status.CallEvent
@@ -61,7 +60,7 @@ type kept struct {
 	request, response payload
 }
 
-// payload is the beginning of a payload.
+// payload is the recorded beginning of a payload.
 type payload struct {
 	text  []byte
 	bytes int
@@ -71,10 +70,10 @@ func (p *payload) keep(raw json.RawMessage) {
 	p.text, p.bytes = append(p.text[:0], raw[:min(len(raw), maxText+ahead)]...), len(raw)
 }
 
-// End takes over a call that has ended, and returns its number.
+// End records an ended call, and returns its number.
 func (p *Past) End(e *Ended) uint64 {
 	if e.Method == protocol.MethodToolsCall {
-		tool := "" // of a destination, whose tools are not in the catalog
+		tool := "" // empty for a destination, whose tools are not in the catalog
 		if e.Entry {
 			tool = e.Tool
 		}
@@ -87,7 +86,8 @@ func (p *Past) End(e *Ended) uint64 {
 	reason := ""
 	if e.Err != nil {
 		reason = protocol.Reason(e.Err)
-		reason = strings.Clone(reason[:min(len(reason), maxMessage+ahead+1)]) // one more tells message that it is cut
+		// one byte more shows message that the text is cut
+		reason = strings.Clone(reason[:min(len(reason), maxMessage+ahead+1)])
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ func (p *Past) End(e *Ended) uint64 {
 	return p.ended
 }
 
-// Calls returns the last n calls that are kept, the newest first, without their payloads.
+// Calls returns the last n recorded calls, newest first, without their payloads.
 func (p *Past) Calls(n int) []status.PastCall {
 	list := []status.PastCall{}
 	for _, k := range p.latest(n) {
@@ -114,7 +114,7 @@ func (p *Past) Calls(n int) []status.PastCall {
 	return list
 }
 
-// latest copies the last n calls, so that calls do not wait while they are masked.
+// latest copies the last n calls, so that the lock is not held while they are masked.
 func (p *Past) latest(n int) (list []kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,8 +127,8 @@ func (p *Past) latest(n int) (list []kept) {
 	return list
 }
 
-// Call returns a call by its number, with its payloads. A call that is not kept is a
-// tool_not_found error.
+// Call returns a call by its number, with its payloads. The error is tool_not_found if the call is no longer
+// recorded.
 func (p *Past) Call(id uint64) (status.PastCall, error) {
 	p.mu.Lock()
 	k := p.ring[id%keptCalls]
@@ -154,7 +154,7 @@ func (p *Past) describe(k *kept) status.PastCall {
 	return c
 }
 
-// Message returns the text of err as others may see it: masked and shortened; "" for nil.
+// Message returns the text of err for display, masked and shortened; "" for nil.
 func (p *Past) Message(err error) string {
 	if err == nil {
 		return ""
@@ -162,11 +162,10 @@ func (p *Past) Message(err error) string {
 	return p.message(protocol.Reason(err))
 }
 
-// Line returns the text of err on one line of at most [maxLine] bytes, masked, and without
-// characters that a terminal acts on.
+// Line returns the text of err on one line of at most [maxLine] bytes, masked and without control characters.
 func (p *Past) Line(err error) string {
 	line := strings.Join(strings.Fields(display.Visible(p.Message(err))), " ")
-	// what is left without hidden characters may be a secret
+	// hidden characters may have split a secret
 	return display.Cut(p.masked(line, false, maxMessage), maxLine)
 }
 
@@ -184,10 +183,9 @@ func (p *Past) excerpt(of payload) *status.Excerpt {
 	}
 }
 
-// masked returns at most the first bytes of text, up to most. It masks before it cuts: a cut
-// could hide a part of a secret from the mask. cut says that text is itself the beginning of
-// a longer one: the part of a secret on that edge stays out of view, however much shorter
-// the masks have made what is before it.
+// masked returns the masked beginning of text, at most most bytes. It masks before it cuts, because a cut could
+// hide part of a secret from the mask. cut says that text was itself cut: its last bytes may be part of a secret
+// and are never shown, even if masks have shortened the rest.
 func (p *Past) masked(text string, cut bool, most int) string {
 	if p.Mask != nil {
 		text = p.Mask(text)
@@ -199,19 +197,18 @@ func (p *Past) masked(text string, cut bool, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// idleSteps is for how many steps a sample of an idle host counts: to ask the system about every
-// process is most of what such a host does.
+// idleSteps is the number of steps for which a sample of an idle host counts: querying every process is most of
+// the work of such a host.
 const idleSteps = 6
 
-// Sample notes the load in each step of the history until ctx ends: the memory of the processes
-// in bytes, and the calls in flight and queued. idle reports whether nothing has changed and
-// no call is under way since it was asked last; the last load then stands for up to a minute,
-// unless a call has ended. Sample is called once.
+// Sample records the load in each step of the history until ctx ends: the memory of the processes in bytes, and
+// the calls in flight and queued. idle reports whether nothing has changed since its last call and no call is in
+// flight; the last load is then reused for up to a minute, unless a call has ended. Call Sample once.
 func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64), idle func() bool) {
 	tick := time.NewTicker(hour.step)
 	defer tick.Stop()
 	var memory, busy int64
-	var calls uint64 // that had ended at the last look
+	var calls uint64 // number of ended calls at the last load
 	for stands := 0; ; stands-- {
 		select {
 		case <-tick.C:
@@ -226,15 +223,15 @@ func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64), idl
 	}
 }
 
-// count returns how many calls have ended.
+// count returns the number of ended calls.
 func (p *Past) count() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
 }
 
-// History returns the counts of the last hour; those of an extension or destination are of the
-// last six hours, in longer steps and without samples.
+// History returns the counts of the last hour, or those of an extension or destination of the last six hours, in
+// longer steps and without load samples.
 func (p *Past) History(extension string) status.History {
 	if extension == "" {
 		return p.series.history(time.Now(), hour)
@@ -246,8 +243,8 @@ func (p *Past) History(extension string) status.History {
 	return s.history(time.Now(), sixHours)
 }
 
-// Clients returns who made calls without a session among the latest, the latest first, and
-// notes in sessions the last calls of those.
+// Clients adds the clients without a session among the latest calls to sessions, latest first, and sets the last
+// call of each session.
 func (p *Past) Clients(sessions []status.Client) []status.Client {
 	bySession := make(map[string]int, len(sessions))
 	for i, c := range sessions {
@@ -269,7 +266,7 @@ func (p *Past) Clients(sessions []status.Client) []status.Client {
 	return sessions
 }
 
-// ClientName returns the name and version in MCP's clientInfo; "" without a name.
+// ClientName returns the name and version in MCP's clientInfo, "" without a name.
 func ClientName(clientInfo []byte) string {
 	var info struct{ Name, Version string }
 	if json.Unmarshal(clientInfo, &info) != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// BenchmarkEnd shows what noting a call costs the caller, alone and beside others.
+// BenchmarkEnd measures the recording of a call, alone and concurrently.
 func BenchmarkEnd(b *testing.B) {
 	e := Ended{
 		CallEvent: status.CallEvent{

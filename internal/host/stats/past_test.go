@@ -30,8 +30,8 @@ func endedCall(outcome status.Outcome) *Ended {
 	}
 }
 
-// The latest calls are kept with what they carried; older ones are not, and their payloads
-// do not appear in others, whose buffers they were.
+// The latest calls are kept with their payloads. Older ones are dropped, and do not show up in calls that reuse
+// their buffers.
 func TestLatestCallsAreKept(t *testing.T) {
 	p := &Past{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
 	long := `{"text":"` + strings.Repeat("l", maxText-len(`{"text":"`)-3) + `canary"}`
@@ -81,7 +81,7 @@ func TestLatestCallsAreKept(t *testing.T) {
 	}
 }
 
-// Samples of the load have points too, and the highest of a step counts.
+// Samples of the load have points too, with the highest sample of a step.
 func TestSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Past
@@ -103,7 +103,7 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// An idle host is not asked for its load in each step, and has points for all.
+// The load of an idle host is not read in each step, but every step has a point.
 func TestSamplesOfIdleHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Past
@@ -132,7 +132,7 @@ func TestSamplesOfIdleHost(t *testing.T) {
 	})
 }
 
-// The history has a point for each step with calls, of one hour, and forgets older ones.
+// The history has a point for each step with calls of the last hour, and drops older ones.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Past
@@ -158,7 +158,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%+v", point)
 		}
 		time.Sleep(hour.step*time.Duration(hour.steps) - hour.step)
-		p.End(endedCall(status.OutcomeOK)) // in the place of the first
+		p.End(endedCall(status.OutcomeOK)) // reuses the step of the first
 		if got := p.History(""); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
 			t.Errorf("an hour later: %+v", got)
 		}
@@ -173,7 +173,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// Clients are the sessions and those without one that have called, each once.
+// Clients are the sessions, and each client that called without a session, once.
 func TestClients(t *testing.T) {
 	var p Past
 	for _, c := range []struct{ session, caller, protocol, info string }{
@@ -181,7 +181,7 @@ func TestClients(t *testing.T) {
 		{"", "bob", "2026-07-28", `{"name":"agent","version":"1"}`},
 		{"", "bob", "2026-07-28", `{"name":"agent","version":"1"}`},
 		{"gone", "eve", "2025-11-25", `{"name":"old"}`},
-		{"", "", "", ""}, // of a Go program
+		{"", "", "", ""}, // a Go program
 	} {
 		e := endedCall(status.OutcomeOK)
 		e.Session, e.Caller, e.Protocol, e.ClientInfo = c.session, c.caller, c.protocol, json.RawMessage(c.info)
@@ -197,8 +197,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// A line shows no secret, not one that is complete only without the characters that a
-// reader does not see, and none of those.
+// A line shows no secret, not even one split by hidden characters, and no hidden characters.
 func TestLine(t *testing.T) {
 	p := &Past{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
 	for text, want := range map[string]string{

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A long secret that is masked does not bring the edge of what is kept into view, where the
-// beginning of another secret is.
+// Masking a long secret does not expose the cut edge, where another secret may begin.
 func TestMaskBringsNoEdgeIntoView(t *testing.T) {
 	const one, other = "first-canary", "second-canary"
 	secret := strings.Repeat(one, 20)
@@ -30,7 +29,7 @@ func TestMaskBringsNoEdgeIntoView(t *testing.T) {
 	}
 }
 
-// What is kept of a call is bounded, whatever its caller names.
+// The names of a recorded call are bounded.
 func TestKeptNamesAreBounded(t *testing.T) {
 	p := &Past{}
 	e := endedCall("")
@@ -42,7 +41,7 @@ func TestKeptNamesAreBounded(t *testing.T) {
 	}
 }
 
-// The message of a call is masked as its payloads are, and outside the lock.
+// The message of a call is masked like its payloads, outside of the lock.
 func TestMessagesAreMasked(t *testing.T) {
 	var p *Past
 	p = &Past{Mask: func(s string) string {

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Policies counts the decisions of policies. Its zero value is ready.
+// Policies counts the decisions of policies. The zero value is ready to use.
 type Policies struct {
 	mu    sync.RWMutex
 	flows map[policyFlow]*flowCounts
@@ -41,7 +41,7 @@ func (p *Policies) Observe(o governance.Observation) {
 		f.errors.Add(1)
 	case governance.Dropped:
 		f.dropped.Add(1)
-		return // the policy was not asked
+		return // the policy did not decide
 	}
 	f.took.Record(o.Latency)
 	if o.Shadow && o.Action != governance.Allow {
@@ -115,7 +115,7 @@ func (p *Policies) Calls(policy string) []status.PolicyCalls {
 	return list
 }
 
-// Measures returns how long the decisions of a policy took, request flow first.
+// Measures returns the durations of a policy's decisions, request flow first.
 func (p *Policies) Measures(policy string) (list []status.PolicyMeasure) {
 	for _, flow := range flows {
 		if f := p.find(policyFlow{policy, flow}); f != nil {

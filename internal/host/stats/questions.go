@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Asked notes a question that the caller of a call is asked from now on, until the returned function is called. Open
-// questions are as many as the connections of extensions allow.
+// Asked records a question to the caller of a call until answered is called. Open questions are bounded by the
+// connections of extensions.
 func (p *Past) Asked(q status.Question) (answered func()) {
 	q.Since = time.Now()
 	for _, name := range []*string{&q.Method, &q.Tool, &q.Caller} {
@@ -28,7 +28,7 @@ func (p *Past) Asked(q status.Question) (answered func()) {
 	}
 }
 
-// Questions returns the questions that have no answer yet, the oldest first.
+// Questions returns the unanswered questions, oldest first.
 func (p *Past) Questions() []status.Question {
 	p.mu.Lock()
 	list := make([]status.Question, 0, len(p.open))

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// The questions that are open are listed, the oldest first and not more than a bound, until they are answered.
+// Unanswered questions are listed, oldest first, up to a bound.
 func TestOpenQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Past

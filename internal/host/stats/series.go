@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// scale is how a series divides time.
+// scale divides time into steps.
 type scale struct {
 	step  time.Duration
 	steps int64 // at most maxSteps
@@ -17,17 +17,17 @@ type scale struct {
 const maxSteps = 360
 
 var (
-	hour     = scale{10 * time.Second, maxSteps} // of the host
-	sixHours = scale{5 * time.Minute, 72}        // of an extension: a step takes 2 KiB
+	hour     = scale{10 * time.Second, maxSteps} // for the host
+	sixHours = scale{5 * time.Minute, 72}        // for an extension: a step takes 2 KiB
 )
 
-// tally counts calls by what became of them.
+// tally counts calls by outcome.
 type tally struct {
 	calls, denied, errors, toolErrors atomic.Int64
 	took                              Histogram
 }
 
-// add counts a call; served is how long an instance had it, 0 when none had.
+// add counts a call; served is how long instances had it, 0 if none had.
 func (t *tally) add(o status.Outcome, served time.Duration) {
 	t.calls.Add(1)
 	switch {
@@ -44,25 +44,25 @@ func (t *tally) add(o status.Outcome, served time.Duration) {
 	}
 }
 
-// series counts calls in steps of time, always of the same scale. Its zero value is ready.
+// series counts calls in steps of one scale. The zero value is ready to use.
 type series struct {
-	steps [maxSteps]atomic.Pointer[step] // by number, modulo their count
+	steps [maxSteps]atomic.Pointer[step] // by step number modulo the scale's steps
 }
 
-// step is one of them.
+// step is one step of a series.
 type step struct {
-	number int64 // of steps since 1970
+	number int64 // steps since 1970
 	tally
 	memory, busy atomic.Int64 // the highest sample; 0: none
 }
 
-// at returns the step of that time, which takes the place of the oldest.
+// at returns the step at time now, which replaces the oldest.
 func (s *series) at(now time.Time, in scale) *step {
 	number := now.UnixNano() / int64(in.step)
 	place := &s.steps[number%in.steps]
 	for {
 		old := place.Load()
-		if old != nil && old.number >= number { // a clock set back counts in the last step
+		if old != nil && old.number >= number { // after the clock was set back, calls count in the last step
 			return old
 		}
 		if place.CompareAndSwap(old, &step{number: number}) {
@@ -71,14 +71,14 @@ func (s *series) at(now time.Time, in scale) *step {
 	}
 }
 
-// sample notes what the processes of the host use at that time.
+// sample records what the processes of the host use at time now.
 func (s *series) sample(now time.Time, memory, busy int64) {
 	b := s.at(now, hour)
 	b.memory.Store(max(b.memory.Load(), memory))
 	b.busy.Store(max(b.busy.Load(), busy))
 }
 
-// history returns the steps before now that have calls or a sample.
+// history returns the steps up to now that have calls or a sample.
 func (s *series) history(now time.Time, in scale) status.History {
 	h := status.History{Step: protocol.Duration(in.step), Points: []status.Point{}}
 	last := now.UnixNano() / int64(in.step)

@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// maxTaskResult bounds the results that are searched for a new task, in bytes. The
-	// answer that begins a task is short.
+	// maxTaskResult bounds the results that are searched for a new task, in bytes. An answer that begins a task
+	// is short.
 	maxTaskResult = 64 << 10
-	// maxTaskID bounds the ids that are kept, in bytes.
+	// maxTaskID bounds recorded task ids, in bytes.
 	maxTaskID = 1 << 10
-	// relatedTaskMark is the end of [protocol.MetaRelatedTask]: some libraries spell the
-	// slash before it \/.
+	// relatedTaskMark is the end of [protocol.MetaRelatedTask]; some libraries spell the slash before it \/.
 	relatedTaskMark = "related-task"
 )
 
-// Owned is the [dispatch.Stage] that keeps tasks to their callers: it refuses calls
-// about tasks of others, keeps the caller of each task that begins, and lists a caller's
-// own tasks alone. A Go caller without a session may ask about every task.
+// Owned is the [dispatch.Stage] that keeps tasks to their callers: it refuses calls about tasks of others,
+// records the caller of each new task, and lists only a caller's own tasks. A Go caller without a session may use
+// every task.
 func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		id, err := ID(c.Request.Method, params)
 		if id != "" && c.Request.Session != nil &&
 			(t.isOthers(KeyOf(c.Instance, id), c.Caller()) || t.isHidden(c, id)) {
-			err = unknown(id) // as if there were none: not even its existence is given away
+			err = unknown(id) // as if it did not exist, so that nothing is revealed
 		}
 		if err != nil {
 			return nil, err
@@ -47,8 +46,8 @@ func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
 	}
 }
 
-// addFrom keeps the task that a call has become. The server's answer decides: the client's
-// wish for a task may be spelled in many ways. A request about a task begins none.
+// addFrom records the task that a call has become. Only the server's answer counts, because a client may request
+// a task in many ways. A request about a task begins none.
 func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) ||
 		strings.HasPrefix(c.Request.Method, protocol.TaskMethods) {
@@ -75,13 +74,13 @@ func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 	}
 }
 
-// own leaves in a list the tasks that the caller is known to have begun. The ids of
-// others would be enough to read the tasks that nobody is known to have begun.
+// own keeps the tasks in a list that the caller is known to have begun. Ids of others would let it read tasks
+// whose caller is unknown.
 func (t *Tasks) own(c *dispatch.Call, result json.RawMessage) json.RawMessage {
 	if c.Request.Method != protocol.MethodTasksList || c.Request.Session == nil {
 		return result
 	}
-	var list []json.RawMessage // allocated here, not for every call
+	var list []json.RawMessage // allocated only for lists
 	if json.Unmarshal(rawjson.Get(result, "tasks"), &list) != nil {
 		return result
 	}
@@ -95,7 +94,7 @@ func (t *Tasks) own(c *dispatch.Call, result json.RawMessage) json.RawMessage {
 	return rawjson.Set(result, "tasks", rawjson.AppendList(nil, own))
 }
 
-// Related returns the task that a message of an instance names in its _meta.
+// Related returns the task that a message of an instance names in _meta.
 func (t *Tasks) Related(i *unit.Instance, params json.RawMessage) (id string, about Task, known bool) {
 	if !bytes.Contains(params, []byte(relatedTaskMark)) {
 		return "", Task{}, false
@@ -105,11 +104,11 @@ func (t *Tasks) Related(i *unit.Instance, params json.RawMessage) (id string, ab
 	return id, about, known
 }
 
-// LegacyCapability is the task capability for legacy clients of all extensions. Lists of tasks
-// are not offered: a client knows the tasks that it began.
+// LegacyCapability is the task capability for legacy clients of all extensions. It omits lists of tasks: a client
+// knows its own.
 const LegacyCapability = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
 
-// Makes reports for legacy and modern versions whether an MCP server makes tasks of tool calls.
+// Makes reports whether an MCP server makes tasks of tool calls, for legacy and for modern versions.
 func Makes(hs *runtime.Handshake) (legacy, modern bool) {
 	if hs == nil {
 		return false, false

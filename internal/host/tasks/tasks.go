@@ -1,4 +1,4 @@
-// Package tasks knows who began which task of an extension, and keeps tasks to their callers.
+// Package tasks records who began which task of an extension, and keeps tasks to their callers.
 package tasks
 
 import (
@@ -16,50 +16,46 @@ import (
 )
 
 const (
-	// maxTasks bounds the known tasks. Beyond it the caller with the most tasks loses its
-	// oldest.
+	// maxTasks bounds the known tasks. Beyond it, the caller with the most tasks loses its oldest.
 	maxTasks = 1 << 14
 )
 
-// Key names a task. Instances of one session each may choose the same ids.
+// Key identifies a task. Instances of different sessions may choose the same ids.
 type Key struct {
 	extension, instance string
 	legacy              bool
 	id                  string
 }
 
-// sharedKey is the id of a task at an extension, at whatever instance.
+// sharedKey is a task id at any instance of an extension.
 type sharedKey struct{ extension, id string }
 
-// Task is work that an extension continues after it has answered the call. An extension
-// that serves several callers knows one, the host. The gateway knows the caller of each
-// task, and hides the task from others (MCP 2025-11-25, basic/utilities/tasks, "Task
-// Isolation and Access Control"). Callers without a name are one caller.
+// Task is work that an extension continues after it has answered the call. An extension sees the host as its only
+// caller, so the host records the caller of each task and hides the task from others (MCP 2025-11-25,
+// basic/utilities/tasks, "Task Isolation and Access Control"). All anonymous callers are one caller.
 type Task struct {
 	Caller  string
-	Tool    string            // registered name of the tool whose call began the task; "" for another request
-	Node    string            // of the cluster, that has the task; "" for this host
-	Session *protocol.Session // that is notified of its status; nil when the session or the task has ended
+	Tool    string            // registered name of the tool whose call began the task; "": another request
+	Node    string            // the cluster node that has the task; "": this host
+	Session *protocol.Session // notified of its status; nil after the session or the task has ended
 }
 
-// Sessions are the sessions that are notified of the status of their tasks.
+// Sessions are notified of the status of their tasks.
 type Sessions interface {
-	// IfAttached runs f if s is attached, and reports whether it is. The session does not end
-	// before f has returned.
+	// IfAttached runs f if s is attached, and reports whether it is. The session ends only after f has returned.
 	IfAttached(s *protocol.Session, f func()) (attached bool)
 }
 
-// Tasks are the known tasks. A task that is not known, such as one of a server elsewhere
-// that outlived the host, is open to anybody who knows its id. Its methods may be called by
-// many goroutines at once.
+// Tasks are the known tasks. An unknown task, such as one of a remote server that outlived the host, is open to
+// whoever knows its id. Tasks is safe for concurrent use.
 type Tasks struct {
 	sessions Sessions
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	known map[Key]Task
 	of    map[string][]Key // by caller, the oldest first
-	// How many tasks of each caller have an id at all instances of an extension: several
-	// instances may share one store of tasks.
+	// Number of tasks per caller with an id at any instance of an extension: instances may share a store of
+	// tasks.
 	shared map[sharedKey]map[string]int
 }
 
@@ -76,7 +72,7 @@ func New(s Sessions) *Tasks {
 func (t *Tasks) add(key Key, begun Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forget(key) // an extension that was restarted may begin at 1 again
+	t.forget(key) // a restarted extension may begin at 1 again
 	if len(t.known) == maxTasks {
 		var most []Key
 		for _, keys := range t.of {
@@ -129,8 +125,8 @@ func (t *Tasks) get(key Key) (known Task, ok bool) {
 	return known, ok
 }
 
-// isOthers reports whether a different caller began the task: at this instance, or at
-// another one that this instance may share tasks with, if the caller has none of that id.
+// isOthers reports whether another caller began the task at this instance or, if the caller has none of that id,
+// at another instance, which may share its tasks with this one.
 func (t *Tasks) isOthers(key Key, caller string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +147,7 @@ func (t *Tasks) isOwn(key Key, caller string) bool {
 	return t.shared[sharedKey{key.extension, key.id}][caller] > 0
 }
 
-// Resolve returns a call about the task of that id with the extension that carries the
-// task out. view is what the caller sees.
+// Resolve returns c with the extension that carries out the task. view is what the caller sees.
 func (t *Tasks) Resolve(c *protocol.Call, id string, view *toolset.View) (*protocol.Call, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +160,7 @@ func (t *Tasks) Resolve(c *protocol.Call, id string, view *toolset.View) (*proto
 	return &out, nil
 }
 
-// AtNode returns c, to an extension, for the node that has the task which c is about.
+// AtNode returns c, a call to an extension, with the node of the task that it is about.
 func (t *Tasks) AtNode(c *protocol.Call) *protocol.Call {
 	id, _ := ID(c.Method, c.Params)
 	if id == "" || c.Node != "" {
@@ -182,7 +177,7 @@ func (t *Tasks) AtNode(c *protocol.Call) *protocol.Call {
 	return &out
 }
 
-// Begun returns an error unless c is about a task that its caller is known to have begun.
+// Begun returns an error unless the caller of c is known to have begun its task.
 func (t *Tasks) Begun(c *protocol.Call) error {
 	id, err := ID(c.Method, c.Params)
 	if err != nil {
@@ -196,8 +191,7 @@ func (t *Tasks) Begun(c *protocol.Call) error {
 	return nil
 }
 
-// isHidden reports whether the toolset of the caller hides the task. One that is not known is
-// that of any tool.
+// isHidden reports whether the caller's toolset hides the task. An unknown task counts as a task of any tool.
 func (t *Tasks) isHidden(c *dispatch.Call, id string) bool {
 	if c.View == nil {
 		return false
@@ -212,7 +206,7 @@ func (t *Tasks) isHidden(c *dispatch.Call, id string) bool {
 	return !shown
 }
 
-// ToolOf returns the tool whose call began the task that c is about, "" for none.
+// ToolOf returns the tool whose call began the task that c is about, "" if none.
 func (t *Tasks) ToolOf(c *protocol.Call) string {
 	id, _ := ID(c.Method, c.Params)
 	if id == "" {
@@ -224,8 +218,7 @@ func (t *Tasks) ToolOf(c *protocol.Call) string {
 	return t.known[key].Tool
 }
 
-// latest returns the latest task of that id of the caller that view shows, at the call's extension
-// if it names one.
+// latest returns the caller's latest task with an id that view shows, at the call's extension if it names one.
 func (t *Tasks) latest(c *protocol.Call, id string, view *toolset.View) (key Key, ok bool) {
 	caller := ""
 	if c.Session != nil {
@@ -240,9 +233,8 @@ func (t *Tasks) latest(c *protocol.Call, id string, view *toolset.View) (key Key
 	return Key{}, false
 }
 
-// Watcher returns the session that is to be notified of a task's status, nil for none, and the
-// tool whose call began the task. The
-// status of a task that has ended is notified once.
+// Watcher returns the session to notify of a task's status, nil if none, and the tool whose call began the task.
+// The end of a task is notified once.
 func (t *Tasks) Watcher(key Key, status string) (s *protocol.Session, tool string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,7 +251,7 @@ func (t *Tasks) Watcher(key Key, status string) (s *protocol.Session, tool strin
 	return to, known.Tool
 }
 
-// Drop drops a session that has ended. Its tasks stay those of its caller.
+// Drop removes an ended session from its tasks, which stay the caller's.
 func (t *Tasks) Drop(s *protocol.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -271,7 +263,7 @@ func (t *Tasks) Drop(s *protocol.Session) {
 	}
 }
 
-// KeyOf names the task of that id at an instance.
+// KeyOf returns the key of a task id at an instance.
 func KeyOf(i *unit.Instance, id string) Key {
 	key := Key{extension: i.Unit.ID(), legacy: i.Legacy, id: id}
 	if i.Unit.PerSession() || i.IsElsewhere() {
@@ -280,9 +272,8 @@ func KeyOf(i *unit.Instance, id string) Key {
 	return key
 }
 
-// ID returns the id of the task that a request is about, "" for none. It refuses
-// params that can be read in two ways, of which the extension may take the other: two ids,
-// another case, a list.
+// ID returns the id of the task that a request is about, "" if none. It refuses params that the extension may
+// read differently: two ids, another case, a list.
 func ID(method string, params json.RawMessage) (id string, err error) {
 	if !strings.HasPrefix(method, protocol.TaskMethods) {
 		return "", nil

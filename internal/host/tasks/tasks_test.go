@@ -10,13 +10,12 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// A caller's task of a tool that a toolset hides does not stand before one of the same id that
-// the toolset shows.
+// Of two tasks with the same id, the one that the toolset shows is found.
 func TestTasksAreFoundAmongThoseThatAreShown(t *testing.T) {
 	all, s := New(nil), &protocol.Session{Caller: "ann"}
 	all.add(Key{extension: "seen", id: "1"}, Task{Caller: "ann", Tool: "ext_seen_run"})
 	all.add(Key{extension: "unseen", id: "1"}, Task{Caller: "ann", Tool: "ext_unseen_run"})
-	all.add(Key{extension: "seen", id: "2"}, Task{Caller: "ann"}) // of no tool
+	all.add(Key{extension: "seen", id: "2"}, Task{Caller: "ann"}) // without a tool
 	var sources []tools.Source
 	for _, id := range []string{"seen", "unseen"} {
 		sources = append(sources,
@@ -49,7 +48,7 @@ func TestTasksAreFoundAmongThoseThatAreShown(t *testing.T) {
 	}
 }
 
-// Who has begun a task is told of it alone, whatever extension is named.
+// Only the caller who began a task is told of it, whatever extension the call names.
 func TestTasksThatWereBegun(t *testing.T) {
 	all := New(nil)
 	all.add(Key{extension: "x", id: "1"}, Task{Caller: "ann"})
@@ -73,7 +72,7 @@ func TestTasksThatWereBegun(t *testing.T) {
 	}
 }
 
-// Who begins tasks without end forgets his own, and nobody else's.
+// A caller with too many tasks loses its own oldest ones, not those of others.
 func TestTasksAreBounded(t *testing.T) {
 	all := New(nil)
 	first := Key{extension: "x", id: "of alice"}
@@ -92,8 +91,7 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 }
 
-// What a session is told of its tasks ends with the task and with the session; whose
-// they are does not.
+// Notifications of a task end with the task and with the session; its ownership does not.
 func TestTasksAreToldOf(t *testing.T) {
 	all, s := New(nil), &protocol.Session{Caller: "alice"}
 	one, two := Key{extension: "x", id: "1"}, Key{extension: "x", id: "2"}
@@ -113,7 +111,7 @@ func TestTasksAreToldOf(t *testing.T) {
 	if !all.isOthers(one, "bob") || all.isOthers(two, "alice") {
 		t.Error("a task is its caller's when it is over too")
 	}
-	all.add(one, Task{Caller: "bob"}) // by an extension that has started anew
+	all.add(one, Task{Caller: "bob"}) // from a restarted extension
 	if all.isOthers(one, "bob") || !all.isOthers(one, "alice") || len(all.of["alice"]) != 1 {
 		t.Error("a task is whose it was last")
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Remember keeps the offer of an instance for the next start. announced says that it is not
-// that of a handshake. The tools of a manifest that lists them are not kept.
+// Remember stores the descriptors of an instance for the next start; announced says that they are not from its
+// handshake. Tools that the manifest lists are not stored.
 func (x *Extension) Remember(i *Instance, announced bool) {
 	if declares(x.Spec) {
 		return
@@ -19,9 +19,8 @@ func (x *Extension) Remember(i *Instance, announced bool) {
 	}
 }
 
-// Changed says how the tools of the extension differ from those that the operator accepted
-// last: they come from another program, or from one that has something to hide. pinned says
-// that a policy reports those that are altered or new.
+// Changed reports how the tools differ from those that the operator accepted last. With pinned, a policy already
+// reports altered and new tools.
 func (x *Extension) Changed(pinned bool) []protocol.Diagnostic {
 	changes := x.known.Changes()
 	if pinned {
@@ -37,11 +36,10 @@ func (x *Extension) Changed(pinned bool) []protocol.Diagnostic {
 			", and ask its author"}}
 }
 
-// Pending returns how each tool differs from what the operator accepted last.
+// Pending returns the differences of each tool from the accepted one.
 func (x *Extension) Pending() []descriptors.Pending { return x.known.Pending() }
 
-// AcceptTools accepts the tools that are selected as they are now, and reports whether that is
-// a change.
+// AcceptTools accepts the selected tools as they are now, and reports whether that changed anything.
 func (x *Extension) AcceptTools(selected func(descriptors.Pending) bool) (changed bool, err error) {
 	return x.known.Accept(selected)
 }

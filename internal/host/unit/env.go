@@ -20,34 +20,33 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Env is what all units of a host share.
+// Env is shared by all units of a host.
 type Env struct {
 	Log         *slog.Logger
 	Containment *process.Containment // holds the processes of all units
 	StateDir    string               // of the host
-	Node        string               // its name in its cluster; "" when it is in none
+	Node        string               // the host's name in its cluster; "": none
 	Self        string               // the program that command = "exthost" names; "" searches PATH
 	Version     string               // of the host
-	Environ     []string             // that children are started from
+	Environ     []string             // base of the environment of children
 	StartLazy   bool                 // a destination starts an instance at once, to see whether it can
 	Redactor    *redact.Redactor     // masks the secrets of all units
 	Tap         *wiretap.Hub
 	Recorder    *recorder.Hub
 	Permits     permit.Rules // decide what may start
-	// Stored returns the store of secrets that a configuration states. Nil: there is none.
+	// Stored returns the store of secrets that a configuration states. Nil: none.
 	Stored func(*config.Config) given.Store
-	// Logins returns what the user has signed in to. Nil: nothing.
+	// Logins returns the user's logins. Nil: none.
 	Logins func(*config.Config) Logins
-	// Services connects to extensions that are services on NATS. Nil: nothing does.
+	// Services connects to extensions that are services on NATS. Nil: they do not run.
 	Services runtime.Services
-	// SecretsChanged is called when a unit has other secrets than before.
+	// SecretsChanged is called when the secrets of a unit have changed.
 	SecretsChanged func()
-	// Command returns the command line that is run in place of an extension's own. Nil:
-	// the extension's own.
+	// Command replaces the command line of an extension. Nil: the extension's own.
 	Command func(id string, argv []string) []string
 }
 
-// Secrets returns the store of secrets of cfg; nil without one.
+// Secrets returns the store of secrets of cfg, nil if none.
 func (e *Env) Secrets(cfg *config.Config) given.Store {
 	if e.Stored == nil {
 		return nil
@@ -55,34 +54,32 @@ func (e *Env) Secrets(cfg *config.Config) given.Store {
 	return e.Stored(cfg)
 }
 
-// Logins are what the user has signed in to.
+// Logins are the user's logins at remote servers.
 type Logins = interface {
-	// Login returns the login of a place, whether somebody has signed in there or not. The
-	// transport states the server and as which client users sign in. What is returned may be
-	// a [SignsIn].
+	// Login returns the login for a place, even if nobody has signed in there yet. The transport states the
+	// server and the client that users sign in as. The result may be a [SignsIn].
 	Login(LoginPlace, *manifest.Transport) runtime.Login
 }
 
 // SignsIn is a login at which a caller can sign in while its call waits.
 type SignsIn interface {
 	runtime.Login
-	// SignIn signs in. open has the user open an address in a browser of this machine, and
-	// returns once the user has agreed to that.
+	// SignIn signs in. open has the user open an address in a browser on this machine, and returns once the user
+	// has agreed.
 	SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error
 }
 
 // LoginPlace is what is signed in, and where.
 type LoginPlace struct {
-	ID string // of the extension or destination
-	// Of is the directory of the extension, or of the project whose files state the destination;
-	// "" for a destination of the user's own files.
+	ID string // the extension or destination
+	// Of is the directory of the extension, or of the project whose files state the destination; "" for a
+	// destination of the user's own files.
 	Of     string
-	URL    string // of the server; [Env.Login] sets it
-	Caller string // whose login it is; "": one serves all callers
+	URL    string // the server's; set by [Env.Login]
+	Caller string // owner of the login; "": one for all callers
 }
 
-// Login returns the login for the server of t; nil where t states other credentials or none can
-// be had.
+// Login returns the login for the server of t, nil if t states other credentials or there is no login.
 func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) runtime.Login {
 	if e.Logins == nil || !t.SignsIn() {
 		return nil
@@ -95,18 +92,17 @@ func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) ru
 	return logins.Login(at, t)
 }
 
-// KeepCaches adds to env where Python reads and writes its caches of bytecode, below stateDir, when consent
-// or a lock decides what runs: a cache beside the code says itself which version of the code it is of, and
-// nobody agreed to it. With stateDir "" nothing is added.
+// KeepCaches makes Python keep its bytecode caches below stateDir, if consent or a lock decides what runs: a
+// cache beside the code claims itself which version of the code it belongs to, and the user has not agreed to it.
+// With stateDir "" nothing changes.
 func (e *Env) KeepCaches(env map[string]string, stateDir string) {
 	if (e.Permits.Consent != nil || e.Permits.Packages != nil) && stateDir != "" {
 		env["PYTHONPYCACHEPREFIX"] = filepath.Join(stateDir, ".pycache")
 	}
 }
 
-// Child returns the environment of a unit's processes: the host's without variables that
-// look like secrets, with those that the manifest and the operator state and with the
-// host's own.
+// Child returns the environment of a unit's processes: the host's without variables that look like secrets, plus
+// those that the manifest and the operator state, plus the host's own.
 func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]string) ([]string, process.EnvReport) {
 	entry := cfg.Extensions.Entries[s.ID]
 	cwd := s.Manifest.Transport.Cwd

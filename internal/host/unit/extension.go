@@ -23,34 +23,33 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Extension is a unit that was found on disk: its tools are in the catalog.
+// Extension is a unit found on disk, whose tools are in the catalog.
 type Extension struct {
 	*Unit
-	Source   descriptors.Source     // what the extension is made of
-	Commands []hooks.Handler        // its hooks that are commands
-	known    *descriptors.Known     // what it offered last
-	declared func() []protocol.Tool // by its manifest, read once
+	Source   descriptors.Source     // the files of the extension
+	Commands []hooks.Handler        // hooks that run commands
+	known    *descriptors.Known     // descriptors of the last handshake
+	declared func() []protocol.Tool // tools of the manifest, read once
 
 	elsewhere atomic.Pointer[Elsewhere] // nil: at no other node
-	withdrawn atomic.Bool               // its first start with the host failed
-	late      sync.Once                 // the log says that a request did not wait for it
+	withdrawn atomic.Bool               // the first start with the host failed
+	late      sync.Once                 // logs once that a request did not wait for the extension
 }
 
-// Elsewhere is an extension at other nodes.
+// Elsewhere is the part of an extension that other nodes run.
 type Elsewhere struct {
-	Nodes  []string        // that have it
+	Nodes  []string        // nodes that run it
 	Reason string          // why it takes no calls there; "": it does
-	Tools  []protocol.Tool // that it has there
+	Tools  []protocol.Tool // its tools there
 	Pages  bool            // a node keeps long results of it
-	// Differs says which tools there are never called, because what callers are shown are these of
-	// this host.
+	// Differs reports the tools of other nodes that are never called, because callers are shown this host's
+	// descriptors.
 	Differs func(own []protocol.Tool) []protocol.Diagnostic
-	// Acquire returns the instance for a call: one of local, or one that stands for a node.
+	// Acquire returns the instance for a call: one of local, or one that stands for another node.
 	Acquire func(ctx context.Context, local *Unit, w Want) (*Instance, func(error), error)
 }
 
-// NewElsewhere makes an extension that is at other nodes alone. o.Start makes the instance that
-// stands for the node of a key.
+// NewElsewhere makes an extension that only other nodes run. o.Start makes the instance that stands for a node.
 func NewElsewhere(env *Env, o Options, events func(*Extension) Events) *Extension {
 	x := &Extension{known: new(descriptors.Known), declared: func() []protocol.Tool { return nil }}
 	o.PerKey, o.Events = true, events(x)
@@ -58,8 +57,8 @@ func NewElsewhere(env *Env, o Options, events func(*Extension) Events) *Extensio
 	return x
 }
 
-// SetElsewhere says that the extension is at other nodes; nil: at none. hs is what an extension
-// offers that is there alone; nil for others.
+// SetElsewhere sets the part that other nodes run; nil: none. hs holds the descriptors of an extension that only
+// other nodes run, else nil.
 func (x *Extension) SetElsewhere(e *Elsewhere, hs *runtime.Handshake) {
 	x.elsewhere.Store(e)
 	if hs != nil {
@@ -73,7 +72,7 @@ func (x *Extension) PagesElsewhere() bool {
 	return e != nil && e.Pages
 }
 
-// Acquire is [Unit.Acquire], at other nodes too.
+// Acquire is [Unit.Acquire], including other nodes.
 func (x *Extension) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
 	if e := x.elsewhere.Load(); e != nil {
 		return e.Acquire(ctx, x.Unit, w)
@@ -81,11 +80,10 @@ func (x *Extension) Acquire(ctx context.Context, w Want) (*Instance, func(error)
 	return x.Unit.Acquire(ctx, w)
 }
 
-// LoginOf returns the login that calls of a caller are made with: one serves all. Nil: there is none.
+// LoginOf returns the login of the extension, which serves all callers; nil if none.
 func (x *Extension) LoginOf(string) runtime.Login { return x.Spec.Login }
 
-// NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
-// say why.
+// NewExtension prepares c to run. If c cannot run here, it returns nil and the diagnostics that say why.
 func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner,
 	events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
 	if d := env.Permits.Untrusted(cfg, &c, env.Environ); d != nil {
@@ -99,7 +97,7 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
 		return nil, missing
 	}
-	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
+	if c.Manifest.Transport.Kind == "" { // it has only hooks
 		m := *c.Manifest
 		m.Transport.Kind = manifest.KindExec
 		c.Manifest = &m
@@ -116,12 +114,12 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 			Path:      c.Path,
 			Message:   err.Error(),
 		}
-		if d.Code == discovery.CodeRequirement { // a secret is missing, as a variable may be
+		if d.Code == discovery.CodeRequirement { // a missing secret is like a missing variable
 			d.Level, d.Message = protocol.LevelWarn, protocol.Reason(err)
 		}
 		return nil, []protocol.Diagnostic{d}
 	}
-	if spec.Replay != nil {
+	if spec.Replay != nil { // the recorded protocol
 		c.Manifest = spec.Manifest // which knows the protocol
 	}
 	x := &Extension{
@@ -129,7 +127,7 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		declared: sync.OnceValue(func() []protocol.Tool { return runtime.Declared(c.Manifest) }),
 	}
 	of := events(x)
-	dir, _ := process.Lookup(spec.Env)(permit.Variable) // "" where there is no package
+	dir, _ := process.Lookup(spec.Env)(permit.Variable) // empty without a package
 	spec.Permit = env.Permits.Extension(cfg, &c, dir)
 	x.Unit = New(env, Options{
 		Candidate:    c,
@@ -166,7 +164,7 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	return x, append(found, withoutEffect(&c, spec.Options)...)
 }
 
-// unusable says which of the operator's values for c cannot be used.
+// unusable reports the operator's values for c that cannot be used.
 func unusable(cfg *config.Config, c *discovery.Candidate) (diags []protocol.Diagnostic) {
 	for _, problem := range cfg.Extensions.Problems(c.ID) {
 		diags = append(diags, protocol.Diagnostic{
@@ -180,8 +178,8 @@ func unusable(cfg *config.Config, c *discovery.Candidate) (diags []protocol.Diag
 	return diags
 }
 
-// gate is what the requirements of an extension are checked against. stated are the
-// variables that the operator states for it.
+// gate returns what the requirements of an extension are checked against. stated are the variables that the
+// operator states for it.
 func (e *Env) gate(stated map[string]string) discovery.Host {
 	host := process.Lookup(e.Environ)
 	lookup := func(name string) (string, bool) {
@@ -194,11 +192,10 @@ func (e *Env) gate(stated map[string]string) discovery.Host {
 	return discovery.Host{LookupEnv: lookup, Path: path, Version: e.Version}
 }
 
-// codeUnsupported is the code of a diagnostic about a key that this version or this
-// system cannot carry out.
+// codeUnsupported is the code of diagnostics about keys that this version or this system cannot carry out.
 const codeUnsupported = "unsupported"
 
-// unsupportedTransport says that c cannot run in this program; nil when it can.
+// unsupportedTransport reports a transport that this program cannot run, nil if it can.
 func (e *Env) unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic {
 	if c.Manifest.Transport.Kind != manifest.KindNATS || e.Services != nil {
 		return nil
@@ -213,7 +210,7 @@ func (e *Env) unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic 
 	}
 }
 
-// withoutEffect names the parts of the manifest that this system cannot carry out.
+// withoutEffect reports the parts of the manifest that have no effect on this system.
 func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagnostic) {
 	for _, part := range []struct {
 		key     string
@@ -235,8 +232,8 @@ func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol
 	return diags
 }
 
-// fingerprint returns the key under which the offer of the extension is kept; "" where the
-// manifest declares the tools, and where no key can be made.
+// fingerprint returns the key under which the extension's descriptors are stored; "" if the manifest declares the
+// tools, or no key can be made.
 func (x *Extension) fingerprint(cfg *config.Config) string {
 	if declares(x.Spec) {
 		return ""
@@ -248,8 +245,8 @@ func (x *Extension) fingerprint(cfg *config.Config) string {
 	return key
 }
 
-// recall loads the last offer of the extension. If the program is the same, the offer is
-// its handshake until it runs. The error says why the offer cannot be read.
+// recall loads the stored descriptors. If the program is unchanged, they are its handshake until it runs. The
+// error says why they cannot be read.
 func (x *Extension) recall(env *Env, cfg *config.Config) (err error) {
 	if x.known = new(descriptors.Known); declares(x.Spec) {
 		return nil
@@ -267,14 +264,14 @@ func (x *Extension) recall(env *Env, cfg *config.Config) (err error) {
 	return err
 }
 
-// PruneOffers bounds what is kept of extensions that are not among known, see
-// [offers.Cache.Prune].
+// PruneOffers bounds the stored descriptors of extensions that are not among known, see
+// [descriptors.Cache.Prune].
 func (e *Env) PruneOffers(known map[string]*Extension) {
 	descriptors.NewCache(e.StateDir).Prune(func(id string) bool { return known[id] != nil })
 }
 
-// Start implements [Runner]. An extension that starts with the host and fails does not
-// offer any more what it offered before, unless it is about to be tried again.
+// Start implements [Runner]. If an extension that starts with the host fails, its stored descriptors are
+// withdrawn, unless it will be tried again soon.
 func (x *Extension) Start(ctx context.Context) error {
 	recalled := x.Handshake()
 	err := x.Unit.Start(ctx)
@@ -286,9 +283,8 @@ func (x *Extension) Start(ctx context.Context) error {
 	return err
 }
 
-// Offered returns the tools of the last handshake, or those of the manifest where the
-// extension has not run, and what was wrong with the handshake. Before the first handshake
-// of this host, the last one of the same program counts.
+// Offered returns the tools of the last handshake, or those of the manifest if the extension has not run, and
+// problems with the handshake. Before the first handshake, the stored one of the same program counts.
 func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	own, diags := x.offeredHere()
 	if e := x.elsewhere.Load(); e != nil {
@@ -297,7 +293,7 @@ func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	return own, diags
 }
 
-// ToolHere returns a tool that the extension offers at this host; nil when it does not.
+// ToolHere returns a tool that the extension has at this host, nil if it has not.
 func (x *Extension) ToolHere(name string) *protocol.Tool {
 	own, _ := x.offeredHere()
 	for i := range own {
@@ -318,7 +314,7 @@ func (x *Extension) offeredHere() ([]protocol.Tool, []protocol.Diagnostic) {
 	return nil, nil
 }
 
-// TellsTools reports whether the tools of the extension are known, though it may not run.
+// TellsTools reports whether the tools of the extension are known, even if it does not run.
 func (x *Extension) TellsTools() bool { return x.Handshake() != nil || declares(x.Spec) }
 
 // LogLate logs once that a request did not wait for the start of the extension.
@@ -326,9 +322,9 @@ func (x *Extension) LogLate(message string, attrs ...slog.Attr) {
 	x.late.Do(func() { x.Log.LogAttrs(context.Background(), slog.LevelWarn, message, attrs...) })
 }
 
-// HookPoints returns the points of the hooks that the extension serves in its own
-// protocol: those of its handshake, and before that those that its manifest declares or
-// its last handshake had, so that the first event waits until the extension is ready.
+// HookPoints returns the hook points that the extension serves in its own protocol: those of its handshake;
+// before it, those of its manifest or of its stored handshake, so that the first event waits until the extension
+// is ready.
 func (x *Extension) HookPoints() []string {
 	m := x.Candidate.Manifest
 	switch hs := x.Handshake(); {
@@ -336,7 +332,7 @@ func (x *Extension) HookPoints() []string {
 		return nil
 	case hs != nil:
 		return hs.Hooks
-	case x.HasFailed() || x.withdrawn.Load(): // no event may wait
+	case x.HasFailed() || x.withdrawn.Load(): // no event may wait for it
 		return nil
 	case m.Capabilities != nil:
 		return m.Capabilities.Hooks

@@ -1,5 +1,5 @@
-// Package units knows all units of a host that may have processes: it starts them side by side,
-// stops them, and has the redactor know their secrets.
+// Package units keeps all units of a host that may have processes: it starts and stops them in parallel, and
+// passes their secrets to the redactor.
 package units
 
 import (
@@ -19,12 +19,11 @@ import (
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
-// Registry holds every unit that may have a process, and has the redactor know the
-// secrets of all of them.
+// Registry holds every unit that may have a process, and passes their secrets to the redactor.
 type Registry struct {
 	redactor *redact.Redactor
 
-	refresh coalesce.Shared[struct{}] // one at a time, or an older list could be the last
+	refresh coalesce.Shared[struct{}] // one at a time, so that the newest list is set last
 
 	mu   sync.Mutex // guards live
 	live map[unit.Runner]struct{}
@@ -35,7 +34,7 @@ func NewRegistry(r *redact.Redactor) *Registry {
 	return &Registry{redactor: r, live: make(map[unit.Runner]struct{})}
 }
 
-// Add registers units that may have processes from now on.
+// Add registers units that may have processes.
 func (r *Registry) Add(units []unit.Runner) {
 	r.mu.Lock()
 	for _, u := range units {
@@ -45,7 +44,7 @@ func (r *Registry) Add(units []unit.Runner) {
 	r.RefreshSecrets()
 }
 
-// Remove takes out a unit that has no process any more.
+// Remove removes a unit that has no process any more.
 func (r *Registry) Remove(u unit.Runner) {
 	r.mu.Lock()
 	delete(r.live, u)
@@ -53,14 +52,14 @@ func (r *Registry) Remove(u unit.Runner) {
 	r.RefreshSecrets()
 }
 
-// All returns every unit that may have a process, replaced ones included.
+// All returns every unit that may have a process, including replaced ones.
 func (r *Registry) All() []unit.Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.live))
 }
 
-// RefreshSecrets tells the redactor the secrets of all units.
+// RefreshSecrets passes the secrets of all units to the redactor.
 func (r *Registry) RefreshSecrets() {
 	r.refresh.Do(func() struct{} {
 		var secrets []string
@@ -72,11 +71,11 @@ func (r *Registry) RefreshSecrets() {
 	})
 }
 
-// maxNamed is how many units an error of [Registry.StopAll] names.
+// maxNamed bounds the units that an error of [Registry.StopAll] names.
 const maxNamed = 8
 
-// StopAll stops every unit, all in parallel, and leaves drain to calls in flight. The error
-// names the first 8 that did not stop, and counts the others.
+// StopAll stops all units in parallel, and gives calls in flight the time drain. The error names the first 8
+// units that did not stop, and counts the others.
 func (r *Registry) StopAll(ctx context.Context, drain time.Duration) error {
 	var wg sync.WaitGroup
 	live := r.All()
@@ -97,19 +96,19 @@ func (r *Registry) StopAll(ctx context.Context, drain time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// KillAll ends every process of every unit at once.
+// KillAll kills every process of every unit at once.
 func (r *Registry) KillAll() {
 	for _, u := range r.All() {
 		u.Kill()
 	}
 }
 
-// startsAtOnce bounds how many units start in parallel. A start is mostly a wait for a
-// child, and a child that hangs must not delay the others for long.
+// startsAtOnce bounds the parallel starts. A start mostly waits for a child, and a hanging child must not delay
+// the others for long.
 var startsAtOnce = 16 * runtime.GOMAXPROCS(0)
 
-// StartEach starts the units of list, a bounded number at a time, and yields each with its
-// outcome as it has one. It returns when all have started or failed.
+// StartEach starts the units of list, a bounded number at a time, and yields each as it has started or failed. It
+// returns when all have.
 func StartEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
 	return each(list, func(u unit.Runner) error { return u.Start(ctx) })
 }
@@ -142,14 +141,13 @@ func each(list []unit.Runner, do func(unit.Runner) error) iter.Seq2[unit.Runner,
 	}
 }
 
-// stopMargin is what a stop may take beyond drain_timeout and shutdown_grace before the
-// processes are killed.
+// stopMargin is the time that a stop may take beyond drain_timeout and shutdown_grace before the processes are
+// killed.
 const stopMargin = 5 * time.Second
 
-// Drain stops u once the calls that may be with it have left, at the latest after its
-// drain_timeout, and kills it if it does not stop. past holds a channel for each set of
-// such calls, closed when they have left. Drain reports false when closing ended first: the
-// unit may have processes then.
+// Drain stops u once the calls that may use it have left, at the latest after its drain_timeout, and kills it if
+// it does not stop. past holds a channel for each set of such calls, closed when they have left. Drain returns
+// false if closing ended first: the unit may then still have processes.
 func Drain(closing context.Context, u unit.Runner, past []<-chan struct{}) (stopped bool) {
 	base := u.Base()
 	drained, cancel := context.WithTimeout(closing, base.Spec.Options.DrainTimeout)

@@ -18,7 +18,7 @@ type stuck struct{ *unit.Unit }
 func (stuck) Start(context.Context) error               { return nil }
 func (stuck) Stop(context.Context, time.Duration) error { return errors.New("it hangs") }
 
-// The error of a stop names the units, and stays readable with many.
+// The error of a stop names the units, and stays short with many.
 func TestStopAllNamesUnits(t *testing.T) {
 	r := NewRegistry(new(redact.Redactor))
 	for i := range 1000 {
