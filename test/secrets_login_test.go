@@ -24,7 +24,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// signedIn are the logins of a store.
+// signedIn adapts a store to exthost.Logins.
 type signedIn struct{ *logins.Store }
 
 func (s signedIn) Login(p exthost.LoginPlace, _ *manifest.Transport) runtime.Login {
@@ -57,14 +57,14 @@ func logIn(t testing.TB, store *logins.Store, p logins.Place, more ...string) {
 	}
 }
 
-// remoteLogins opens a host with an extension that is a server which wants logins.
+// remoteLogins opens a host with an extension on a server that requires logins.
 func remoteLogins(t testing.TB, s *oauthtest.Servers) (*exthost.Host, *logins.Store, logins.Place) {
 	t.Helper()
 	h, store, p, _ := remoteLoginsIn(t, s, t.TempDir())
 	return h, store, p
 }
 
-// remoteLoginsIn is remoteLogins with the directory of the logins, and returns the folder.
+// remoteLoginsIn is remoteLogins with a directory for logins; it also returns the extension's folder.
 func remoteLoginsIn(t testing.TB, s *oauthtest.Servers, dir string,
 ) (*exthost.Host, *logins.Store, logins.Place, *hosttest.Folder) {
 	t.Helper()
@@ -76,8 +76,8 @@ func remoteLoginsIn(t testing.TB, s *oauthtest.Servers, dir string,
 	return h, store, p, f
 }
 
-// A server that wants a login says so, works once the user has signed in, and goes on when its
-// tokens expire, until the authorization server gives no more.
+// TestLogin: a server that requires a login says so, works after signing in, and keeps working while tokens can
+// be renewed.
 func TestLogin(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -118,7 +118,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// remoteDestination opens a host with the destination d, which is a server that wants logins.
+// remoteDestination opens a host with a destination d that requires logins.
 func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l exthost.Logins,
 	policies ...governance.Member) *exthost.Host {
 	return openDestination(t, "", func(d *config.Destination) {
@@ -131,7 +131,7 @@ func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l
 	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return l }, Policies: policies})
 }
 
-// A destination is signed in to as an extension is, under its own name.
+// TestLoginOfADestination signs in to a destination by its id.
 func TestLoginOfADestination(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -159,8 +159,8 @@ func TestLoginOfADestination(t *testing.T) {
 	}
 }
 
-// Each caller of a destination has a login of its own, where it says so: nobody calls with
-// another's, and who lacks one keeps nobody else out.
+// TestLoginOfEachCaller: with caller logins, no caller uses another's login, and a caller without one does not
+// affect others.
 func TestLoginOfEachCaller(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -171,7 +171,7 @@ func TestLoginOfEachCaller(t *testing.T) {
 		_, err := ask(t, h, &protocol.Session{ID: id, Caller: caller, Version: version, Extension: "d"}, "hello", "{}")
 		return err
 	}
-	logIn(t, store, logins.Place{ID: "d", URL: s.URL}) // which is nobody's
+	logIn(t, store, logins.Place{ID: "d", URL: s.URL}) // a login without a caller
 	for range 5 {
 		if err := call("b", "bob", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing &&
 			protocol.KindOf(err) != protocol.NotReady {
@@ -202,7 +202,7 @@ func TestLoginOfEachCaller(t *testing.T) {
 	}
 }
 
-// opener is a client whose user opens addresses and approves there.
+// opener is a client whose user opens addresses and approves.
 type opener struct {
 	*hosttest.Recorder
 	action string
@@ -224,7 +224,7 @@ func (o opener) Call(_ context.Context, method string, params json.RawMessage) (
 	return json.RawMessage(`{"action":"` + o.action + `"}`), nil
 }
 
-// askingLogins are logins at which callers can sign in while their calls wait.
+// askingLogins lets callers sign in while their calls wait.
 type askingLogins struct{ *logins.Store }
 
 type askingLogin struct {
@@ -256,7 +256,7 @@ func (l askingLogin) SignIn(ctx context.Context, open func(context.Context, stri
 	return l.store.Put(ctx, g)
 }
 
-// unasked is a policy that keeps questions from one caller.
+// unasked is a policy that denies elicitation for one caller.
 type unasked string
 
 func (p unasked) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -266,8 +266,8 @@ func (p unasked) Decide(_ context.Context, _ governance.Flow, x *governance.Exch
 	return governance.Decision{}, nil
 }
 
-// A caller that can open an address is asked to sign in, and its call goes on; one that declines,
-// cannot, or may not be asked gets the error with the command.
+// TestLoginIsAskedFor: a caller that can open addresses is asked to sign in, and its call continues. A caller
+// that declines, cannot or may not be asked gets an error with the command.
 func TestLoginIsAskedFor(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -323,7 +323,7 @@ func TestLoginIsAskedFor(t *testing.T) {
 	}
 }
 
-// needing is a login that is wanted, and counts how often somebody is asked for it.
+// needing is a login that is always needed; it counts how often a caller is asked.
 type needing struct {
 	asked  *atomic.Int32
 	stated func(*manifest.Transport)
@@ -353,9 +353,9 @@ func (l neededLogin) SignIn(context.Context, func(context.Context, string) error
 	return context.Canceled
 }
 
-// Nobody is asked to sign in where a call fails for another reason: a destination that is refused a
-// secret would sign in with that, and somebody on this machine for a caller of another one. The login has the client
-// that the destination states.
+// TestLoginIsNotAskedFor: no caller is asked to sign in when its call fails for another reason, such as a secret
+// withheld from the destination, or when the caller is on another machine. The login uses the destination's
+// configured client.
 func TestLoginIsNotAskedFor(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -410,7 +410,7 @@ func (s silent) Call(ctx context.Context, _ string, _ json.RawMessage) (json.Raw
 	return nil, ctx.Err()
 }
 
-// A call that waits for a login ends with the host, whether its client answers or not.
+// TestLoginIsAskedForUntilTheEnd: a call that waits for a login ends with the host.
 func TestLoginIsAskedForUntilTheEnd(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)

@@ -23,17 +23,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// remoteFault is what an MCP server does wrong once a user has signed in.
+// remoteFault is a fault of an MCP server after the login.
 type remoteFault struct {
-	// answers answers in place of the server; false leaves it to that.
+	// answers handles a request in place of the server; false passes it on.
 	answers func(s *oauthtest.Servers, other string, w http.ResponseWriter, r *http.Request) bool
-	want    string // part of the error of each call; "" means that they succeed
-	again   string // the command that the error names
-	renewed int    // how many requests the token endpoint may get for three calls
-	sent    int    // how many requests of calls the server may get
+	want    string // part of each call's error; "": the calls succeed
+	again   string // command named by the error
+	renewed int    // most token requests for three calls
+	sent    int    // most requests of calls
 }
 
-// refuses refuses every request that has a token.
+// refuses refuses every request with a token.
 func refuses(status int, challenge ...string,
 ) func(*oauthtest.Servers, string, http.ResponseWriter, *http.Request) bool {
 	return func(_ *oauthtest.Servers, _ string, w http.ResponseWriter, r *http.Request) bool {
@@ -105,8 +105,8 @@ var remoteFaults = map[string]remoteFault{
 	"a redirect to a page elsewhere": {answers: leads(302), want: "which is not followed", sent: 3},
 }
 
-// A server that misbehaves after the login harms only its own calls. Each ends at once with an error
-// that says what to do, and the token stays where it belongs.
+// TestMisbehavioursOfServer: a misbehaving server affects only its own calls. Each ends at once with an error
+// that says what to do, and the token is sent nowhere else.
 func TestMisbehavioursOfServer(t *testing.T) {
 	for name, tt := range remoteFaults {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestMisbehavioursOfServer(t *testing.T) {
 				body, _ := io.ReadAll(r.Body)
 				if r.Body = io.NopCloser(bytes.NewReader(body)); bytes.Contains(body,
 					[]byte(protocol.MethodToolsCall)) {
-					sent.Add(1) // others tell a lost session from a token that is refused
+					sent.Add(1) // reconnecting clients probe whether the session or the token was refused
 				}
 				return tt.answers(s, other.URL, w, r)
 			}
@@ -152,7 +152,7 @@ func TestMisbehavioursOfServer(t *testing.T) {
 	}
 }
 
-// signedInHost is a host whose user has signed in to the server gh.
+// signedInHost opens a host that is signed in to the server gh.
 func signedInHost(t testing.TB, s *oauthtest.Servers) *exthost.Host {
 	t.Helper()
 	h, store, p := remoteLogins(t, s)
@@ -167,8 +167,8 @@ func signedInHost(t testing.TB, s *oauthtest.Servers) *exthost.Host {
 	return h
 }
 
-// A server that changes its authorization server gets no tokens of another: the login goes on at the
-// one where the user has signed in, and ends there.
+// TestAuthorizationServerChanges: when a server switches to another authorization server, the login stays with
+// the one where the user signed in, and ends there.
 func TestAuthorizationServerChanges(t *testing.T) {
 	processtest.Leaks(t)
 	var on atomic.Bool
@@ -195,8 +195,8 @@ func TestAuthorizationServerChanges(t *testing.T) {
 	}
 }
 
-// While an authorization server does not answer, calls end with their contexts, and everything else
-// goes on. Its answer counts when it comes.
+// TestSilentAuthorizationServer: while the authorization server hangs, calls end with their contexts and the host
+// keeps working. Its late response is used.
 func TestSilentAuthorizationServer(t *testing.T) {
 	processtest.Leaks(t)
 	var on atomic.Bool
@@ -230,8 +230,8 @@ func TestSilentAuthorizationServer(t *testing.T) {
 	}
 }
 
-// A modern server that answers initialize with an error before it looks for a token wants a login all the
-// same.
+// TestOpenHandshakeWantsLogin: a modern server that fails initialize before it checks the token still needs a
+// login.
 func TestOpenHandshakeWantsLogin(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -252,7 +252,7 @@ func TestOpenHandshakeWantsLogin(t *testing.T) {
 	}
 }
 
-// Two hosts that share a login renew its token once, however many of their callers find it expired.
+// TestExpiryInTwoHosts: two hosts with a shared login renew its token once, however many callers find it expired.
 func TestExpiryInTwoHosts(t *testing.T) {
 	processtest.Leaks(t)
 	s, dir := oauthtest.New(t), t.TempDir()

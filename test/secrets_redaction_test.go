@@ -24,7 +24,7 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// planted are secrets of each sort, put together here so that none stands in a file.
+// planted are secrets of each kind, concatenated so that none appears in a file.
 var planted = map[string]string{
 	"aws":    "AKIA" + "Z7QK3MPLW2RT5XVB",
 	"github": "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a",
@@ -34,7 +34,7 @@ var planted = map[string]string{
 	"card":  "4111 1111" + " 1111 1111",
 }
 
-// plantedTraces are what would be left of them somewhere.
+// plantedTraces are texts that must not remain of them.
 var plantedTraces = []string{
 	"Z7QK3MPLW2RT5XVB",
 	"16C7e42F292c6912",
@@ -50,7 +50,7 @@ func plantedText() string {
 		planted["card"], planted["key"])
 }
 
-// leakyExtension writes down what it is told and gives away what it knows.
+// leakyExtension logs what it receives and returns what it knows.
 func leakyExtension() *sdk.Extension {
 	x := sdk.New("1.0.0")
 	note := func(in json.RawMessage) { appendState("journal", string(in)) }
@@ -99,7 +99,7 @@ func asJSON(text string) string {
 
 const leakyCapabilities = "[capabilities]\ntools = [\"store\", \"dump\", \"fail\", \"refuse\", \"chat\"]\n"
 
-// witness keeps everything that somebody got to see, by whom.
+// witness collects what each party received.
 type witness struct {
 	mu   sync.Mutex
 	seen map[string]*bytes.Buffer
@@ -114,13 +114,13 @@ func (w *witness) saw(who string, what ...any) {
 	fmt.Fprintln(w.seen[who], what...)
 }
 
-// Write makes it a log's.
+// Write receives a log.
 func (w *witness) Write(p []byte) (int, error) {
 	w.saw("the log", string(p))
 	return len(p), nil
 }
 
-// files takes in all there is below dir.
+// files adds all files below dir.
 func (w *witness) files(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -135,7 +135,7 @@ func (w *witness) files(t *testing.T, dir string) {
 	}
 }
 
-// clean wants none of what was planted, with and without JSON's escapes.
+// clean fails if anything planted was received, also in JSON escapes.
 func (w *witness) clean(t *testing.T, who string) {
 	t.Helper()
 	w.mu.Lock()
@@ -152,9 +152,8 @@ func (w *witness) clean(t *testing.T, who string) {
 	}
 }
 
-// TestSecretsReachNobody plants secrets in arguments, in results of 1 MiB, in errors and in
-// what an extension says meanwhile, and looks for them with everybody who is told
-// something.
+// TestSecretsReachNobody plants secrets in arguments, results of 1 MiB, errors and log output of an extension,
+// and searches everything that any party receives.
 func TestSecretsReachNobody(t *testing.T) {
 	processtest.Leaks(t)
 	w, state, f := &witness{seen: make(map[string]*bytes.Buffer)}, t.TempDir(), hosttest.NewFolder(t)
@@ -226,7 +225,7 @@ func TestSecretsReachNobody(t *testing.T) {
 		json.RawMessage(`{"text":`+arguments+`}`)); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("the denied call: %v", err)
 	}
-	// A policy repeats what it was told to the caller as well; people are asked last, about what is masked.
+	// A policy repeats its input to the caller too. People are asked last, about masked arguments.
 	for key, want := range map[string]string{"say": plantedTraces[0], "may": "[redacted:"} {
 		_, err := h.Call(hosttest.Deadline(t), "ext_x_store", json.RawMessage(`{"`+key+`":`+arguments+`}`))
 		if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), want) {

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A process prints a secret that nobody gave it, and dies. The host quotes what it printed in its
-// log, the journal, the status and the error of a call, without the secret.
+// TestSecretsOnStderrReachNobody: a process prints an unknown secret and dies. The host quotes its output in log,
+// journal, status and call error without the secret.
 func TestSecretsOnStderrReachNobody(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")

@@ -29,7 +29,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// vault is a store of secrets in memory.
+// vault is an in-memory store of secrets.
 type vault struct {
 	mu     sync.Mutex
 	values map[string]string
@@ -66,14 +66,14 @@ func (v *vault) options() exthost.Options {
 	return exthost.Options{Secrets: func(*config.Config) exthost.Secrets { return v }}
 }
 
-// asking is the manifest of a child with a variable.
+// asking returns the manifest of a child with a variable.
 func asking(name, value string) string {
 	return hosttest.ToolsOfChild + fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = \"sdk\", %s = %q }\n",
 		processtest.ScriptVar, name, value)
 }
 
-// A child gets the value of a secret at each start, the next one at the next start, and only what
-// refers to it.
+// TestStoredSecretsReachTheChild: a child gets a secret's current value at each start, and only where the
+// manifest refers to it.
 func TestStoredSecretsReachTheChild(t *testing.T) {
 	processtest.Leaks(t)
 	v := &vault{values: map[string]string{"github": "f1rst-canary", "db": "p4ss-canary"}}
@@ -84,7 +84,7 @@ func TestStoredSecretsReachTheChild(t *testing.T) {
 		FileEnv: map[string]string{"FILED": "Bearer secret://github"},
 	}
 	o := v.options()
-	o.Environ = []string{"HOSTS=secret://github"} // of the host, which refers to nothing
+	o.Environ = []string{"HOSTS=secret://github"} // the host's own environment is not searched for references
 	h := f.Open(o)
 	environ := func(id string) []string {
 		t.Helper()
@@ -119,7 +119,7 @@ func TestStoredSecretsReachTheChild(t *testing.T) {
 	}
 }
 
-// A server elsewhere gets secrets in headers and in its address.
+// TestStoredSecretsReachTheServer: a remote server gets secrets in headers and in its URL.
 func TestStoredSecretsReachTheServer(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-canary")
@@ -145,9 +145,9 @@ func TestStoredSecretsReachTheServer(t *testing.T) {
 	}
 }
 
-// The server quotes the secret that it got, in an error.
+// TestStoredSecretsOfHeadersAreMasked lets the server quote its secret in an error.
 func TestStoredSecretsOfHeadersAreMasked(t *testing.T) {
-	for _, key := range []string{"k3y-canary", strings.Repeat("k3y-canary-", 30)} { // which the host quotes in part
+	for _, key := range []string{"k3y-canary", strings.Repeat("k3y-canary-", 30)} { // the host truncates the longer one
 		t.Run(fmt.Sprint(len(key)), func(t *testing.T) {
 			processtest.Leaks(t)
 			var wrong atomic.Pointer[string]
@@ -175,7 +175,7 @@ func TestStoredSecretsOfHeadersAreMasked(t *testing.T) {
 	}
 }
 
-// A missing secret stops what needs it, and nothing else, with the key and the next step.
+// TestStoredSecretsThatAreMissing: a missing secret stops only what needs it, naming the key and the next step.
 func TestStoredSecretsThatAreMissing(t *testing.T) {
 	processtest.Leaks(t)
 	v := &vault{values: map[string]string{}}
@@ -210,7 +210,7 @@ func TestStoredSecretsThatAreMissing(t *testing.T) {
 	}
 }
 
-// A client's header is no reference, whatever it says.
+// TestStoredSecretsAreNotForClients: references in client headers are not replaced.
 func TestStoredSecretsAreNotForClients(t *testing.T) {
 	processtest.Leaks(t)
 	v := &vault{values: map[string]string{"key": "k3y-canary"}}
@@ -224,7 +224,8 @@ func TestStoredSecretsAreNotForClients(t *testing.T) {
 	}
 }
 
-// The command of a hook has the environment of its extension, and a policy what its operator states.
+// TestStoredSecretsReachHooksAndPolicies: a hook's command gets its extension's environment, and a policy its
+// operator's.
 func TestStoredSecretsReachHooksAndPolicies(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")
@@ -249,7 +250,7 @@ func TestStoredSecretsReachHooksAndPolicies(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	v.set("github", "s3c0nd-canary") // which the next run of the hook has
+	v.set("github", "s3c0nd-canary") // for the next run of the hook
 	if err := hosttest.Greet(t, h, "Ada"); err != nil {
 		t.Fatal(err)
 	}
@@ -258,8 +259,8 @@ func TestStoredSecretsReachHooksAndPolicies(t *testing.T) {
 	}
 }
 
-// Command lines are read by others, so that no secret may be in them. A program without a store
-// runs nothing that needs one.
+// TestStoredSecretsThatAreRefused: secrets are not allowed in command lines, which other users can read. A
+// program without a store runs nothing that needs a secret.
 func TestStoredSecretsThatAreRefused(t *testing.T) {
 	processtest.Leaks(t)
 	const server = "[transport]\nprotocol = \"mcp\"\ncommand = \"%EXE%\"\nargs = [\"--token\", \"${TOKEN}\"]\n"
@@ -281,7 +282,7 @@ func TestStoredSecretsThatAreRefused(t *testing.T) {
 	}
 }
 
-// An extension answers with an error that quotes its secrets, also beside the message.
+// TestStoredSecretsInErrorsAreMasked: an extension quotes its secrets in an error, in the message and beside it.
 func TestStoredSecretsInErrorsAreMasked(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")
@@ -308,7 +309,7 @@ done`
 	}
 }
 
-// A sandbox leads to no secrets, wherever the user keeps them.
+// TestStoredSecretsAreInNoSandbox: a sandbox hides the user's secrets, wherever they are.
 func TestStoredSecretsAreInNoSandbox(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -326,7 +327,7 @@ func TestStoredSecretsAreInNoSandbox(t *testing.T) {
 	}
 }
 
-// grantsNone is the consent of a user who has agreed to run everything and granted nothing.
+// grantsNone trusts every extension and grants the listed secrets.
 type grantsNone struct{ granted []string }
 
 // Allows implements exthost.Consent.
@@ -343,8 +344,8 @@ func (g grantsNone) Granted(c *discovery.Candidate, name string) bool {
 	return slices.Contains(g.granted, c.ID+" "+name)
 }
 
-// A manifest and a project's file get the user's secrets only where the user has granted them;
-// the user's own configuration needs no grant for an extension that it names itself.
+// TestStoredSecretsNeedAGrant: a manifest and a project's configuration get secrets only if the user granted
+// them. The user's own configuration needs no grant for extensions it names.
 func TestStoredSecretsNeedAGrant(t *testing.T) {
 	processtest.Leaks(t)
 	v := &vault{values: map[string]string{"github": "f1rst-canary"}}
@@ -379,9 +380,9 @@ func TestStoredSecretsNeedAGrant(t *testing.T) {
 	}
 }
 
-// A process prints the secrets that it was given, also one of several lines, and dies: what the host says of that
-// has none. One secret has more lines than the values of which the host masks the latest, and some lines are so long
-// that the host keeps a part of them.
+// TestStoredSecretsOnStderrReachNobody: a process prints its secrets and dies, and the host quotes none of them.
+// One secret has more lines than the host remembers values to mask, and some lines are so long that the host
+// keeps only a part.
 func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	processtest.Leaks(t)
 	var lines strings.Builder
@@ -431,7 +432,7 @@ func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	}
 }
 
-// pastCalls returns the latest calls with what they carried.
+// pastCalls returns the latest calls with their payloads.
 func pastCalls(t *testing.T, h *exthost.Host) (list []status.PastCall) {
 	t.Helper()
 	for _, call := range h.Admin().Past().Calls(1000) {
@@ -444,9 +445,9 @@ func pastCalls(t *testing.T, h *exthost.Host) (list []status.PastCall) {
 	return list
 }
 
-// Results, arguments and errors hold a secret that the host knows, as it is, with JSON's escapes, and on the edge of
-// what is kept. What the host keeps or shows of the calls has none: audit log, approval requests, decisions, log,
-// latest calls, recording, tap, status.
+// TestStoredSecretsInCallsReachNoSink: results, arguments and errors contain a known secret, plain, JSON-escaped,
+// and at the edge of what is kept. None of it reaches the audit log, approval requests, decisions, log, latest
+// calls, recording, tap or status.
 func TestStoredSecretsInCallsReachNoSink(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sh is needed")

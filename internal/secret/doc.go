@@ -1,3 +1,3 @@
-// Package secret has what only few may know: stored secrets, the logins of users at remote servers, and the tokens of
-// clients. Masking is text/redact.
+// Package secret groups stored secrets, the logins of users at remote servers, and the tokens of clients. Masking
+// of secrets is in text/redact.
 package secret

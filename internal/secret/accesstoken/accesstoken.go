@@ -1,5 +1,5 @@
-// Package accesstoken verifies access tokens that are signed JSON Web Tokens (RFC
-// 7519) with the keys that their issuer publishes (RFC 7517).
+// Package accesstoken verifies access tokens that are signed JWTs (RFC 7519), with the keys that their issuer
+// publishes (RFC 7517).
 package accesstoken
 
 import (
@@ -17,48 +17,47 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Skew is the tolerated difference between the clocks of issuer and host.
+// Skew is the tolerated clock difference between issuer and host.
 const Skew = time.Minute
 
-// maxToken is the length of the longest accepted token, in bytes.
+// maxToken limits a token, in bytes.
 const maxToken = 16 << 10
 
-// algorithms are the accepted signature algorithms. All are asymmetric: anybody could
-// make a token that is signed by none, or by HMAC with a public key as the secret.
+// algorithms are the accepted signature algorithms, all asymmetric. With "none", or HMAC keyed by a public key,
+// anybody could forge tokens.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Verifier verifies the tokens of one issuer for one audience. Its fields must not
-// be changed after the first call of Verify, which is safe for concurrent use.
+// Verifier verifies the tokens of one issuer for one audience. Its fields must not change after the first call of
+// Verify, which is safe for concurrent use.
 type Verifier struct {
-	Issuer   string // required value of iss
+	Issuer   string // required iss
 	Audience string // required member of aud
-	// URL of the issuer's JSON Web Key Set; default: jwks_uri of its metadata (RFC 8414, OpenID Connect Discovery)
+	// URL of the issuer's JWK Set; default: jwks_uri of its metadata (RFC 8414, OpenID Connect Discovery)
 	KeysURL string
 
-	// fetches keys and metadata, without redirects to another host; default: http.DefaultClient; each fetch ends after
-	// 10 s
+	// fetches keys and metadata, within 10 s and without redirects to another host; default: http.DefaultClient
 	Client *http.Client
 
 	mu        sync.Mutex // guards the fields below
 	keys      []jose.JSONWebKey
-	confirmed time.Time     // the last fetch that brought keys
-	fetched   time.Time     // end of the last fetch, failed ones included
-	failed    error         // of the last fetch
-	fetching  chan struct{} // closed at the end of the fetch in progress; nil without one
+	confirmed time.Time     // last successful fetch
+	fetched   time.Time     // last fetch, including failed ones
+	failed    error         // error of the last fetch
+	fetching  chan struct{} // closed when the current fetch ends; nil without one
 }
 
-// Claims are the contents of a verified token.
+// Claims are the claims of a verified token.
 type Claims struct {
 	Subject string    // sub
 	Scopes  []string  // scope (RFC 8693, section 4.2) and scp
 	Expires time.Time // exp
 }
 
-// claims are the claims that count. The library decodes them, because encoding/json
-// takes SUB for sub.
+// claims are the claims that are checked or returned. go-jose decodes them, because encoding/json would accept
+// SUB for sub.
 type claims struct {
 	Issuer    string           `json:"iss"`
 	Subject   string           `json:"sub"`
@@ -66,12 +65,11 @@ type claims struct {
 	Expiry    *jwt.NumericDate `json:"exp"`
 	NotBefore *jwt.NumericDate `json:"nbf"`
 	Scope     string           `json:"scope"`
-	Scp       *jwt.Audience    `json:"scp"` // one string or a list, as aud is
+	Scp       *jwt.Audience    `json:"scp"` // one string or a list, like aud
 }
 
-// Verify returns the claims of a token that a key of the issuer has signed for the
-// audience and that is valid at now. The error wraps ErrKeys when the issuer's keys
-// cannot be fetched. No error contains the token.
+// Verify returns the claims of a token that is signed by the issuer for the audience and valid at now. The error
+// wraps ErrKeys if the keys could not be fetched. Errors never contain the token.
 func (v *Verifier) Verify(ctx context.Context, token string, now time.Time) (*Claims, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("it is longer than %d bytes", maxToken)
@@ -87,11 +85,10 @@ func (v *Verifier) Verify(ctx context.Context, token string, now time.Time) (*Cl
 	return v.accept(&c, now)
 }
 
-// verifySignature returns the payload of a token that one of the issuer's keys has
-// signed. Keys that the token itself carries or points to (jwk, jku, x5c, x5u) count for
-// nothing.
+// verifySignature returns the payload of a token signed with one of the issuer's keys. Keys in the token's header
+// (jwk, jku, x5c, x5u) are ignored.
 func (v *Verifier) verifySignature(ctx context.Context, token string, now time.Time) ([]byte, error) {
-	for part := range strings.SplitSeq(token, ".") { // the library takes several spellings of one token
+	for part := range strings.SplitSeq(token, ".") { // go-jose accepts several encodings of one token
 		if _, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil {
 			return nil, err
 		}
@@ -122,10 +119,10 @@ func (v *Verifier) verifySignature(ctx context.Context, token string, now time.T
 	return nil, errors.New("no key of the issuer made its signature")
 }
 
-// accept compares the claims with the expected ones.
+// accept validates the claims.
 func (v *Verifier) accept(c *claims, now time.Time) (*Claims, error) {
 	switch {
-	case v.Issuer == "" || v.Audience == "": // the library would skip the check
+	case v.Issuer == "" || v.Audience == "": // go-jose would skip these checks
 		return nil, errors.New("no issuer or no audience is configured")
 	case c.Expiry == nil:
 		return nil, errors.New("it has no exp, the time at which it expires")

@@ -31,15 +31,14 @@ import (
 var (
 	now             = time.Unix(1_800_000_000, 0)
 	rsaKey2, _      = rsa.GenerateKey(rand.Reader, 2048)
-	evilKey, _      = rsa.GenerateKey(rand.Reader, 2048) // the issuer does not publish it
+	evilKey, _      = rsa.GenerateKey(rand.Reader, 2048) // not published by the issuer
 	ecKey2, _       = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	edPub, edKey, _ = ed25519.GenerateKey(rand.Reader)
 )
 
 func b64(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
 
-// sign makes a token of a header and claims, by hand: a library would refuse to make
-// most of the wrong ones.
+// sign builds a token by hand, because libraries refuse to build most invalid ones.
 func sign(head, body string) string { return signWith(rsaKey2, rsaKey2.N.Bytes(), head, body) }
 
 func signWith(rsaKey *rsa.PrivateKey, secret []byte, head, body string) string {
@@ -78,7 +77,7 @@ func keySet() string {
 		rsaJWK(&rsaKey2.PublicKey, `,"kid":"r"`), b64(point[1:33]), b64(point[33:]), b64(edPub))
 }
 
-// issuer serves metadata and keys, and counts how often it is asked for those.
+// issuer serves metadata and keys, and counts requests for keys.
 func issuer(t *testing.T) (v *Verifier, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
@@ -95,7 +94,7 @@ func issuer(t *testing.T) (v *Verifier, asked *atomic.Int64) {
 	return &Verifier{Issuer: s.URL + "/tenant", Audience: "https://host.example/mcp"}, asked
 }
 
-// publishing returns a Verifier for an issuer whose key set is what set returns.
+// publishing returns a Verifier whose issuer publishes the result of set.
 func publishing(t *testing.T, set func() string) *Verifier {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, set()) }))
@@ -108,7 +107,7 @@ func good(v *Verifier) string {
 		v.Audience, now.Unix()+60, now.Unix())
 }
 
-// changed returns good claims with changes; nil removes a claim.
+// changed returns valid claims with changes; nil removes a claim.
 func changed(v *Verifier, change map[string]any) string {
 	var all map[string]any
 	_ = json.Unmarshal([]byte(good(v)), &all)
@@ -243,14 +242,14 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// respell changes the bits that base64 does not use of the last character.
+// respell changes the unused bits of the last base64 character.
 func respell(part string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := len(part) - 1
 	return part[:last] + string(alphabet[strings.IndexByte(alphabet, part[last])+1])
 }
 
-// TestKeysOfTheTokenCountForNothing signs with a key that the token itself offers.
+// TestKeysOfTheTokenCountForNothing signs with a key embedded in the token.
 func TestKeysOfTheTokenCountForNothing(t *testing.T) {
 	v, _ := issuer(t)
 	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -287,7 +286,7 @@ func TestKeysOfTheTokenCountForNothing(t *testing.T) {
 	}
 }
 
-// An empty field must not switch its check off.
+// TestVerifierWithoutIssuerOrAudience: an empty field must not disable its check.
 func TestVerifierWithoutIssuerOrAudience(t *testing.T) {
 	for _, v := range []*Verifier{{Issuer: "i"}, {Audience: "a"}} {
 		v.KeysURL = publishing(t, keySet).KeysURL

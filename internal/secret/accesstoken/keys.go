@@ -14,31 +14,29 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// ErrKeys means that the issuer's keys cannot be fetched, so that no token can be
-// verified.
+// ErrKeys means that the issuer's keys could not be fetched, so no token can be verified.
 var ErrKeys = errors.New("the issuer's keys cannot be fetched")
 
 const (
-	// age at which keys are fetched again: what the issuer has withdrawn is accepted so long at most, while it answers
+	// keys are fetched again at this age; a withdrawn key is accepted at most this long while the issuer responds
 	keysFor    = time.Hour
-	keysAtMost = 24 * time.Hour // age at which keys count no more, whether the issuer answers or not
-	// time after a failed fetch in which known keys count without another one: it keeps a caller waiting
+	keysAtMost = 24 * time.Hour // keys expire at this age, even if the issuer does not respond
+	// pause after a failed fetch while keys are known, because fetching delays a caller
 	keysRetry   = 5 * time.Minute
-	keysAgain   = 10 * time.Second // least time between two fetches, whatever keys tokens name
-	fetchLimit  = 10 * time.Second // of one fetch, metadata included
-	maxDocument = 1 << 20          // bytes of a key set, and of metadata
-	maxKeys     = 100              // of a key set; a token without kid is compared with all
+	keysAgain   = 10 * time.Second // least time between fetches for unknown key ids
+	fetchLimit  = 10 * time.Second // per fetch, including metadata
+	maxDocument = 1 << 20          // bytes of a key set or metadata document
+	maxKeys     = 100              // per key set; a token without kid is verified with each
 	minRSABits  = 2048             // RFC 7518, section 3.3
 )
 
-// fits reports whether k may have made the signature of a token with header h.
+// fits reports whether k may have signed a token with header h.
 func fits(k jose.JSONWebKey, h *jose.Header) bool {
 	return (h.KeyID == "" || k.KeyID == h.KeyID) && (k.Algorithm == "" || k.Algorithm == h.Algorithm)
 }
 
-// keysFor returns the issuer's keys. It fetches them again when they are old or none
-// fits. A caller whose key is known waits for no fetch of another caller, so that a
-// token with an unknown key delays its bearer alone.
+// keysFor returns the issuer's keys, after fetching them if they are old or none fits. A caller whose key is
+// known does not wait for another caller's fetch, so that a token with an unknown key delays only its sender.
 func (v *Verifier) keysFor(ctx context.Context, h *jose.Header, now time.Time) ([]jose.JSONWebKey, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -66,8 +64,8 @@ func (v *Verifier) keysFor(ctx context.Context, h *jose.Header, now time.Time) (
 	return v.keys, nil
 }
 
-// refreshLocked fetches the keys, and releases the lock meanwhile. The fetch goes on
-// when the caller leaves: callers that come and go would start one after the other.
+// refreshLocked fetches the keys, without holding the lock meanwhile. The fetch continues if the caller leaves;
+// otherwise impatient callers would start one fetch after the other.
 func (v *Verifier) refreshLocked(ctx context.Context, now time.Time) {
 	v.fetching = make(chan struct{})
 	v.mu.Unlock()
@@ -83,7 +81,7 @@ func (v *Verifier) refreshLocked(ctx context.Context, now time.Time) {
 	v.fetching = nil
 }
 
-// awaitLocked waits for the fetch in progress, and releases the lock meanwhile.
+// awaitLocked waits for the current fetch, without holding the lock.
 func (v *Verifier) awaitLocked(ctx context.Context) error {
 	ended := v.fetching
 	v.mu.Unlock()
@@ -96,9 +94,8 @@ func (v *Verifier) awaitLocked(ctx context.Context) error {
 	}
 }
 
-// fetch gets the keys that can verify signatures and ignores all others, as RFC 7517,
-// section 5, asks. One key is decoded at a time because the library refuses a set for
-// one bad key in it.
+// fetch fetches the usable keys and ignores all others (RFC 7517, section 5). It decodes keys one by one, because
+// go-jose refuses a set with one invalid key.
 func (v *Verifier) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	at := v.KeysURL
 	if at == "" {
@@ -129,8 +126,8 @@ func (v *Verifier) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// usable reports whether k is a public key for signatures. A symmetric key is none, and
-// a published private key proves nothing.
+// usable reports whether k is a public signature key. Symmetric and private keys are refused, since anybody could
+// sign with a published one.
 func usable(k *jose.JSONWebKey) bool {
 	if r, ok := k.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSABits {
 		return false
@@ -138,7 +135,7 @@ func usable(k *jose.JSONWebKey) bool {
 	return k.IsPublic() && (k.Use == "" || k.Use == "sig")
 }
 
-// discover asks the issuer's metadata where its keys are.
+// discover reads the key set's URL from the issuer's metadata.
 func (v *Verifier) discover(ctx context.Context) (string, error) {
 	issuer, err := url.Parse(v.Issuer)
 	if err != nil {

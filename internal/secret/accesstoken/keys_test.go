@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// New keys are found when a token names one, however many name none.
+// TestKeysAreFetchedAgain finds new keys when a token names one, even while many tokens name unknown keys.
 func TestKeysAreFetchedAgain(t *testing.T) {
 	v, asked := issuer(t)
 	unknown := sign(`{"alg":"RS256","kid":"new"}`, good(v))
@@ -29,7 +29,7 @@ func TestKeysAreFetchedAgain(t *testing.T) {
 	}
 }
 
-// A key counts from the fetch that finds it to the fetch that does not.
+// TestKeysAreReplaced: a key is valid from the fetch that finds it until the fetch that does not.
 func TestKeysAreReplaced(t *testing.T) {
 	first, second := keySet(), fmt.Sprintf(`{"keys":[%s]}`, rsaJWK(&evilKey.PublicKey, `,"kid":"next"`))
 	set := first
@@ -43,12 +43,12 @@ func TestKeysAreReplaced(t *testing.T) {
 		valid bool
 	}{
 		{first, 0, old, true},
-		{second, keysAgain, next, false},              // too early to ask
+		{second, keysAgain, next, false},              // too early to fetch
 		{second, keysAgain, old, true},                // still known
-		{second, keysAgain + 1, next, true},           // asked
+		{second, keysAgain + 1, next, true},           // fetched
 		{second, keysAgain + 2, old, false},           // gone
 		{first, keysFor, next, true},                  // still known
-		{first, keysFor + keysAgain + 2, next, false}, // asked because of their age
+		{first, keysFor + keysAgain + 2, next, false}, // fetched because of their age
 		{first, keysFor + keysAgain + 2, old, true},
 	} {
 		set = step.set
@@ -58,7 +58,7 @@ func TestKeysAreReplaced(t *testing.T) {
 	}
 }
 
-// Of two keys with one name either may have signed.
+// TestKeysOfOneName: with two keys of one id, either may have signed.
 func TestKeysOfOneName(t *testing.T) {
 	for _, order := range [][]*rsa.PrivateKey{{rsaKey2, evilKey}, {evilKey, rsaKey2}} {
 		v := publishing(t, func() string {
@@ -106,8 +106,8 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A caller that names an unknown key, and leaves, neither delays the others nor has the
-// keys fetched more often.
+// TestAFetchIsNobodyElsesBusiness: a caller with an unknown key id who leaves neither delays others nor causes
+// more fetches.
 func TestAFetchIsNobodyElsesBusiness(t *testing.T) {
 	var asked atomic.Int64
 	reached, release := make(chan struct{}, 8), make(chan struct{})
@@ -180,7 +180,7 @@ func TestKeysThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// The metadata that an issuer publishes of another one leads nowhere.
+// TestMetadataOfAnotherIssuer: metadata that names another issuer is refused.
 func TestMetadataOfAnotherIssuer(t *testing.T) {
 	var s *httptest.Server
 	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

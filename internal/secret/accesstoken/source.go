@@ -13,12 +13,12 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// maxRedirects is the number of redirects that one fetch follows.
+// maxRedirects limits the redirects per fetch.
 const maxRedirects = 3
 
-// get decodes the document at an address: with TLS, or on this machine, since who answers in
-// the place of the issuer makes every token valid. The library's decoder takes no other
-// spelling of a member's name, and no member twice.
+// get fetches and decodes a JSON document. It requires https or a loopback address, because whoever can answer
+// for the issuer can make every token valid. go-jose's decoder matches member names exactly and refuses
+// duplicates.
 func (v *Verifier) get(ctx context.Context, at string, into any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -50,15 +50,15 @@ func (v *Verifier) get(ctx context.Context, at string, into any) error {
 	return nil
 }
 
-// protected reports whether nobody between this process and the server can answer in its place.
+// protected reports whether nobody between this process and the server can forge its responses.
 func protected(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	local := u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
 	return u.Scheme == "https" || u.Scheme == "http" && local
 }
 
-// follow allows redirects within one host. A redirect elsewhere would let a page of the issuer
-// that redirects anywhere choose whose keys count.
+// follow allows redirects within one host. Otherwise an open redirect at the issuer would let anybody supply the
+// keys.
 func follow(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Keys come with TLS or from this machine, and from the host that was named.
+// TestKeysComeFromTheirIssuer: keys are fetched with TLS or from this machine, from the named host only.
 func TestKeysComeFromTheirIssuer(t *testing.T) {
 	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s was fetched", r.URL)
@@ -52,8 +52,8 @@ func TestKeysComeFromTheirIssuer(t *testing.T) {
 	}
 }
 
-// The metadata of an issuer must not send the host to keys without TLS, nor does a member count
-// that is spelt differently or stands twice.
+// TestMetadataThatIsNotTaken: metadata must not refer to keys without TLS, and misspelt or duplicate members are
+// not accepted.
 func TestMetadataThatIsNotTaken(t *testing.T) {
 	var metadata string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func TestMetadataThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// A key that the issuer has withdrawn counts for an hour at most, and one of an issuer that does
-// not answer for a day.
+// TestKeysAreNotForEver: withdrawn keys are valid for at most an hour, and all keys for at most a day if the
+// issuer does not respond.
 func TestKeysAreNotForEver(t *testing.T) {
 	set, down, asked := keySet(), false, 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -109,7 +109,7 @@ func TestKeysAreNotForEver(t *testing.T) {
 			t.Errorf("%v after the issuer went down: %v", later, err)
 		}
 	}
-	if asked != 4 { // at first, when the keys were old, after the retry's time, and a day later
+	if asked != 4 { // at first, at their age, after the retry, and a day later
 		t.Errorf("asked %d times", asked)
 	}
 	if err := valid(keysAtMost + 1); !errors.Is(err, ErrKeys) {

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Stated is what a configuration states of the tokens of a client.
+// Stated holds the token settings of a client in the configuration.
 type Stated struct{ Hash, OldHash, OldUntil, Since string }
 
-// Problem is what is wrong with a client of a configuration.
+// Problem is an error in the configuration of a client.
 type Problem struct {
-	Client  string // "": with their number
-	Key     string // of the client; "": with the client as a whole
+	Client  string // "" for the number of clients
+	Key     string // configuration key; "" for the client as a whole
 	Message string
-	Hint    string // what to do; "" when Message says it
+	Hint    string // next step; may be ""
 }
 
-// maxClients bounds the clients of one configuration: each request is compared with all of them.
+// maxClients limits the clients, because each request is compared with all of them.
 const maxClients = 1024
 
-// Check returns what is wrong with the clients of a configuration, by their names.
+// Check returns the errors in the configured clients, sorted by name.
 func Check(clients map[string]Stated) (list []Problem) {
 	if len(clients) > maxClients {
 		list = append(list, Problem{"", "", fmt.Sprintf("%d clients are more than %d", len(clients), maxClients), ""})
 	}
-	owners := make(map[string]string) // of the hashes
+	owners := make(map[string]string) // client and key by hash
 	for _, name := range slices.Sorted(maps.Keys(clients)) {
 		c := clients[name]
 		fail := func(key, hint, format string, args ...any) {

@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// challenge is what a server says when it refuses a request (RFC 6750, section 3).
+// challenge is the content of WWW-Authenticate (RFC 6750, section 3).
 type challenge struct {
-	insufficient bool     // the token is for too little
-	scopes       []string // that the server wants
+	insufficient bool     // the token lacks scopes
+	scopes       []string // scopes that the server requires
 }
 
-// scopeForm is the form of a scope (RFC 6749, section 3.3), less what a shell would not take as a
-// word.
+// scopeForm matches a scope (RFC 6749, section 3.3) that needs no quoting in a shell.
 var scopeForm = regexp.MustCompile(`^[A-Za-z0-9:/._+@=,-]{1,200}$`)
 
-// maxScopes bounds the scopes that a message names.
+// maxScopes limits the scopes in a message.
 const maxScopes = 32
 
-// parse reads the values of WWW-Authenticate. isLogin reports whether they ask for a bearer token;
-// a server that says nothing may.
+// parse parses WWW-Authenticate headers. isLogin reports whether they ask for a bearer token, which is also
+// assumed without any header.
 func parse(values []string) (c challenge, isLogin bool) {
 	bearer, ok := Bearer(values)
 	if !ok {
@@ -34,8 +33,8 @@ func parse(values []string) (c challenge, isLogin bool) {
 	return c, true
 }
 
-// WantedScopes returns the scopes for want of which a server refuses a request, as the values of
-// WWW-Authenticate name them; nil: it names none.
+// WantedScopes returns the scopes that the server requires beyond those of the token, from WWW-Authenticate; nil
+// if it names none.
 func WantedScopes(values []string) []string {
 	if c, _ := parse(values); c.insufficient {
 		return c.scopes
@@ -43,9 +42,8 @@ func WantedScopes(values []string) []string {
 	return nil
 }
 
-// Bearer returns the parameters of the first challenge for a bearer token in the values of
-// WWW-Authenticate, with names in lower case; ok is false without one. Servers write what
-// RFC 9110 does not allow, such as empty values: what cannot be read is skipped.
+// Bearer returns the parameters of the first Bearer challenge in WWW-Authenticate headers, by lower-case name. It
+// skips what RFC 9110 does not allow, such as empty values, because some servers send it.
 func Bearer(values []string) (params map[string]string, ok bool) {
 	for _, value := range values {
 		scheme := ""
@@ -74,8 +72,7 @@ func Bearer(values []string) (params map[string]string, ok bool) {
 	return nil, false
 }
 
-// nextWord returns the first word of a list of challenges and what follows: a scheme, or a
-// parameter with its value. The name is empty where text begins with none.
+// nextWord splits off the first scheme, or parameter with its value. name is "" if text starts with a separator.
 func nextWord(text string) (name, value string, isParam bool, rest string) {
 	end := strings.IndexFunc(text, func(c rune) bool { return strings.ContainsRune(" \t,=\";", c) })
 	if end < 0 {
@@ -101,8 +98,8 @@ func nextWord(text string) (name, value string, isParam bool, rest string) {
 	return name, value[:end], true, value[end:]
 }
 
-// quoted returns a quoted text without its quotes, and what follows. One that does not end goes to
-// the end.
+// quoted decodes a quoted string whose opening quote was read, and returns the rest. A missing closing quote is
+// accepted.
 func quoted(text string) (value, rest string) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -126,7 +123,7 @@ func (c challenge) text() string {
 	return " (" + strings.Join(c.scopes, ", ") + ")"
 }
 
-// flags are those of exthost login that ask for the scopes.
+// flags returns the flags of exthost login that request the scopes.
 func (c challenge) flags() (flags []string) {
 	if len(c.scopes) > 0 {
 		flags = []string{"--scope", strings.Join(c.scopes, ",")}

@@ -7,12 +7,11 @@ import (
 	"github.com/exthost/exthost/internal/secret/logins"
 )
 
-// The challenge for a bearer token is found among others, also where servers write what the RFC
-// does not allow.
+// TestBearer finds the Bearer challenge among others, even in headers that RFC 9110 does not allow.
 func TestBearer(t *testing.T) {
 	for _, tt := range []struct {
 		values []string
-		want   map[string]string // nil: there is none
+		want   map[string]string // nil: no Bearer challenge
 	}{
 		{nil, nil},
 		{[]string{""}, nil},

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Place is what is signed in, and where. A grant is for one place: neither another extension with
-// the same address nor the same extension with another address gets its tokens.
+// Place identifies a login. Tokens are used only for the exact place: not for another extension with the same
+// URL, nor for the same extension with another URL.
 type Place struct {
-	ID  string `json:"id"`  // of the extension or destination
-	Of  string `json:"of"`  // what states it: the directory of the extension, or the file of the configuration
+	ID  string `json:"id"`  // extension or destination id
+	Of  string `json:"of"`  // directory of the extension, or configuration file
 	URL string `json:"url"` // of the server
-	// Caller is whose login it is, at a server that wants one of each caller. "": one serves all.
+	// Caller is the caller who signed in, where every caller has its own login. "": the login is shared.
 	Caller string `json:"caller,omitempty"`
 }
 
-// name returns the name of the place's directory: the id, for those who look at it, and a hash of
-// everything.
+// name returns the directory name of the place: its id, for people, and a hash of all fields.
 func (p Place) name() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{p.ID, p.Of, p.URL, p.Caller}, "\x00")))
 	plain := strings.Map(func(c rune) rune {
@@ -34,40 +33,40 @@ func (p Place) name() string {
 	return plain[:min(len(plain), 64)] + "-" + hex.EncodeToString(sum[:16])
 }
 
-// Grant is what an authorization server has granted for a place, and to which client.
+// Grant is an OAuth grant for a place.
 type Grant struct {
 	Place  Place  `json:"place"`
-	Issuer string `json:"issuer"` // of the authorization server
+	Issuer string `json:"issuer"` // authorization server
 	Client Client `json:"client"`
 
-	Resource   string   `json:"resource"` // that the tokens are for (RFC 8707)
+	Resource   string   `json:"resource"` // resource of the tokens (RFC 8707)
 	TokenURL   string   `json:"token_url"`
 	Revocation string   `json:"revocation_url,omitempty"` // "": tokens cannot be revoked
 	Scopes     []string `json:"scopes,omitempty"`
 
 	Access  string    `json:"access"`
-	Refresh string    `json:"refresh,omitempty"` // "": there will be no other access token
-	Issued  time.Time `json:"issued"`            // the access token
+	Refresh string    `json:"refresh,omitempty"` // "": the grant cannot be renewed
+	Issued  time.Time `json:"issued"`            // when Access was issued
 	Expires time.Time `json:"expires,omitzero"`  // zero: unknown
-	// Ended says why the authorization server gives no more tokens; "" while it may.
+	// Ended is why the grant cannot be renewed any more; "" while it can.
 	Ended string `json:"ended,omitempty"`
 }
 
-// Client is the client that the grant was given to.
+// Client is the OAuth client of the grant.
 type Client struct {
 	ID     string           `json:"id"`
 	Secret string           `json:"secret,omitempty"`
-	Style  oauth2.AuthStyle `json:"style,omitempty"` // how the client names itself to the token endpoint
-	// the address that the browser is sent back to; "" where none was
+	Style  oauth2.AuthStyle `json:"style,omitempty"` // how the client authenticates to the token endpoint
+	// redirect URI; "" without a browser
 	Redirect string `json:"redirect"`
-	// SecretExpires is when the authorization server takes Secret no more; zero: never.
+	// SecretExpires is when Secret expires; zero: never.
 	SecretExpires time.Time `json:"secret_expires,omitzero"`
-	// Registered says that the client registered itself for this place.
+	// Registered is set if the client was registered dynamically for this place.
 	Registered bool `json:"registered,omitempty"`
 }
 
-// margin is how long before its end a token is renewed, at most. Tokens that live shorter than ten
-// times that are renewed in the last tenth of their life.
+// margin is how long before expiry a token is renewed. Tokens that live less than ten times as long are renewed
+// in the last tenth of their life.
 const margin = 30 * time.Second
 
 // due reports whether the access token should be renewed.
@@ -75,11 +74,11 @@ func (g *Grant) due(now time.Time) bool {
 	return !g.Expires.IsZero() && !now.Before(g.Expires.Add(-min(margin, g.Expires.Sub(g.Issued)/10)))
 }
 
-// expired reports whether the access token has ended by this machine's clock.
+// expired reports whether the access token has expired by this machine's clock.
 func (g *Grant) expired(now time.Time) bool { return !g.Expires.IsZero() && !now.Before(g.Expires) }
 
-// Accept takes the tokens that the authorization server has answered with to a request of now. The
-// error is for tokens that no request can be signed in with.
+// Accept stores the tokens of a response to a request sent at now. It refuses tokens that cannot be sent as a
+// Bearer header.
 func (g *Grant) Accept(t *oauth2.Token, now time.Time) error {
 	if kind := t.Type(); kind != "Bearer" {
 		return fmt.Errorf("the authorization server gives %s tokens, and exthost can send Bearer tokens alone",
@@ -90,7 +89,7 @@ func (g *Grant) Accept(t *oauth2.Token, now time.Time) error {
 		return errors.New("the authorization server gives a token that no header can have")
 	}
 	g.Access, g.Issued, g.Expires, g.Ended = t.AccessToken, now, t.Expiry, ""
-	if !g.Expires.After(now) { // nonsense, with which every request would renew it
+	if !g.Expires.After(now) { // implausible; every request would renew the token
 		g.Expires = time.Time{}
 	}
 	if t.RefreshToken != "" {
@@ -102,5 +101,5 @@ func (g *Grant) Accept(t *oauth2.Token, now time.Time) error {
 	return nil
 }
 
-// maxToken bounds an access token, in bytes.
+// maxToken limits an access token, in bytes.
 const maxToken = 32 << 10

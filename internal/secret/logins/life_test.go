@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// use asks for a token and uses it, with another one if the server refuses it, as a request does.
+// use requests a token and uses it, renewing it once if the server refuses it.
 func use(t *testing.T, s *oauthtest.Servers, l *logins.Login) error {
 	t.Helper()
 	token, err := l.Token(limited(t))
@@ -25,7 +25,7 @@ func use(t *testing.T, s *oauthtest.Servers, l *logins.Login) error {
 	return err
 }
 
-// Tokens that live for a second are renewed in time, again and again.
+// TestShortLife renews tokens that live for a second, repeatedly and in time.
 func TestShortLife(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -36,7 +36,7 @@ func TestShortLife(t *testing.T) {
 	defer tick.Stop()
 	for done, refused := 0, 0; done < 3; <-tick.C {
 		began := time.Now()
-		// else the new token has expired on its way
+		// otherwise the new token expired on its way
 		if err := use(t, s, l); err != nil && time.Since(began) < s.Life/2 {
 			t.Fatal(err)
 		}
@@ -46,13 +46,13 @@ func TestShortLife(t *testing.T) {
 	}
 }
 
-// The clocks of the servers and of this machine differ, and that of this machine is set. The server
-// decides whether a token has expired, and none is renewed twice.
+// TestClocks: clocks of servers and this machine differ or are set. The server decides whether a token has
+// expired, and no token is renewed twice.
 func TestClocks(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for name, tt := range map[string]struct {
-		issued, expires time.Duration // from now
-		ended           bool          // for the server
+		issued, expires time.Duration // relative to now
+		ended           bool          // as the server sees it
 		renewals        int
 	}{
 		"set back":                        {year, year + time.Hour, false, 0},
@@ -77,7 +77,7 @@ func TestClocks(t *testing.T) {
 				s.Expire()
 			}
 			l := store.Login(g.Place)
-			eventually := time.NewTicker(time.Millisecond) // a renewal in advance holds nobody up
+			eventually := time.NewTicker(time.Millisecond) // early renewals are in the background
 			defer eventually.Stop()
 			for n := 0; n < 3 || s.Asked("/token") < 1+tt.renewals; n++ {
 				if err := use(t, s, l); err != nil {
@@ -92,13 +92,13 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// Without a refresh token the login counts as long as the server accepts the token, and then the user
-// signs in again.
+// TestNoRefreshToken: without a refresh token, the login lasts until the server refuses the token; then the user
+// must sign in again.
 func TestNoRefreshToken(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
 	s.NoRefresh = true
-	store, g := signedIn(t, s) // has expired by this machine's clock
+	store, g := signedIn(t, s) // expired by this machine's clock
 	l := store.Login(g.Place)
 	for range 3 {
 		if err := use(t, s, l); err != nil {
@@ -119,7 +119,7 @@ func TestNoRefreshToken(t *testing.T) {
 	}
 }
 
-// An authorization server that was down is asked again when it said, and all is as before.
+// TestRecovers: an unavailable authorization server is asked again after its Retry-After.
 func TestRecovers(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -151,7 +151,7 @@ func TestRecovers(t *testing.T) {
 	}
 }
 
-// Nobody who has signed out is signed in by a renewal that was under way.
+// TestSignedOutMeanwhile: a running renewal does not restore a login after signing out.
 func TestSignedOutMeanwhile(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -176,7 +176,7 @@ func TestSignedOutMeanwhile(t *testing.T) {
 	}
 }
 
-// A server that has refused a new token, and accepts it later, needs no login.
+// TestRefusedForAWhile: no new login is needed if the server first refuses a new token and later accepts it.
 func TestRefusedForAWhile(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)

@@ -16,27 +16,27 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Login gives the access tokens of a place. Many goroutines may use it at once.
+// Login provides the access tokens of a place. It is safe for concurrent use.
 type Login struct {
 	store  *Store
 	place  Place
-	path   string // of the file of the grant
+	path   string // file of the grant
 	client *http.Client
 
 	mu      sync.Mutex
-	grant   *Grant      // as read last; nil: nobody has signed in
-	read    fs.FileInfo // of the file that grant was read from; nil: there was none
-	renewal *renewal    // that is under way; nil: none is
-	rest    time.Time   // until when no renewal is tried, because one has failed
-	failed  error       // of that one
-	vain    string      // the token that the server has refused just after it was given
-	until   time.Time   // until when no other is asked for in place of vain
+	grant   *Grant      // as last read; nil if the user is not signed in
+	read    fs.FileInfo // file state when grant was read; nil without a file
+	renewal *renewal    // running renewal, or nil
+	rest    time.Time   // no renewal before this time, because one has failed
+	failed  error       // error of the failed renewal
+	vain    string      // token that the server refused directly after its renewal
+	until   time.Time   // vain is not renewed before this time
 
-	need atomic.Pointer[string] // why a person has to sign in, and how; nil: nobody has to
+	need atomic.Pointer[string] // message that the user has to sign in; nil if not needed
 }
 
-// Token returns the access token for a request, renewed when it is about to expire; "" when nobody
-// has signed in. The error is a *protocol.Error.
+// Token returns the access token for a request, or "" if the user is not signed in. It renews a token that is
+// about to expire. The error is a *protocol.Error.
 func (l *Login) Token(ctx context.Context) (string, error) {
 	l.mu.Lock()
 	if err := l.refreshLocked(); err != nil {
@@ -44,11 +44,11 @@ func (l *Login) Token(ctx context.Context) (string, error) {
 		return "", err
 	}
 	g, now := l.grant, time.Now()
-	if l.vain != "" && !now.Before(l.until) { // the server may accept it by now, and else says so again
+	if l.vain != "" && !now.Before(l.until) { // the server may accept the token by now
 		l.vain = ""
 		l.startOverLocked()
 	}
-	if g == nil || !g.due(now) || g.Refresh == "" { // without another one the server decides: clocks differ
+	if g == nil || !g.due(now) || g.Refresh == "" { // without a refresh token the server decides, because clocks differ
 		defer l.mu.Unlock()
 		return l.accessLocked(), nil
 	}
@@ -60,12 +60,11 @@ func (l *Login) Token(ctx context.Context) (string, error) {
 	if err != nil && g.expired(now) {
 		return "", err
 	}
-	return g.Access, nil // meanwhile
+	return g.Access, nil // usable during the renewal
 }
 
-// Renew returns another access token than the one that the server has refused with a challenge, the
-// values of its WWW-Authenticate header; "" when the challenge asks for no login. The error, a
-// *protocol.Error, says what the user has to do.
+// Renew returns a new access token after the server has refused one. challenge are its WWW-Authenticate headers.
+// The result is "" if they do not ask for a login. The error is a *protocol.Error that tells the user what to do.
 func (l *Login) Renew(ctx context.Context, refused string, challenge []string) (string, error) {
 	wanted, isLogin := parse(challenge)
 	switch {
@@ -108,7 +107,7 @@ func (l *Login) Renew(ctx context.Context, refused string, challenge []string) (
 	return r.wait(ctx)
 }
 
-// Needed says why a person has to sign in, and how; "" as far as is known nobody has to.
+// Needed returns why and how the user has to sign in, or "" if that is not known to be necessary.
 func (l *Login) Needed() string {
 	if text := l.need.Load(); text != nil {
 		return *text
@@ -116,8 +115,8 @@ func (l *Login) Needed() string {
 	return ""
 }
 
-// Refused returns the error for a token that Renew has given and the server refuses too. No other
-// one is asked for at once: it would be refused as well.
+// Refused returns the error for a token that was refused directly after Renew returned it. The token is not
+// renewed again at once, since a new one would be refused too.
 func (l *Login) Refused(token string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +130,7 @@ func (l *Login) refused() *protocol.Error {
 	return l.needed("the server refuses the token that its authorization server has just given")
 }
 
-// needed notes that the user has to sign in, and returns the error that says so. Why may be "".
+// needed records that the user has to sign in, and returns the error. why may be "".
 func (l *Login) needed(why string, flags ...string) *protocol.Error {
 	if why != "" {
 		why = ", because " + why
@@ -151,8 +150,7 @@ func (l *Login) accessLocked() string {
 	return l.grant.Access
 }
 
-// refreshLocked reads the grant if its file is another one than before: other programs sign in and
-// renew too.
+// refreshLocked reads the grant again if its file has changed, because other programs also sign in and renew.
 func (l *Login) refreshLocked() error {
 	info, err := os.Lstat(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,13 +171,13 @@ func (l *Login) refreshLocked() error {
 	same := g != nil && l.grant != nil && g.Access == l.grant.Access && g.Refresh == l.grant.Refresh &&
 		g.Ended == l.grant.Ended
 	l.grant, l.read = g, info
-	if !same { // one that has only been written anew, by a renewal that failed, changes nothing
+	if !same { // ignores a file rewritten by a failed renewal
 		l.startOverLocked()
 	}
 	return nil
 }
 
-// startOverLocked forgets what went wrong with an earlier grant.
+// startOverLocked clears errors of an earlier grant.
 func (l *Login) startOverLocked() {
 	l.rest, l.failed = time.Time{}, nil
 	l.need.Store(nil)

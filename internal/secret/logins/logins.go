@@ -1,5 +1,5 @@
-// Package logins keeps what the user has signed in to: the grants of authorization servers, one for
-// each server that an extension or a destination reaches, and renews their tokens.
+// Package logins stores the OAuth grants of users at remote servers, one for each server of an extension or
+// destination, and renews their access tokens.
 package logins
 
 import (
@@ -19,35 +19,33 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets/agefile"
 )
 
-// Store is a directory of grants. Each is encrypted in a directory of its own, with its key beside
-// it, so that a grant that is being renewed locks no other. Close it after the last use of its
-// logins.
+// Store is a directory of grants. Each grant is encrypted in its own subdirectory, next to its key, so that
+// renewing one does not lock the others. Close the store after the last use of its logins.
 type Store struct {
 	dir    string
 	client func(server string) *http.Client
 
 	renewals inflight.Gate
-	ctx      context.Context // of the renewals
+	ctx      context.Context // of renewals; canceled by Close
 	cancel   context.CancelFunc
 
 	mu      sync.Mutex
 	logins  map[Place]*Login
 	clients map[string]*http.Client // by the address of the server
-}
+} // by server URL
 
-// Open returns the store in dir. client returns the client with which tokens are renewed for the
-// server at an address.
+// Open returns the store in dir. client returns the HTTP client for renewing tokens of a server.
 func Open(dir string, client func(server string) *http.Client) *Store {
 	s := &Store{dir: dir, client: client, logins: make(map[Place]*Login), clients: make(map[string]*http.Client)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// closePatience is how long Close waits for renewals: an answer that is not waited for may have
-// been the only one with the next token.
+// closePatience is how long Close waits for running renewals: their responses may contain the only valid refresh
+// token.
 const closePatience = 3 * time.Second
 
-// Close ends all renewals. Those that are under way may end before.
+// Close waits up to closePatience for running renewals, and cancels the rest.
 func (s *Store) Close() {
 	idle := s.renewals.Close()
 	select {
@@ -63,7 +61,7 @@ func (s *Store) Close() {
 	}
 }
 
-// Login returns the login of a place, whether somebody has signed in there or not.
+// Login returns the login of p, whether the user has signed in or not.
 func (s *Store) Login(p Place) *Login {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,10 +76,10 @@ func (s *Store) Login(p Place) *Login {
 	return l
 }
 
-// path returns the file of the grant for p.
+// path returns the file of p's grant.
 func (s *Store) path(p Place) string { return filepath.Join(s.dir, p.name(), file) }
 
-// The files of a grant, and its name in the first.
+// Names of a grant's files, and of the secret in the first.
 const (
 	file     = "login.age"
 	identity = "identity"
@@ -92,7 +90,7 @@ func at(path string) agefile.Store {
 	return agefile.Store{Path: path, Identity: filepath.Join(filepath.Dir(path), identity)}
 }
 
-// Get returns the grant for p; nil when there is none.
+// Get returns p's grant, or nil.
 func (s *Store) Get(p Place) (*Grant, error) { return s.read(s.path(p)) }
 
 func (s *Store) read(path string) (*Grant, error) {
@@ -109,18 +107,18 @@ func (s *Store) read(path string) (*Grant, error) {
 func decode(path, text string) (*Grant, error) {
 	g := new(Grant)
 	if err := json.Unmarshal([]byte(text), g); err != nil {
-		return nil, fmt.Errorf("%s holds no login, or a broken one", path) // the cause may quote a token
+		return nil, fmt.Errorf("%s holds no login, or a broken one", path) // without the cause, which may quote a token
 	}
 	return g, nil
 }
 
-// Put stores a grant in the place of an earlier one.
+// Put stores a grant, replacing an earlier one.
 func (s *Store) Put(ctx context.Context, g *Grant) error {
 	return s.update(ctx, s.path(g.Place), func(*Grant) (*Grant, error) { return g, nil })
 }
 
-// update replaces the grant in a file by what change returns, while no other program reads or
-// writes it. The grant that change gets is nil where there is none.
+// update replaces the grant in a file by the result of change, under the lock. change gets nil if there is no
+// grant.
 func (s *Store) update(ctx context.Context, path string, change func(*Grant) (*Grant, error)) error {
 	return at(path).Update(ctx, entry, func(text string, exists bool) (string, error) {
 		var g *Grant
@@ -139,7 +137,7 @@ func (s *Store) update(ctx context.Context, path string, change func(*Grant) (*G
 	})
 }
 
-// Remove forgets the grant for p. The error wraps [fs.ErrNotExist] where there is none.
+// Remove removes p's grant. Without one the error wraps [fs.ErrNotExist].
 func (s *Store) Remove(p Place) error {
 	dir := filepath.Dir(s.path(p))
 	unlock, err := dirlock.Lock(dir)
@@ -153,10 +151,9 @@ func (s *Store) Remove(p Place) error {
 	return os.RemoveAll(dir)
 }
 
-// List returns all grants, sorted by the id of their place. The error is about those that cannot
-// be read.
+// List returns all readable grants, sorted by the id of their place, and the errors of the others.
 func (s *Store) List() (list []*Grant, err error) {
-	entries, err := os.ReadDir(s.dir) // sorted by name, which begins with the id
+	entries, err := os.ReadDir(s.dir) // sorted by name, which starts with the id
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

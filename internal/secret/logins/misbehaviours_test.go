@@ -17,14 +17,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// signedIn signs in at s, and returns the store with the grant, which has expired.
+// signedIn signs in at s, and returns the store and the expired grant.
 func signedIn(t *testing.T, s *oauthtest.Servers) (*logins.Store, *logins.Grant) {
 	t.Helper()
 	store, _, g := signedInAt(t, s)
 	return store, g
 }
 
-// signedInAt is signedIn with the directory of the store.
+// signedInAt is signedIn, and also returns the store's directory.
 func signedInAt(t *testing.T, s *oauthtest.Servers) (*logins.Store, string, *logins.Grant) {
 	t.Helper()
 	defer http.DefaultClient.CloseIdleConnections()
@@ -55,7 +55,7 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// expire stores g as a grant whose access token has expired.
+// expire stores g with an expired access token.
 func expire(t *testing.T, store *logins.Store, g *logins.Grant) {
 	t.Helper()
 	g.Issued, g.Expires = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
@@ -81,7 +81,7 @@ func accepted(t *testing.T, s *oauthtest.Servers, token string) bool {
 	return resp.StatusCode != http.StatusUnauthorized
 }
 
-// renews answers the requests for another token.
+// renews sets the response to token requests.
 func renews(status int, header http.Header, body string) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) {
 		s.Token = func(w http.ResponseWriter, r *http.Request) bool {
@@ -104,12 +104,12 @@ func tokens(change func(m map[string]any)) func(s *oauthtest.Servers) {
 
 const signInAgain = ": exthost login x"
 
-// renewals are what authorization servers do wrong when a token is renewed.
+// renewals are faults of authorization servers while a token is renewed.
 var renewals = map[string]struct {
 	set   func(s *oauthtest.Servers)
-	want  string // part of the error; "" means a token that the server accepts
-	again bool   // the error says to sign in again
-	asked int    // how many requests the server gets for three calls
+	want  string // part of the error; "": the server accepts the token
+	again bool   // the error asks the user to sign in again
+	asked int    // token requests during three calls
 	rest  time.Duration
 }{
 	"nothing wrong":           {set: func(*oauthtest.Servers) {}, asked: 1},
@@ -249,8 +249,8 @@ func endless(s *oauthtest.Servers) {
 	}
 }
 
-// Each renewal gives a token, or an error that says what to do. A server
-// that has refused is not asked again at once.
+// TestMisbehavioursOfRenewal: each renewal returns a token, or an error that says what to do. After a refusal the
+// server is not asked again at once.
 func TestMisbehavioursOfRenewal(t *testing.T) {
 	for name, tt := range renewals {
 		t.Run(name, func(t *testing.T) {

@@ -28,10 +28,10 @@ func TestMain(m *testing.M) {
 	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{"callers": callers, "rotate": rotate})
 }
 
-// callersEach is how many callers each process has when the token expires.
+// callersEach is the number of concurrent callers per process.
 const callersEach = 64
 
-// program is this test binary as another program that shares the logins in dir.
+// program runs this test binary as another program that shares the logins in dir.
 func program(t *testing.T, verb, dir, url string) *exec.Cmd {
 	t.Helper()
 	path, env := processtest.Script(t, strings.Join([]string{verb, dir, url}, " "))
@@ -40,14 +40,14 @@ func program(t *testing.T, verb, dir, url string) *exec.Cmd {
 	return cmd
 }
 
-// shared opens the logins that args name.
+// shared opens the logins named by args.
 func shared(args string) (*logins.Store, *logins.Login, string) {
 	dir, url, _ := strings.Cut(args, " ")
 	store := logins.Open(dir, signin.Client)
 	return store, store.Login(logins.Place{ID: "x", Of: "/x", URL: url}), url
 }
 
-// callers waits for a line, and has many callers ask for a token at once. It prints the tokens.
+// callers waits for a line, lets many callers request a token at once, and prints the tokens.
 func callers(args string) {
 	store, l, _ := shared(args)
 	fmt.Println("ready")
@@ -68,8 +68,7 @@ func callers(args string) {
 	}
 }
 
-// Many callers in two processes find the token expired at once: one of them renews it, and all get the
-// same.
+// TestExpiryForAll lets many callers in two processes find the token expired. One renewal serves all.
 func TestExpiryForAll(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -117,7 +116,7 @@ func TestExpiryForAll(t *testing.T) {
 	}
 }
 
-// rotate renews the token and uses it, until it is killed.
+// rotate renews and uses tokens until it is killed.
 func rotate(args string) {
 	_, l, url := shared(args)
 	for token, err := l.Token(context.Background()); ; {
@@ -143,12 +142,10 @@ func rotate(args string) {
 	}
 }
 
-// A program that is killed while it renews a token loses no login: the next one goes on with what
-// is stored. The scripted server takes the refresh token before the last as long as nothing has used
-// the tokens that came with the last, as servers do that allow for lost answers. One that does not
-// ends the login when the answer was lost: nothing that a client does could have saved it, and the user
-// signs in again. What this test shows holds for the client with either: it forgets no token that it
-// has got, and uses none that it has replaced.
+// TestKilledWhileRotating kills programs during renewals; the next one continues with the stored grant. Like many
+// servers, the scripted one accepts the previous refresh token until the new tokens are used, which allows for
+// lost responses. With stricter servers a lost response ends the login, whatever the client does. Against both,
+// the client must not lose a token it has received, nor use one it has replaced.
 func TestKilledWhileRotating(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -186,7 +183,7 @@ func TestKilledWhileRotating(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for range 1 + rand.IntN(3) { // so that it is killed in the midst of its work
+		for range 1 + rand.IntN(3) { // so that it is killed while it works
 			select {
 			case <-rotated:
 			case <-limited(t).Done():

@@ -17,17 +17,17 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// retryLater is the error of an authorization server that may answer the same later.
+// retryLater is a temporary error of the authorization server.
 type retryLater struct {
 	text  string
-	after time.Duration // that it asked for; 0: it did not
+	after time.Duration // from Retry-After; 0 without one
 }
 
 func (e *retryLater) Error() string { return e.text }
 
-// renew returns g with another access token than before. The grant is returned as it is when
-// another program has renewed it meanwhile, and with the reason in Ended when the authorization
-// server gives no more tokens. path is the file of g.
+// renew returns g with a new access token, unless its token already differs from before because another program
+// renewed it. If the authorization server refuses to renew the grant, the result has Ended set. path is the file
+// of g.
 func renew(ctx context.Context, client *http.Client, path string, g *Grant, before string) (*Grant, error) {
 	switch {
 	case g == nil:
@@ -38,7 +38,7 @@ func renew(ctx context.Context, client *http.Client, path string, g *Grant, befo
 	if err := rewrite(path); err != nil {
 		return nil, err
 	}
-	now := time.Now() // before the exchange, so that the token is not taken to live longer than it does
+	now := time.Now() // before the exchange, so that the lifetime is not overestimated
 	t, err := exchange(ctx, client, g, oauth2.SetAuthURLParam("grant_type", "refresh_token"),
 		oauth2.SetAuthURLParam("refresh_token", g.Refresh))
 	next := *g
@@ -51,8 +51,8 @@ func renew(ctx context.Context, client *http.Client, path string, g *Grant, befo
 	return nil, g.failure(err)
 }
 
-// rewrite writes a file as it is. Where that fails, as on a full disk, no token is asked for: it could
-// not be stored, and the refresh token that is stored would be used up.
+// rewrite checks that the file of a grant can be written, by writing it unchanged. Without the check, a full disk
+// would lose the new refresh token after the server has invalidated the old one.
 func rewrite(path string) error {
 	data, err := os.ReadFile(path)
 	if err == nil {
@@ -64,7 +64,7 @@ func rewrite(path string) error {
 	return nil
 }
 
-// hide returns a text of the authorization server without secrets.
+// hide removes secrets from a text of the authorization server.
 func hide(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {
@@ -74,10 +74,10 @@ func hide(text string, secrets ...string) string {
 	return text
 }
 
-// secrets are those of g that the authorization server knows.
+// secrets returns the secrets in g that the authorization server may quote.
 func (g *Grant) secrets() []string { return []string{g.Refresh, g.Access, g.Client.Secret} }
 
-// exchange asks the token endpoint of g for tokens.
+// exchange requests tokens at the token endpoint of g.
 func exchange(ctx context.Context, client *http.Client, g *Grant, parameters ...oauth2.AuthCodeOption,
 ) (*oauth2.Token, error) {
 	c := oauth2.Config{
@@ -91,8 +91,8 @@ func exchange(ctx context.Context, client *http.Client, g *Grant, parameters ...
 	return c.Exchange(context.WithValue(ctx, oauth2.HTTPClient, client), "", parameters...)
 }
 
-// ended says why the authorization server gives no more tokens for g; "" when err does not say
-// that (RFC 6749, section 5.2).
+// ended returns why the authorization server will not renew g any more, or "" if err does not mean that (RFC
+// 6749, section 5.2).
 func (g *Grant) ended(err error) string {
 	e, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
@@ -110,7 +110,7 @@ func (g *Grant) ended(err error) string {
 	return ""
 }
 
-// Said quotes the error of an authorization server, without secrets that its request had.
+// Said formats an error of the authorization server, without secrets.
 func Said(e *oauth2.RetrieveError, secrets ...string) string {
 	text := "(" + short(hide(e.ErrorCode, secrets...), 64)
 	if e.ErrorDescription != "" {
@@ -119,17 +119,17 @@ func Said(e *oauth2.RetrieveError, secrets ...string) string {
 	return text + ")"
 }
 
-// short is a foreign text as a person can read it, on one line.
+// short makes a foreign text printable, on one line of at most most bytes.
 func short(text string, most int) string {
 	return display.Cut(strings.Join(strings.Fields(display.Visible(text)), " "), most)
 }
 
-// failure words an error of the exchange that says nothing about g.
+// failure formats an error after which g may still be renewed.
 func (g *Grant) failure(err error) error {
 	e, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
 		if wrapped, of := errors.AsType[*url.Error](err); of {
-			err = wrapped.Err // without the URL, which the message names by its host
+			err = wrapped.Err // drop the URL; the message names its host
 		}
 		return &retryLater{text: short(hide(err.Error(), g.secrets()...), 300)}
 	}
@@ -140,7 +140,7 @@ func (g *Grant) failure(err error) error {
 	return &retryLater{text, retryAfter(e.Response)}
 }
 
-// retryAfter returns the time that a response asks to wait, of at most an hour.
+// retryAfter returns the delay in Retry-After, at most an hour.
 func retryAfter(r *http.Response) time.Duration {
 	header := strings.TrimSpace(r.Header.Get("Retry-After"))
 	wait := time.Duration(0)

@@ -8,15 +8,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// renewal is one renewal of a token. Everybody who wants a token while it runs gets its outcome.
+// renewal is one renewal of a token; concurrent callers share it.
 type renewal struct {
 	done  chan struct{} // closed once the fields below are set
 	token string
 	err   error
 }
 
-// renewLocked joins the renewal that is under way, or begins one. The error is that of one that
-// failed a moment ago.
+// renewLocked joins the current renewal or starts one. Shortly after a failed renewal it returns that error
+// instead.
 func (l *Login) renewLocked() (*renewal, error) {
 	switch {
 	case l.renewal != nil:
@@ -26,7 +26,7 @@ func (l *Login) renewLocked() (*renewal, error) {
 	case time.Now().Before(l.rest):
 		return nil, l.failed
 	}
-	// of now: another program may have renewed it before run begins
+	// accessLocked must be called now: another program may renew the token before run begins
 	r, before := &renewal{done: make(chan struct{})}, l.accessLocked()
 	if !l.store.renewals.Go(func() { l.run(r, before) }) {
 		return nil, protocol.Errorf(protocol.ShuttingDown, "the host is closing")
@@ -35,8 +35,8 @@ func (l *Login) renewLocked() (*renewal, error) {
 	return r, nil
 }
 
-// wait waits until the renewal has ended. It goes on when ctx ends: its answer may be the only one
-// with the next token.
+// wait returns the outcome of the renewal. If ctx ends first, the renewal continues, because its response may
+// contain the only valid refresh token.
 func (r *renewal) wait(ctx context.Context) (string, error) {
 	select {
 	case <-r.done:
@@ -46,13 +46,13 @@ func (r *renewal) wait(ctx context.Context) (string, error) {
 	}
 }
 
-// The time limit of a renewal, and the time after a failed one in which none is tried.
+// Time limit of a renewal, and the pause after a failed one.
 const (
 	renewalTimeout = 30 * time.Second
 	renewalRest    = 5 * time.Second
 )
 
-// run renews the token, which was before, and sets the outcome of r.
+// run renews the token before, and sets the outcome of r.
 func (l *Login) run(r *renewal, before string) {
 	ctx, cancel := context.WithTimeout(l.store.ctx, renewalTimeout)
 	defer cancel()
@@ -81,6 +81,6 @@ func (l *Login) run(r *renewal, before string) {
 		l.startOverLocked()
 	}
 	if err == nil {
-		l.grant, l.read = after, nil // the file tells its version with the next request
+		l.grant, l.read = after, nil // the next Token reads the file again
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A token that could not be stored is not asked for: the refresh token that is stored would be used
-// up, and the login lost.
+// TestUnwritable: no token is requested if it could not be stored, since the stored refresh token would become
+// invalid.
 func TestUnwritable(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -43,7 +43,7 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// What others could read, replace or put there is used by no request, and the error says what to do.
+// TestRefusedFiles: files that others can read or replace are not used, and the error tells the user what to do.
 func TestRefusedFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no modes there")
@@ -93,7 +93,7 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
-// linked moves a file elsewhere, and puts a link to it in its place.
+// linked moves a file and puts a symbolic link in its place.
 func linked(path string) error {
 	moved := path + "-elsewhere"
 	return errors.Join(os.Rename(path, moved), os.Symlink(moved, path))

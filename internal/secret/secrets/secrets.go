@@ -1,5 +1,4 @@
-// Package secrets reads references to stored secrets, secret://NAME, in texts, and checks names
-// and values. Where the values are stored is not its matter.
+// Package secrets parses references to stored secrets (secret://NAME), and validates their names and values.
 package secrets
 
 import (
@@ -9,20 +8,20 @@ import (
 	"strings"
 )
 
-// Scheme begins a reference. A name follows.
+// Scheme starts a reference; the secret's name follows.
 const Scheme = "secret://"
 
-// The sizes of what is stored.
+// Size limits in bytes.
 const (
-	maxName  = 128      // of a name, in bytes
-	MaxValue = 64 << 10 // of a value, in bytes: what every system takes as one variable
+	maxName  = 128      // name
+	MaxValue = 64 << 10 // value; fits an environment variable on every system
 )
 
-// nameForm is the form of a name. It is a file's name and a word of a command line as it is: no
-// slash, and neither a dot nor a hyphen at the beginning.
+// nameForm matches a name. Names are safe as file names and command line arguments: no slash, and no dot or
+// hyphen at the start.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`)
 
-// CheckName returns why a text is no name of a secret; nil when it is one.
+// CheckName returns why name is invalid, or nil.
 func CheckName(name string) error {
 	if len(name) > maxName || !nameForm.MatchString(name) {
 		return fmt.Errorf("%q is no name of a secret: it has letters, digits, _, . and -, begins and ends with none "+
@@ -31,7 +30,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// cut shortens a text that is no name.
+// cut shortens an invalid name.
 func cut(name string) string {
 	if len(name) > maxName {
 		return name[:maxName] + "…"
@@ -39,14 +38,13 @@ func cut(name string) string {
 	return name
 }
 
-// Error is the error of a secret that cannot be had.
+// Error is returned when a secret is not available.
 type Error struct {
-	Message string // why, with the name of the secret
-	Next    string // the next step; "": there is none
-	Missing bool   // it is not stored, and a secret of that name can be
+	Message string // reason, with the secret's name
+	Next    string // next step; may be ""
+	Missing bool   // it is not stored, but could be
 }
 
-// Error joins the two.
 func (e *Error) Error() string {
 	if e.Next == "" {
 		return e.Message
@@ -54,14 +52,13 @@ func (e *Error) Error() string {
 	return e.Message + "; " + e.Next
 }
 
-// Refers reports whether a text has a reference, or what looks like one.
+// Refers reports whether text contains a reference, valid or not.
 func Refers(text string) bool {
 	before, _, _ := next(text)
 	return before != text
 }
 
-// Names returns the names that a text refers to, in its order. The error is that of a reference
-// without a proper name.
+// Names returns the secrets that text refers to, in order. An invalid name is an error.
 func Names(text string) (names []string, err error) {
 	_, err = Replace(text, func(name string) (string, error) {
 		names = append(names, name)
@@ -70,8 +67,7 @@ func Names(text string) (names []string, err error) {
 	return names, err
 }
 
-// Replace returns text with the result of value in place of each reference. Values are not
-// searched for references.
+// Replace replaces each reference in text by the result of value. It does not search values for references.
 func Replace(text string, value func(name string) (string, error)) (string, error) {
 	var b strings.Builder
 	for text != "" {
@@ -96,7 +92,7 @@ func Replace(text string, value func(name string) (string, error)) (string, erro
 	return b.String(), nil
 }
 
-// next cuts text at its first reference. Without one before is text.
+// next splits text at its first reference. Without one, before is text.
 func next(text string) (before, name, after string) {
 	for from := 0; ; {
 		i := strings.Index(text[from:], Scheme)
@@ -104,7 +100,7 @@ func next(text string) (before, name, after string) {
 			return text, "", ""
 		}
 		at := from + i
-		if from = at + len(Scheme); at > 0 && ofScheme(text[at-1]) { // topsecret:// is another scheme
+		if from = at + len(Scheme); at > 0 && ofScheme(text[at-1]) { // another scheme, such as topsecret://
 			continue
 		}
 		end := from
@@ -121,8 +117,8 @@ func alphanumeric(c byte) bool {
 func ofName(c byte) bool   { return alphanumeric(c) || c == '_' || c == '.' || c == '-' }
 func ofScheme(c byte) bool { return alphanumeric(c) || c == '+' || c == '.' || c == '-' }
 
-// Value returns the secret that a program has printed or a file has: without the end of its last
-// line. The error is for what cannot be a variable of an environment, and never quotes it.
+// Value returns a secret from a program's output or a file, without the final line break. Values that no
+// environment variable can hold are an error, which never quotes the value.
 func Value(data []byte) (string, error) {
 	if rest, ok := bytes.CutSuffix(data, []byte("\n")); ok {
 		data = bytes.TrimSuffix(rest, []byte("\r"))

@@ -22,7 +22,7 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// What a text refers to, and what becomes of it when every value is "V".
+// TestReplace replaces every reference by "V".
 func TestReplace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     "",
@@ -59,7 +59,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// A value is not searched again: a secret may hold what looks like a reference.
+// TestValuesAreNotSearched: a value that looks like a reference is not replaced.
 func TestValuesAreNotSearched(t *testing.T) {
 	var asked []string
 	got, err := secrets.Replace("secret://a!", func(name string) (string, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/secret/logins"
 )
 
-// byCode has the user open an address with open, which returns the parameters that the browser was
-// sent back with for a state, and exchanges the code among them for tokens.
+// byCode performs an authorization code login. open shows the user an address and returns the parameters with
+// which the browser was redirected back.
 func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx context.Context,
 	address, state string) (url.Values, error)) (*oauth2.Token, error) {
 	resource := oauth2.SetAuthURLParam("resource", f.resource)
@@ -35,8 +35,8 @@ func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx 
 	return token, nil
 }
 
-// code returns the code with which the browser was sent back. Its state must be that of this
-// login, and its issuer the one that was asked (RFC 9207): others could send a code of theirs.
+// code returns the authorization code in the redirect parameters. It verifies state, and the issuer if sent (RFC
+// 9207), so that nobody can inject the code of another login.
 func (a *authority) code(back url.Values, state string) (string, error) {
 	if !same(back.Get("state"), state) {
 		return "", errors.New("the answer of the browser belongs to another login; try again")
@@ -60,7 +60,7 @@ func (a *authority) code(back url.Values, state string) (string, error) {
 	return back.Get("code"), nil
 }
 
-// same compares secrets.
+// same compares secrets in constant time.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 func described(back url.Values) string {
@@ -70,7 +70,7 @@ func described(back url.Values) string {
 	return ""
 }
 
-// exchangeError is an error of the token endpoint without what may be secret, such as secrets.
+// exchangeError formats a token endpoint error without secrets.
 func exchangeError(err error, secrets ...string) error {
 	e, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
@@ -83,12 +83,12 @@ func exchangeError(err error, secrets ...string) error {
 	return &refusal{text, e.ErrorCode}
 }
 
-// refusal is an error that the authorization server has answered with.
+// refusal is an error returned by the authorization server.
 type refusal struct{ text, code string }
 
 func (e *refusal) Error() string { return e.text }
 
-// ofClient reports whether the server refuses the client.
+// ofClient reports whether the server refused the client itself.
 func (e *refusal) ofClient() bool {
 	return e.code == "invalid_client" || e.code == "unauthorized_client"
 }

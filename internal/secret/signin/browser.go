@@ -17,11 +17,11 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Browser has the user approve in the browser of this machine, which is sent back to a server on
-// loopback. Close it.
+// Browser lets the user approve in a browser on this machine, which is redirected to a server on loopback. Call
+// Close when done.
 type Browser struct {
 	open  func(address string)
-	state atomic.Pointer[string] // of the answer that is waited for; nil: of none
+	state atomic.Pointer[string] // state of the expected redirect; nil if none
 	back  chan url.Values
 	at    string
 	http  *http.Server
@@ -30,13 +30,13 @@ type Browser struct {
 
 const callback = "/callback"
 
-// The bounds of the server, to which every program of the machine can connect.
+// Limits of the server, since every program on this machine can connect to it.
 const (
 	maxConnections  = 256
-	callbackTimeout = 5 * time.Second // of one request, and of its answer
+	callbackTimeout = 5 * time.Second // per request, and per response
 )
 
-// NewBrowser listens on a port of loopback; 0 is any. open shows the user an address.
+// NewBrowser listens on a loopback port, 0 for any. open shows the user an address.
 func NewBrowser(port int, open func(address string)) (*Browser, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -58,12 +58,12 @@ func NewBrowser(port int, open func(address string)) (*Browser, error) {
 	b.http.SetKeepAlivesEnabled(false)
 	go func() {
 		defer close(b.done)
-		_ = b.http.Serve(netutil.LimitListener(l, maxConnections)) // until Close
+		_ = b.http.Serve(netutil.LimitListener(l, maxConnections)) // returns at Close
 	}()
 	return b, nil
 }
 
-// Close ends the server once the browser has its page, which it waits for at most a second.
+// Close stops the server, after waiting up to a second for the browser to receive its page.
 func (b *Browser) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -88,8 +88,8 @@ func (b *Browser) approve(ctx context.Context, f *found, c *oauth2.Config) (*oau
 	})
 }
 
-// serve answers the browser. The first answer with the state of this login counts. Others could
-// send theirs, for a login of theirs or to end this one: they change nothing.
+// serve handles the redirect. Only the first request with this login's state counts, because others could send
+// codes of their own or errors to abort the login.
 func (b *Browser) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")
@@ -118,11 +118,11 @@ func (b *Browser) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Paste has the user approve in any browser, and paste the address that the browser was sent back
-// to, where nothing answers.
+// Paste lets the user approve in any browser and paste the address that it is redirected to, where no server
+// listens.
 type Paste struct {
-	Port int // of that address; 0 is 8912, which any registration of a client on loopback allows
-	// Ask shows the user the address to open, and returns the one that the user has pasted.
+	Port int // of the redirect URI; 0 means 8912. OAuth servers allow any loopback port.
+	// Ask shows the user an address and returns the one that the user pasted.
 	Ask func(ctx context.Context, address string) (string, error)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// callback asks the server on loopback, and returns the status.
+// callback sends a request to the loopback server and returns the status.
 func callback(t *testing.T, method, address, host string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, nil)
@@ -33,8 +33,8 @@ func callback(t *testing.T, method, address, host string) int {
 	return resp.StatusCode
 }
 
-// Programs of this machine and pages in its browsers reach the server that the browser is sent back
-// to. They do not end the login, and an answer counts once.
+// TestCallbackOfOthers: other programs and web pages can reach the loopback server, but cannot end the login, and
+// a redirect counts once.
 func TestCallbackOfOthers(t *testing.T) {
 	processtest.Leaks(t)
 	defer http.DefaultClient.CloseIdleConnections()
@@ -48,7 +48,7 @@ func TestCallbackOfOthers(t *testing.T) {
 		}
 		at, state := u.Query().Get("redirect_uri"), "&state="+u.Query().Get("state")
 		back, _ := url.Parse(at)
-		for range 100 { // that send nothing
+		for range 100 { // connections that send nothing
 			c, err := net.Dial("tcp", back.Host)
 			if err != nil {
 				t.Error(err)

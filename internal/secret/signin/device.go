@@ -18,9 +18,9 @@ import (
 
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// Device has the user approve on another device (RFC 8628).
+// Device lets the user approve on another device (RFC 8628).
 type Device struct {
-	// Show tells the user the address to open, and the code to enter there.
+	// Show tells the user the address to open and the code to enter.
 	Show func(address, code string)
 }
 
@@ -58,15 +58,15 @@ func (d *Device) approve(ctx context.Context, f *found, config *oauth2.Config) (
 	return nil, fmt.Errorf("the login was not approved: %w", exchangeError(err, r.DeviceCode, config.ClientSecret))
 }
 
-// The times of a login on another device, in seconds.
+// Limits in seconds.
 const (
-	defaultInterval = 5 // between two questions whether the user has approved (RFC 8628)
+	defaultInterval = 5 // polling interval (RFC 8628)
 	maxInterval     = 60
-	maxLife         = 60 * 60 // of a code
+	maxLife         = 60 * 60 // lifetime of a code
 )
 
-// begin asks for a code. The library's own function trusts the answer: it panics for null, and for a
-// negative interval.
+// begin requests a device code. oauth2.DeviceAuth is not used, because it panics on null and on a negative
+// interval.
 func begin(ctx context.Context, config *oauth2.Config, resource string) (*oauth2.DeviceAuthResponse, error) {
 	form := url.Values{"client_id": {config.ClientID}, "resource": {resource}}
 	if len(config.Scopes) > 0 {
@@ -105,7 +105,7 @@ func begin(ctx context.Context, config *oauth2.Config, resource string) (*oauth2
 	return codes(body)
 }
 
-// codes reads the answer with the codes for the device and the user.
+// codes parses the device authorization response.
 func codes(body []byte) (*oauth2.DeviceAuthResponse, error) {
 	var answer struct {
 		Device   string `json:"device_code"`

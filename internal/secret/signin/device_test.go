@@ -16,14 +16,13 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// begun answers the request for a code; MORE are further members.
+// begun answers the device authorization request; more are further members.
 func begun(more string) func(s *oauthtest.Servers) {
 	return answer("/device", 200, "application/json",
 		`{"device_code":"secret-device-code","user_code":"ABCD","verification_uri":"https://as.example/enter","interval":1`+more+`}`)
 }
 
-// polled answers the questions whether the user has approved with these errors, one after another,
-// and with the last for ever.
+// polled answers token requests with these errors in turn, then with the last one forever.
 func polled(at *[]time.Time, codes ...string) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) {
 		s.Token = func(w http.ResponseWriter, r *http.Request) bool {
@@ -43,8 +42,8 @@ func TestMisbehavioursOfDevices(t *testing.T) {
 	processtest.Leaks(t)
 	for name, tt := range map[string]struct {
 		begin, poll func(s *oauthtest.Servers)
-		codes       []string // of the errors while it waits
-		want        string   // part of the error; "" means that the user is signed in
+		codes       []string // errors while the client polls
+		want        string   // part of the error; "": the user is signed in
 		shown       string
 	}{
 		"approved at once": {want: "", shown: "ABCD-EFGH"},
@@ -132,7 +131,7 @@ func TestMisbehavioursOfDevices(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait for the clock
+			t.Parallel() // they wait in real time
 			s := oauthtest.New(t)
 			var asked []time.Time
 			if tt.begin != nil {

@@ -19,20 +19,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// found is where a user signs in to a server.
+// found is where and for what a user signs in.
 type found struct {
-	resource  string   // that tokens are for
-	scopes    []string // that the server asks for
+	resource  string   // resource of the tokens
+	scopes    []string // requested by the server
 	authority authority
 }
 
-// authority is the metadata of an authorization server (RFC 8414).
+// authority is authorization server metadata (RFC 8414).
 type authority struct {
 	oauthex.AuthServerMeta
 	Device string `json:"device_authorization_endpoint"` // RFC 8628
 }
 
-// find asks the server where to sign in.
+// find discovers the authorization server.
 func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) {
 	challenge, open, err := s.challenge(ctx, client)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) 
 		return nil, err
 	case f == nil && open != nil:
 		return nil, open
-	case f == nil: // a server without metadata is its own authorization server
+	case f == nil: // without metadata the server is its own authorization server
 		f = &found{resource: s.Place.URL}
 	}
 	if scope := challenge["scope"]; scope != "" {
@@ -62,13 +62,13 @@ func (s *Server) find(ctx context.Context, client *http.Client) (*found, error) 
 	return f, nil
 }
 
-// local reports whether the server is named as being on this machine.
+// local reports whether the URL names this machine.
 func (s *Server) local() bool {
 	u, err := url.Parse(s.Place.URL)
 	return err == nil && outbound.Loopback(u.Hostname())
 }
 
-// plain is an error of HTTP without the address, which may hold secrets.
+// plain drops the URL from an HTTP error, because it may contain secrets.
 func plain(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
@@ -76,8 +76,8 @@ func plain(err error) error {
 	return err
 }
 
-// resource returns what tokens are for, and the authorization server, as the server's metadata
-// state them (RFC 9728). Without metadata it returns nil and the server's own address.
+// resource returns the resource and authorization server from the server's protected resource metadata (RFC
+// 9728). Without metadata it returns nil and the server's origin.
 func (s *Server) resource(ctx context.Context, client *http.Client, named string) (*found, string, error) {
 	u, err := url.Parse(s.Place.URL)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Server) resource(ctx context.Context, client *http.Client, named string
 	return nil, root.String(), nil
 }
 
-// covers reports whether a resource is the address u or a part of its server in which u is.
+// covers reports whether a resource is u, or a prefix of it on the same origin.
 func covers(resource string, u *url.URL) bool {
 	r, err := url.Parse(resource)
 	if err != nil || r.Fragment != "" || r.RawQuery != "" && r.RawQuery != u.RawQuery || origin(r) != origin(u) {
@@ -117,7 +117,7 @@ func covers(resource string, u *url.URL) bool {
 	return path == strings.TrimSuffix(u.Path, "/") || strings.HasPrefix(u.Path, path+"/")
 }
 
-// metadata returns the metadata of an authorization server.
+// metadata fetches the metadata of an authorization server.
 func metadata(ctx context.Context, client *http.Client, issuer string) (*authority, error) {
 	if err := secure(issuer); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func metadata(ctx context.Context, client *http.Client, issuer string) (*authori
 	return nil, fmt.Errorf("it has no metadata (%s)", strings.Join(places, ", "))
 }
 
-// check refuses metadata that the client cannot rely on.
+// check validates the metadata.
 func (a *authority) check(issuer string) error {
 	if strings.TrimSuffix(a.Issuer, "/") != strings.TrimSuffix(issuer, "/") {
 		return fmt.Errorf("they are of the issuer %s: another server may have put them there", short(a.Issuer))
@@ -182,10 +182,10 @@ func (a *authority) check(issuer string) error {
 	return nil
 }
 
-// errMissing is the error of a document that is not there.
+// errMissing is returned for a 4xx response.
 var errMissing = errors.New("there is none")
 
-// document reads a JSON document.
+// document fetches and decodes a JSON document.
 func document(ctx context.Context, client *http.Client, address string, into any) error {
 	if err := secure(address); err != nil {
 		return err
@@ -217,7 +217,7 @@ func document(ctx context.Context, client *http.Client, address string, into any
 	return nil
 }
 
-// shown is an address for a message, without what may be secret.
+// shown returns an address for a message, without user and password.
 func shown(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.User == nil {
@@ -227,7 +227,7 @@ func shown(address string) string {
 	return short(u.String())
 }
 
-// short is a foreign text as a person can read it, on one line.
+// short makes a foreign text printable, on one line of at most 200 bytes.
 func short(text string) string {
 	return display.Cut(strings.Join(strings.Fields(display.Visible(text)), " "), 200)
 }

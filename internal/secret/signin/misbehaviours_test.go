@@ -17,21 +17,21 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// errGaveUp is the cause with which a test ends a login that nobody approves.
+// errGaveUp is the cause with which tests cancel a login that nobody approves.
 var errGaveUp = errors.New("nobody has approved")
 
-// bound is the time in which every login of a test ends. None takes that long.
+// bound limits each login in a test.
 const bound = time.Minute
 
-// misbehaviour is one thing that servers do wrong.
+// misbehaviour is a fault of the servers.
 type misbehaviour struct {
 	set   func(s *oauthtest.Servers)
-	want  string // part of the error; "" means that the user is signed in
-	not   string // what the error may not have
-	token int    // how often the token endpoint may be asked
+	want  string // part of the error; "": the user is signed in
+	not   string // text that the error must not contain
+	token int    // expected token requests
 }
 
-// answer answers every request for a path of the authorization server.
+// answer sets the response for a path of the authorization server.
 func answer(path string, status int, contentType, body string) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) {
 		s.Any = func(w http.ResponseWriter, r *http.Request) bool {
@@ -46,7 +46,7 @@ func answer(path string, status int, contentType, body string) func(s *oauthtest
 	}
 }
 
-// metadata sets one member of the metadata of the authorization server; nil removes it.
+// metadata sets a member of the authorization server's metadata; nil removes it.
 func metadata(key string, value any) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) {
 		s.Metadata = func(m map[string]any) {
@@ -57,7 +57,7 @@ func metadata(key string, value any) func(s *oauthtest.Servers) {
 	}
 }
 
-// back changes a parameter with which the browser is sent back; "" removes it.
+// back sets a parameter of the redirect; "" removes it.
 func back(key, value string) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) {
 		s.Callback = func(q url.Values) {
@@ -78,7 +78,7 @@ func both(a, b func(s *oauthtest.Servers)) func(s *oauthtest.Servers) {
 
 const metadataPath, escape = "/.well-known/oauth-authorization-server", "\x1b]0;owned\x07\u009b31m\u202e"
 
-// discoveries are what servers and their metadata do wrong before the browser opens.
+// discoveries are faults before the browser opens.
 var discoveries = map[string]misbehaviour{
 	"nothing wrong":                {set: func(*oauthtest.Servers) {}, token: 1},
 	"401 without WWW-Authenticate": {set: challenge(""), token: 1},
@@ -207,7 +207,7 @@ var discoveries = map[string]misbehaviour{
 	},
 }
 
-// approvals are what authorization servers do wrong from then on.
+// approvals are faults after the browser opens.
 var approvals = map[string]misbehaviour{
 	"answer of another issuer": {
 		set:  back("iss", "https://other.example"),
@@ -314,7 +314,7 @@ var approvals = map[string]misbehaviour{
 	"more scopes than asked for": {set: change(func(m map[string]any) { m["scope"] = "everything" }), token: 1},
 }
 
-// also sets one more parameter with which the browser is sent back.
+// also adds a parameter to the redirect.
 func also(s *oauthtest.Servers, key, value string) {
 	first := s.Callback
 	s.Callback = func(q url.Values) { first(q); q.Set(key, value) }
@@ -347,7 +347,7 @@ func redirect(path string, status int, to func(s *oauthtest.Servers) string) fun
 	}
 }
 
-// change changes the answers with tokens.
+// change edits token responses.
 func change(f func(m map[string]any)) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) { s.Tokens = f }
 }
@@ -376,7 +376,7 @@ func misbehave(t *testing.T, all map[string]misbehaviour) {
 	}
 }
 
-// A token goes to the origin alone that it was given for, also when the server redirects.
+// TestRedirectedWithToken: a token is sent only to its origin, even if the server redirects.
 func TestRedirectedWithToken(t *testing.T) {
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
 		processtest.Leaks(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/exthost/exthost/internal/secret/logins"
 )
 
-// Browser listens for the browser of a login to s: on the port of s; else on that of the earlier
-// grant, for which the client is registered, or any. open shows the user an address.
+// Browser returns a [Browser] on the configured port, or else on the port of the earlier grant, whose redirect
+// URI is registered, or else on any. open shows the user an address.
 func (s *Server) Browser(earlier *logins.Grant, open func(address string)) (*Browser, error) {
 	if s.Port != 0 {
 		return NewBrowser(s.Port, open)
@@ -19,7 +19,7 @@ func (s *Server) Browser(earlier *logins.Grant, open func(address string)) (*Bro
 	return NewBrowser(0, open)
 }
 
-// portOf returns the port of the address that the browser was sent back to; 0 without one.
+// portOf returns the port of g's redirect URI, or 0.
 func portOf(g *logins.Grant) int {
 	if g == nil {
 		return 0

@@ -12,7 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A server elsewhere cannot have exthost ask this machine or this network, not by redirects either.
+// TestMisbehavioursOfAddresses: a public server cannot make exthost connect to this machine or network, even by
+// redirects.
 func TestMisbehavioursOfAddresses(t *testing.T) {
 	processtest.Leaks(t)
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -33,7 +34,7 @@ func TestMisbehavioursOfAddresses(t *testing.T) {
 		{"https://8.8.8.8/mcp", "http://[::ffff:127.0.0.1]:" + u.Port(), false},
 		{"https://8.8.8.8/mcp", "http://10.0.0.1:1", false},
 		{"https://8.8.8.8/mcp", "http://169.254.169.254", false},
-		{"https://10.0.0.1/mcp", here.URL, false}, // a name could lead there
+		{"https://10.0.0.1/mcp", here.URL, false}, // its names could resolve to this machine
 		{"nonsense", here.URL, false},
 	} {
 		client := signin.Client(tt.server)

@@ -13,8 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Requests that every MCP server of legacy or of modern versions answers, or refuses for want of a
-// login.
+// Requests that MCP servers of the legacy or modern versions answer, or refuse with 401.
 const (
 	initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + protocol.MCP20251125 +
 		`","capabilities":{},"clientInfo":` + clientInfo + `}}`
@@ -25,7 +24,7 @@ const (
 	clientInfo = `{"name":"exthost","version":"0"}`
 )
 
-// ask sends a request with a token; "" is none.
+// ask sends a request with a token, "" for none.
 func (s *Server) ask(ctx context.Context, client *http.Client, token, body string, header http.Header,
 ) (*http.Response, error) {
 	method, reader := http.MethodPost, io.Reader(strings.NewReader(body))
@@ -53,9 +52,8 @@ func (s *Server) ask(ctx context.Context, client *http.Client, token, body strin
 	return resp, nil
 }
 
-// challenge returns the parameters with which the server refuses a request without a token. The
-// first error says why a login may not be wanted: the server has refused none. Some refuse
-// initialize, others answer everybody who does not ask for the tools.
+// challenge returns the parameters of the server's Bearer challenge. open is set if the server refused no
+// request, and says why no login may be needed. Some servers refuse initialize, others only tools/list.
 func (s *Server) challenge(ctx context.Context, client *http.Client) (params map[string]string, open, err error) {
 	first, err := s.ask(ctx, client, "", initialize, nil)
 	if err != nil {
@@ -97,7 +95,7 @@ func refused(r *http.Response) bool {
 	return r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden
 }
 
-// try has the server accept a token.
+// try checks that the server accepts a token.
 func (s *Server) try(ctx context.Context, client *http.Client, token string) error {
 	resp, err := s.ask(ctx, client, token, initialize, nil)
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *Server) try(ctx context.Context, client *http.Client, token string) err
 	return nil
 }
 
-// leave ends the session that initialize has begun, if it has.
+// leave ends the session that initialize started, if any.
 func (s *Server) leave(ctx context.Context, client *http.Client, resp *http.Response) {
 	session := resp.Header.Get(mcphttp.SessionHeader)
 	if session == "" {
@@ -134,10 +132,10 @@ func (s *Server) leave(ctx context.Context, client *http.Client, resp *http.Resp
 	if auth := resp.Request.Header.Get("Authorization"); auth != "" {
 		r.Header.Set("Authorization", auth)
 	}
-	if end, err := client.Do(r); err == nil { // servers may refuse to end sessions
+	if end, err := client.Do(r); err == nil { // errors are ignored: servers may refuse
 		_ = end.Body.Close()
 	}
 }
 
-// ErrNone is the error of a server without OAuth.
+// ErrNone is returned for a server that needs no login.
 var ErrNone = errors.New("the server answers without a login")

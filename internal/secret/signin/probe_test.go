@@ -14,12 +14,12 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// Some servers want a login only for what follows the handshake, or for some of their tools.
+// TestOpenHandshake: some servers require a login only after the handshake, or only for some tools.
 func TestOpenHandshake(t *testing.T) {
 	for name, tt := range map[string]struct {
-		open    []string // what the server answers everybody
-		refused int      // the status for modern servers, which know no handshake; 0: it is a legacy one
-		none    bool     // there are no metadata
+		open    []string // answered without a login
+		refused int      // status for modern requests; 0: a legacy server
+		none    bool     // no metadata
 		err     error
 	}{
 		"legacy":               {open: []string{`"initialize"`}},
@@ -58,7 +58,7 @@ func TestOpenHandshake(t *testing.T) {
 	}
 }
 
-// A token for too little names the scopes that the server wants, as the words of a command.
+// TestTokenForTooLittle: the error for missing scopes quotes the command that requests them.
 func TestTokenForTooLittle(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/secret/logins"
 )
 
-// register returns the client for the authorization server: the one of a client metadata document,
-// the configured one, that of the earlier grant, or one that it registers (RFC 7591).
+// register returns the client to use, in this order: the client metadata document, the configured client, the
+// client of the earlier grant, or a dynamically registered one (RFC 7591).
 func (s *Server) register(ctx context.Context, client *http.Client, f *found, redirect string, earlier *logins.Grant,
 ) (logins.Client, error) {
 	a := &f.authority
@@ -45,7 +45,7 @@ func (s *Server) register(ctx context.Context, client *http.Client, f *found, re
 	return dynamic(ctx, client, a, redirect)
 }
 
-// reusable reports whether the client of the earlier grant can be used again.
+// reusable reports whether the earlier grant's client can be used again.
 func reusable(earlier *logins.Grant, a *authority, redirect string) bool {
 	if earlier == nil || !earlier.Client.Registered || earlier.Issuer != a.Issuer ||
 		earlier.Client.Redirect != redirect || earlier.Ended != "" {
@@ -55,8 +55,7 @@ func reusable(earlier *logins.Grant, a *authority, redirect string) bool {
 	return expires.IsZero() || time.Now().Before(expires)
 }
 
-// dynamic registers a client. One without a secret is asked for: a secret of a program that
-// everybody can install is none.
+// dynamic registers a client, without a secret if possible: a program that everybody can install cannot keep one.
 func dynamic(ctx context.Context, client *http.Client, a *authority, redirect string) (logins.Client, error) {
 	m := &oauthex.ClientRegistrationMetadata{
 		ClientName:              "exthost",
@@ -104,7 +103,7 @@ func dynamic(ctx context.Context, client *http.Client, a *authority, redirect st
 	return c, nil
 }
 
-// styleOf returns how a client names itself. Without a secret it is a parameter.
+// styleOf returns how a client authenticates; without a secret, by a parameter.
 func styleOf(a *authority, secret string) oauth2.AuthStyle {
 	methods := a.TokenEndpointAuthMethodsSupported
 	if secret == "" || slices.Contains(methods, "client_secret_post") {

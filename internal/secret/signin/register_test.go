@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// again signs in once more, with the redirect address of the earlier grant.
+// again signs in again with the earlier grant's redirect URI.
 func again(t *testing.T, s *oauthtest.Servers, settings signin.Settings, earlier *logins.Grant) (*logins.Grant, error) {
 	t.Helper()
 	defer http.DefaultClient.CloseIdleConnections()
@@ -36,8 +36,8 @@ func again(t *testing.T, s *oauthtest.Servers, settings signin.Settings, earlier
 	return server.SignIn(ctx, b, nil, earlier)
 }
 
-// A client that registered itself is used again as long as the authorization server knows it, and
-// with no other authorization server.
+// TestClientsAreKept: a registered client is reused while its authorization server knows it, and never with
+// another server.
 func TestClientsAreKept(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
@@ -70,8 +70,8 @@ func TestMisbehavioursOfClients(t *testing.T) {
 		set      func(s *oauthtest.Servers)
 		settings signin.Settings
 		earlier  func(g *logins.Grant)
-		want     string // part of the error; "" means that the user is signed in
-		token    int    // how often the token endpoint may be asked
+		want     string // part of the error; "": the user is signed in
+		token    int    // expected token requests
 	}{
 		"the server forgot the client": {
 			set:     answer("/token", 401, "application/json", `{"error":"invalid_client"}`),

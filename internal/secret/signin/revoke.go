@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/secret/logins"
 )
 
-// Revoke has the authorization server forget a grant (RFC 7009). One that cannot is asked nothing.
+// Revoke revokes a grant (RFC 7009), if its authorization server supports that.
 func Revoke(ctx context.Context, g *logins.Grant) error {
 	if g.Revocation == "" || g.Ended != "" {
 		return nil

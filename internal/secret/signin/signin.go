@@ -1,5 +1,5 @@
-// Package signin signs a user in to a remote MCP server: it finds the authorization server, becomes
-// its client, and lets the user approve that in a browser (MCP, "Authorization").
+// Package signin signs a user in to a remote MCP server with OAuth: it discovers the authorization server, obtains a
+// client id, and lets the user approve in a browser (MCP, "Authorization").
 package signin
 
 import (
@@ -19,33 +19,32 @@ import (
 	"github.com/exthost/exthost/internal/wire/outbound"
 )
 
-// Settings are what a manifest or a configuration states about the client. Zero values leave it to
-// the authorization server.
+// Settings configure the OAuth client. Zero values are determined with the authorization server.
 type Settings struct {
 	ClientID     string
 	ClientSecret string
-	MetadataURL  string   // of a client metadata document, which then is the client's id
-	Scopes       []string // in place of those that the server asks for
-	Port         int      // of the address that the browser is sent back to; 0: any
+	MetadataURL  string   // of a client metadata document; the URL is the client id
+	Scopes       []string // instead of those that the server requests
+	Port         int      // of the redirect URI; 0: any
 }
 
-// Server is what the user signs in to.
+// Server is a remote MCP server to sign in to.
 type Server struct {
 	Place logins.Place
-	SSE   bool // it speaks HTTP with SSE, and no streamable HTTP
+	SSE   bool // legacy HTTP+SSE transport
 	Settings
 }
 
-// Way is how the user approves: a [*Browser], [*Paste] or [*Device].
+// Way is how the user approves: [*Browser], [*Paste] or [*Device].
 type Way interface {
-	// redirect returns the address that the browser is sent back to; "" where it is not.
+	// redirect returns the redirect URI; "" without one.
 	redirect() string
-	// approve waits until the user has approved the client of c, and returns its tokens.
+	// approve waits for the user's approval and returns the tokens.
 	approve(ctx context.Context, f *found, c *oauth2.Config) (*oauth2.Token, error)
 }
 
-// SignIn returns the grant that the user has approved. More are scopes beside those that the
-// server asks for. Earlier is the grant so far; nil: there is none.
+// SignIn lets the user approve and returns the grant. more are scopes beyond those that the server requests.
+// earlier is the current grant, or nil.
 func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *logins.Grant) (*logins.Grant, error) {
 	client := s.client()
 	defer client.CloseIdleConnections()
@@ -73,7 +72,7 @@ func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *lo
 	return s.granted(ctx, client, f, c, config, token)
 }
 
-// granted returns the grant of a token that the server accepts.
+// granted returns a grant for a token, after checking that the server accepts it.
 func (s *Server) granted(ctx context.Context, client *http.Client, f *found, c logins.Client, config *oauth2.Config,
 	token *oauth2.Token) (*logins.Grant, error) {
 	g := &logins.Grant{
@@ -106,11 +105,11 @@ func configOf(f *found, c logins.Client, scopes []string) *oauth2.Config {
 	}
 }
 
-// offline is the scope that some authorization servers want for a refresh token.
+// offline is the scope that some authorization servers require for a refresh token.
 const offline = "offline_access"
 
-// scopes returns the scopes to ask for: those that are configured or that the server asks for, and
-// with those so far, which a new grant would lose otherwise.
+// scopes returns the scopes to request: the configured or requested ones and more. With more it includes the
+// earlier grant's scopes, which the new grant would otherwise lose.
 func (s *Server) scopes(f *found, more []string, earlier *logins.Grant) []string {
 	scopes := slices.Clone(s.Scopes)
 	if scopes == nil {
@@ -127,21 +126,19 @@ func (s *Server) scopes(f *found, more []string, earlier *logins.Grant) []string
 	return slices.Compact(scopes)
 }
 
-// The bounds of exchanges with servers of strangers.
+// Limits of exchanges with untrusted servers.
 const (
-	exchangeTimeout = 30 * time.Second // of one
+	exchangeTimeout = 30 * time.Second // per exchange
 	maxRedirects    = 3
 	maxDocument     = 1 << 20  // bytes of metadata
-	maxHeaders      = 64 << 10 // bytes of an answer
+	maxHeaders      = 64 << 10 // bytes per response
 )
 
-// client returns a client that follows addresses which the server names: to private ones only where
-// the user has named the server there.
 func (s *Server) client() *http.Client { return Client(s.Place.URL) }
 
-// Client returns a client for the authorization server of the MCP server at an address. It connects
-// to private addresses only where that one has one itself, and to this machine only where that one
-// is named as being on this machine: who owns a name decides where the name leads.
+// Client returns an HTTP client for the authorization server of the MCP server at a URL. It connects to private
+// addresses only if that server has a private address, and to this machine only if the URL names this machine,
+// because the owner of a name decides where it resolves to.
 func Client(server string) *http.Client {
 	host, local := "", false
 	if u, err := url.Parse(server); err == nil {
@@ -156,8 +153,8 @@ func Client(server string) *http.Client {
 	return &http.Client{Transport: t, Timeout: exchangeTimeout, CheckRedirect: follow}
 }
 
-// follow follows no redirect of what is posted, whose answer has to come from the server that was
-// asked, and takes a token to no other server.
+// follow refuses to redirect a POST, because its response has to come from the requested server, and to send a
+// token to another origin.
 func follow(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	away := first.Header.Get("Authorization") != "" && origin(r.URL) != origin(first.URL)
@@ -167,8 +164,8 @@ func follow(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// secure returns why an address of a server is not used: what goes there is secret, and some are
-// shown on a terminal and given to the browser.
+// secure returns why a URL from a server is not used, or nil. Secrets are sent to such URLs, and some are shown
+// on a terminal or opened in the browser.
 func secure(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -180,8 +177,7 @@ func secure(address string) error {
 	return errors.New("it does not begin with https://")
 }
 
-// notOfURI reports whether no URI has c (RFC 3986, section 2).
+// notOfURI reports whether c is not allowed in a URI (RFC 3986, section 2).
 func notOfURI(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("\"<>\\^`{|}", c) }
 
-// origin returns the scheme and the host of an address.
 func origin(u *url.URL) string { return strings.ToLower(u.Scheme + "://" + u.Host) }

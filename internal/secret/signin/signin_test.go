@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// browse opens an address as a browser does whose user approves at once, and calls refused when it
-// was sent back to exthost in vain.
+// browse opens an address like a browser whose user approves at once. It calls refused if exthost refused the
+// redirect.
 func browse(t testing.TB, refused func()) func(string) {
 	return func(address string) {
 		resp, err := http.Get(address)

@@ -1,5 +1,5 @@
-// Package agefile keeps secrets in a file that is encrypted with age. The key to it is in a file of
-// its own, which belongs to the user alone.
+// Package agefile keeps secrets in a file encrypted with age. The key is in a separate file that only the user
+// can access.
 package agefile
 
 import (
@@ -22,30 +22,29 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// Store is a file of secrets and its key. Its methods may be called by many goroutines and
-// programs at once.
+// Store is an encrypted file and its key file. It is safe for concurrent use by goroutines and programs.
 type Store struct {
-	Path     string // of the encrypted file
-	Identity string // the file of the key
+	Path     string // encrypted file
+	Identity string // key file
 }
 
-// errUnset is the error of a store without a place.
+// errUnset is returned by a store without paths.
 var errUnset = errors.New("there is no directory of the user's configuration to keep it in; state secrets.path and " +
 	"secrets.identity")
 
-// version is that of the form of the file. Another one is refused: what it means is unknown.
+// version of the file format. Files with any other version are refused.
 const version = 1
 
-// maxFile is the largest file that is read and written, in bytes.
+// maxFile limits the encrypted file, in bytes.
 const maxFile = 16 << 20
 
-// content is what the file holds, as JSON. Values are bytes, so that none is changed by encoding.
+// content is the decrypted JSON. Values are []byte, so that encoding cannot change them.
 type content struct {
 	Version int               `json:"version"`
 	Secrets map[string][]byte `json:"secrets"`
 }
 
-// Lookup returns the value of a secret; the error is a [*secrets.Error].
+// Lookup returns a secret's value. The error is a [*secrets.Error].
 func (s Store) Lookup(_ context.Context, name string) (string, error) {
 	c, err := s.read()
 	if err != nil {
@@ -72,13 +71,13 @@ func (s Store) Check(name string) error {
 	return err
 }
 
-// Names returns the names of the secrets, sorted.
+// Names returns the sorted names of the secrets.
 func (s Store) Names() ([]string, error) {
 	c, err := s.read()
 	return slices.Sorted(maps.Keys(c.Secrets)), err
 }
 
-// Set stores the value of a secret, in place of an earlier one. The first makes the key.
+// Set stores a secret, replacing an earlier value. It creates the key file if needed.
 func (s Store) Set(name, value string) error {
 	return s.change(dirlock.Lock, func(c *content) error {
 		c.Secrets[name] = []byte(value)
@@ -86,7 +85,7 @@ func (s Store) Set(name, value string) error {
 	})
 }
 
-// Get returns the value of a secret. The error wraps [fs.ErrNotExist] where there is none.
+// Get returns a secret's value. The error wraps [fs.ErrNotExist] if there is none.
 func (s Store) Get(name string) (string, error) {
 	c, err := s.read()
 	if err != nil {
@@ -99,8 +98,8 @@ func (s Store) Get(name string) (string, error) {
 	return string(value), nil
 }
 
-// Update stores what change makes of the value of a secret; exists says whether there is one. No
-// other program changes the file meanwhile. Update waits until ctx ends for those that do.
+// Update replaces a secret by the result of change, under the lock. exists reports whether the secret existed.
+// Update waits for the lock until ctx ends.
 func (s Store) Update(ctx context.Context, name string, change func(value string, exists bool) (string, error)) error {
 	wait := func(dir string) (func(), error) { return dirlock.Wait(ctx, dir) }
 	return s.change(wait, func(c *content) error {
@@ -113,9 +112,9 @@ func (s Store) Update(ctx context.Context, name string, change func(value string
 	})
 }
 
-// Remove removes a secret. The error wraps [fs.ErrNotExist] where there is none.
+// Remove removes a secret. The error wraps [fs.ErrNotExist] if there is none.
 func (s Store) Remove(name string) error {
-	if c, err := s.read(); err != nil || c.Secrets[name] == nil { // before anything is made
+	if c, err := s.read(); err != nil || c.Secrets[name] == nil { // before creating any directory
 		return cmp.Or(err, error(fs.ErrNotExist))
 	}
 	return s.change(dirlock.Lock, func(c *content) error {
@@ -127,8 +126,7 @@ func (s Store) Remove(name string) error {
 	})
 }
 
-// change applies change to the file. Others that change it, or another file with the same key,
-// wait meanwhile, and readers see the file before or after.
+// change applies change to the file under the lock of both directories. Readers see the file before or after.
 func (s Store) change(lock locker, change func(*content) error) error {
 	if s.Path == "" || s.Identity == "" {
 		return errUnset
@@ -152,10 +150,9 @@ func (s Store) change(lock locker, change func(*content) error) error {
 	return s.write(c, to)
 }
 
-// locker locks a directory.
 type locker func(dir string) (unlock func(), err error)
 
-// lockWith makes the directories of both files and locks them, in one order for all programs.
+// lockWith creates and locks the directories of both files, in an order shared by all programs.
 func (s Store) lockWith(lock locker) (unlock func(), err error) {
 	var unlocks []func()
 	unlock = func() {
@@ -185,7 +182,7 @@ func (s Store) lockWith(lock locker) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// read returns what the file holds; nothing when it does not exist.
+// read returns the decrypted file, or an empty content without one.
 func (s Store) read() (content, error) {
 	c := content{Version: version, Secrets: map[string][]byte{}}
 	if s.Path == "" || s.Identity == "" {
@@ -206,7 +203,7 @@ func (s Store) read() (content, error) {
 	if _, other := errors.AsType[*age.NoIdentityMatchError](err); other {
 		return c, fmt.Errorf("%s was encrypted for another key than that in %s", s.Path, s.Identity)
 	}
-	if err != nil { // which may quote the file
+	if err != nil { // dropped, because it may quote the file
 		return c, fmt.Errorf("%s is not encrypted with age, or broken", s.Path)
 	}
 	text, err := io.ReadAll(plain)
@@ -218,7 +215,7 @@ func (s Store) read() (content, error) {
 	case err == nil && stored.Version != version:
 		return c, fmt.Errorf("%s has version %d, and this program knows %d", s.Path, stored.Version, version)
 	case err != nil || stored.Secrets == nil:
-		return c, fmt.Errorf("%s is no file of secrets, or broken", s.Path) // the cause may quote values
+		return c, fmt.Errorf("%s is no file of secrets, or broken", s.Path) // without the cause, which may quote values
 	}
 	return stored, nil
 }
@@ -242,7 +239,7 @@ func (s Store) write(c content, to []age.Recipient) error {
 	if b.Len() > maxFile {
 		return fmt.Errorf("%s would have more than %d MiB", s.Path, maxFile>>20)
 	}
-	for _, path := range []string{s.Path, s.Identity} { // under the lock, so that nobody writes them
+	for _, path := range []string{s.Path, s.Identity} { // under the lock nobody writes temporary files
 		atomicfile.Sweep(path)
 	}
 	return atomicfile.WritePrivate(s.Path, b.Bytes())

@@ -21,8 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// setter names the variable with the directory of the store in which the test binary stores
-// secrets, again and again.
+// setter is the variable that makes the test binary store secrets repeatedly in a directory.
 const setter = "AGEFILE_TEST_SETTER"
 
 func TestMain(m *testing.M) {
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// perWriter is how many secrets each of the programs stores.
+// perWriter is the number of secrets that each program stores.
 const perWriter = 8
 
 func store(s agefile.Store, name string) int {
@@ -103,7 +102,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Programs that store secrets at the same time lose none.
+// TestStoredAtOnce: concurrent programs lose no secret.
 func TestStoredAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
@@ -121,7 +120,7 @@ func TestStoredAtOnce(t *testing.T) {
 	}
 }
 
-// Stores that share a key make one at once, and all can be read with that.
+// TestOneKeyForAll: stores that share a key file create one key, and it decrypts all.
 func TestOneKeyForAll(t *testing.T) {
 	for range 8 {
 		dir := t.TempDir()
@@ -150,7 +149,7 @@ func TestOneKeyForAll(t *testing.T) {
 	}
 }
 
-// To remove what is not there makes nothing.
+// TestRemoveNothing: removing a missing secret creates no file.
 func TestRemoveNothing(t *testing.T) {
 	dir := t.TempDir()
 	if err := storeIn(dir).Remove("a"); !errors.Is(err, fs.ErrNotExist) {
@@ -161,7 +160,7 @@ func TestRemoveNothing(t *testing.T) {
 	}
 }
 
-// A program that is killed while it stores leaves a whole file: what it has reported is there.
+// TestKilled: a program killed while storing leaves a valid file with everything it has reported.
 func TestKilled(t *testing.T) {
 	processtest.Leaks(t)
 	for n := range 8 {
@@ -172,7 +171,7 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		line := make([]byte, 2)
-		for range n { // kill it within the write that follows
+		for range n { // kill it during the next write
 			if _, err := out.Read(line); err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +192,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// What others could read or replace is refused, with the next step.
+// TestRefused: files that others can read or replace are refused, with the next step.
 func TestRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no modes there")
@@ -254,13 +253,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// linked moves a file elsewhere, and puts a link to it in its place.
+// linked moves a file and puts a symbolic link in its place.
 func linked(path string) error {
 	moved := path + "-elsewhere"
 	return errors.Join(os.Rename(path, moved), os.Symlink(moved, path))
 }
 
-// encrypt replaces the file of a store by a text that its key decrypts.
+// encrypt replaces the store's file by an encrypted text.
 func encrypt(s agefile.Store, text string) error {
 	key, err := os.Open(s.Identity)
 	if err != nil {
@@ -280,7 +279,7 @@ func encrypt(s agefile.Store, text string) error {
 	return errors.Join(err, w.Close(), os.WriteFile(s.Path, b.Bytes(), 0o600))
 }
 
-// otherKey replaces a key by that of another store.
+// otherKey replaces a key by another store's.
 func otherKey(path string) error {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/exthost/exthost/internal/file/atomicfile"
 )
 
-// maxIdentity is the largest file of a key that is read, in bytes.
+// maxIdentity limits the key file, in bytes.
 const maxIdentity = 64 << 10
 
-// identities returns the keys of the file.
+// identities reads the keys.
 func (s Store) identities() ([]age.Identity, error) {
 	text, err := readPrivate(s.Identity, maxIdentity)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,14 +27,13 @@ func (s Store) identities() ([]age.Identity, error) {
 		return nil, err
 	}
 	keys, err := age.ParseIdentities(bytes.NewReader(text))
-	if err != nil { // which may quote the key
+	if err != nil { // dropped, because it may quote the key
 		return nil, fmt.Errorf("%s is no file of age keys", s.Identity)
 	}
 	return keys, nil
 }
 
-// recipients are who can read what is written: the keys of the file. It makes one where there is
-// none.
+// recipients returns the public keys to encrypt for. It creates the key file if there is none.
 func (s Store) recipients() ([]age.Recipient, error) {
 	if _, err := readPrivate(s.Identity, maxIdentity); errors.Is(err, fs.ErrNotExist) {
 		if err := s.makeIdentity(); err != nil {
@@ -61,7 +60,7 @@ func (s Store) recipients() ([]age.Recipient, error) {
 
 func (s Store) makeIdentity() error {
 	if _, err := readPrivate(s.Path, maxFile); !errors.Is(err, fs.ErrNotExist) {
-		_, err := s.identities() // which are gone
+		_, err := s.identities() // reports that the key is missing
 		return err
 	}
 	key, err := age.GenerateX25519Identity()

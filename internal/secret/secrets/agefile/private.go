@@ -11,13 +11,12 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// refusal is the error of a file or directory that is not the user's alone.
+// refusal is the error of a file or directory that others can access.
 type refusal struct{ message, next string }
 
-// Error states the next step too.
 func (r *refusal) Error() string { return r.message + "; " + r.next }
 
-// makeDirectory makes the directory of a private file.
+// makeDirectory creates the directory of a private file.
 func makeDirectory(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -25,8 +24,7 @@ func makeDirectory(dir string) error {
 	return checkDirectory(dir)
 }
 
-// checkDirectory refuses a directory that others may list or write: they could put another file
-// in the place of a private one.
+// checkDirectory refuses a directory that others may list or write, since they could replace private files in it.
 func checkDirectory(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {
@@ -38,14 +36,14 @@ func checkDirectory(dir string) error {
 			"state in secrets.path where the directory is",
 		}
 	}
-	if refused := (ownership.Rule{}).Directory(filepath.Dir(dir)); refused != nil { // who could replace it
+	if refused := (ownership.Rule{}).Directory(filepath.Dir(dir)); refused != nil { // others could replace it
 		return &refusal{refused.Path + ": " + refused.Message, "give it to this user alone"}
 	}
 	return private(dir, info, "chmod 700 ")
 }
 
-// readPrivate reads a file that belongs to this user alone, and neither it nor its directory is
-// a symbolic link.
+// readPrivate reads a file that only this user can access. Neither the file nor its directory may be a symbolic
+// link.
 func readPrivate(path string, limit int64) ([]byte, error) {
 	if err := checkDirectory(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -66,7 +64,7 @@ func readPrivate(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// private refuses what another user owns, or may read or write.
+// private refuses a file or directory that another user owns, or may read or write.
 func private(path string, info fs.FileInfo, mend string) error {
 	who, byMode := ownership.Shared(info)
 	switch {

@@ -1,5 +1,5 @@
-// Package keystore keeps secrets in the keyring of the system: the Keychain of macOS, the Credential
-// Manager of Windows, the Secret Service of a desktop.
+// Package keystore keeps secrets in the system's keyring: the macOS Keychain, the Windows Credential Manager, or
+// the Secret Service of a desktop.
 package keystore
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// service is the name under which the keyring has the secrets.
+// service is the service name of the entries.
 const service = "exthost"
 
-// Store is the keyring of the user. Its methods may be called by many goroutines at once.
+// Store is the user's keyring. It is safe for concurrent use.
 type Store struct {
-	Timeout time.Duration // of one request: a locked keyring asks its user
+	Timeout time.Duration // per request; a locked keyring asks the user
 }
 
-// running admits one request at a time. The keyring cannot be told to give a request up, so
-// that one without an answer keeps its place, and the next ones time out instead of piling up.
+// running admits one request at a time. Requests to the keyring cannot be canceled: a hanging one keeps its slot,
+// and later ones time out instead of piling up.
 var running = make(chan struct{}, 1)
 
-// Lookup returns the value of a secret; the error is a [*secrets.Error].
+// Lookup returns a secret's value. The error is a [*secrets.Error].
 func (s Store) Lookup(ctx context.Context, name string) (value string, err error) {
 	value, err = s.ask(ctx, func() (string, error) { return keyring.Get(service, name) })
 	switch {
@@ -45,16 +45,16 @@ func (s Store) Lookup(ctx context.Context, name string) (value string, err error
 	}
 }
 
-// Check knows nothing: to look may ask the user to unlock the keyring.
+// Check always returns nil, because looking could make the keyring ask the user to unlock it.
 func (Store) Check(string) error { return nil }
 
-// Set stores the value of a secret, in place of an earlier one.
+// Set stores a secret, replacing an earlier value.
 func (s Store) Set(name, value string) error {
 	_, err := s.ask(context.Background(), func() (string, error) { return "", keyring.Set(service, name, value) })
 	return err
 }
 
-// Remove removes a secret. The error wraps [fs.ErrNotExist] where there is none.
+// Remove removes a secret. The error wraps [fs.ErrNotExist] if there is none.
 func (s Store) Remove(name string) error {
 	_, err := s.ask(context.Background(), func() (string, error) { return "", keyring.Delete(service, name) })
 	if errors.Is(err, keyring.ErrNotFound) {
@@ -63,7 +63,7 @@ func (s Store) Remove(name string) error {
 	return err
 }
 
-// ask makes a request, and gives it up at the end of ctx or of the time.
+// ask runs request, and stops waiting for it when ctx ends or after Timeout.
 func (s Store) ask(ctx context.Context, request func() (string, error)) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout,
 		fmt.Errorf("the keyring gave no answer within %v", s.Timeout))
@@ -78,7 +78,7 @@ func (s Store) ask(ctx context.Context, request func() (string, error)) (string,
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	go func() { // ends with the answer of the keyring; there is one at most
+	go func() { // at most one; ends when the keyring answers
 		defer func() { <-running }()
 		value, err := request()
 		answers <- answer{value, err}

@@ -35,8 +35,8 @@ func TestKeyring(t *testing.T) {
 	}
 }
 
-// A keyring that cannot be used is an error with a way out, and one that does not answer, because it
-// waits for its user, holds nobody up for longer than the time.
+// TestKeyringThatIsLocked: an unusable keyring is an error that says what to do, and one that waits for its user
+// blocks callers no longer than Timeout.
 func TestKeyringThatIsLocked(t *testing.T) {
 	processtest.Leaks(t)
 	keyring.MockInitWithError(errors.New("the collection is locked"))
@@ -56,7 +56,7 @@ func TestKeyringThatIsLocked(t *testing.T) {
 	if _, err := s.ask(t.Context(), slow); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("%v", err)
 	}
-	// does not ask a second time
+	// the second request does not reach the keyring
 	if _, err := s.ask(t.Context(), slow); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("%v", err)
 	}

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	placeholder = "{name}"               // in a word of the command line
-	drain       = 500 * time.Millisecond // for the last output, when another process holds the pipe
-	maxSaid     = 300                    // of what a command says on stderr, in bytes
+	placeholder = "{name}"               // replaced in arguments
+	drain       = 500 * time.Millisecond // wait for the last output while another process holds the pipe open
+	maxSaid     = 300                    // bytes of stderr in an error
 )
 
-// Command finds secrets by running a program that prints the value of one.
+// Command reads secrets from the output of a program.
 type Command struct {
-	Argv    []string      // {name} in a word stands for the name
-	Dir     string        // where it runs
-	Env     []string      // its environment
-	Timeout time.Duration // of one run
+	Argv    []string      // {name} in an argument is replaced by the secret's name
+	Dir     string        // working directory
+	Env     []string      // environment
+	Timeout time.Duration // per run
 }
 
-// Lookup runs the program; the error is a [*secrets.Error]. It quotes the last lines on stderr,
-// and never stdout. At the end of ctx or of the time the program is killed, with what it has started.
+// Lookup runs the program. The error is a [*secrets.Error] with the last lines of stderr, never with stdout. When
+// ctx ends or after Timeout, the program and its descendants are killed.
 func (c Command) Lookup(ctx context.Context, name string) (string, error) {
 	value, err := c.run(ctx, name)
 	if err != nil {
@@ -36,11 +36,11 @@ func (c Command) Lookup(ctx context.Context, name string) (string, error) {
 	return value, nil
 }
 
-// Check knows nothing: only a run tells, which may ask the user.
+// Check always returns nil, because running the program may ask the user something.
 func (Command) Check(string) error { return nil }
 
-// HowToSet says how the value of a secret is set, which the program does not do here. It does not
-// quote the command line, in which the configuration may have put variables that are secrets.
+// HowToSet tells the user how to set a secret. It does not quote the command line, which may contain secrets from
+// variables.
 func (Command) HowToSet(name string) string {
 	return "have secrets.command print " + name
 }
@@ -68,10 +68,10 @@ func (c Command) run(ctx context.Context, name string) (string, error) {
 	return c.answer(ctx, running)
 }
 
-// answer waits for the end of the program, and reads what it has printed.
+// answer waits for the program's exit and returns the value that it printed.
 func (c Command) answer(ctx context.Context, running *process.Process) (string, error) {
 	running.Stdin.Close()
-	out := running.CollectStdout(secrets.MaxValue + 2) // with the end of a line
+	out := running.CollectStdout(secrets.MaxValue + 2) // plus a line break
 	var late error
 	select {
 	case <-running.Done():
@@ -79,7 +79,7 @@ func (c Command) answer(ctx context.Context, running *process.Process) (string, 
 	case <-ctx.Done():
 		late = context.Cause(ctx)
 	}
-	running.Kill() // also what the program has left behind
+	running.Kill() // including processes it left behind
 	<-running.Done()
 	data, complete := out.End(drain)
 	switch exit := running.Exit(); {
@@ -95,7 +95,7 @@ func (c Command) answer(ctx context.Context, running *process.Process) (string, 
 	return secrets.Value(data)
 }
 
-// said quotes the end of what a program says on stderr.
+// said formats the end of stderr.
 func said(lines []string) string {
 	text := display.Visible(strings.TrimSpace(strings.Join(lines[max(0, len(lines)-3):], " ")))
 	if text == "" {

@@ -16,15 +16,14 @@ import (
 	"github.com/exthost/exthost/internal/text/envfile"
 )
 
-// File finds secrets in a file of NAME=value lines, or in a directory that has a file of its
-// name for each. Nobody but this user and root may read or write the files, unless the rule
-// says so of their directory.
+// File reads secrets from a file of NAME=value lines, or from a directory with one file per secret. Only this
+// user and root may be able to read or write the files, unless Owners allows more.
 type File struct {
 	Path   string
 	Owners ownership.Rule
 }
 
-// Lookup returns the value of a secret; the error is a [*secrets.Error].
+// Lookup returns a secret's value. The error is a [*secrets.Error].
 func (f File) Lookup(_ context.Context, name string) (string, error) {
 	value, err := f.value(name)
 	if err != nil {
@@ -39,7 +38,7 @@ func (f File) Check(name string) error {
 	return err
 }
 
-// Names returns the names of the secrets that there are, sorted.
+// Names returns the sorted names of the secrets.
 func (f File) Names() (names []string, err error) {
 	if f.directory() {
 		entries, err := os.ReadDir(f.Path)
@@ -55,7 +54,7 @@ func (f File) Names() (names []string, err error) {
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-// HowToSet says how the value of a secret is set, which the program does not do here.
+// HowToSet tells the user how to set a secret, as this program does not write here.
 func (f File) HowToSet(name string) string {
 	if f.directory() {
 		return "write it to " + filepath.Join(f.Path, name)
@@ -103,8 +102,8 @@ func (f File) lines() (map[string]string, error) {
 	return envfile.Read(f.Path, "")
 }
 
-// file reads a file of the directory. A link that leaves the directory is not followed; those
-// of mounted secrets stay in it.
+// file reads a file in the directory. Symbolic links must stay within the directory, as they do in Kubernetes
+// mounts.
 func (f File) file(name string) (string, error) {
 	root, err := os.OpenRoot(f.Path)
 	if err != nil {
@@ -126,7 +125,7 @@ func (f File) file(name string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, secrets.MaxValue+3)) // with the end of a line
+	data, err := io.ReadAll(io.LimitReader(file, secrets.MaxValue+3)) // plus a line break
 	if err != nil {
 		return "", err
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets/stored"
 )
 
-// behaviour names the variable that makes the test binary one of the programs below.
+// behaviour is the variable that makes the test binary one of the programs below.
 const behaviour = "STORED_TEST_PROGRAM"
 
-// programs are what a command that prints secrets may do. Each gets the name of the secret.
+// programs are commands that print secrets. Each gets the secret's name.
 var programs = map[string]func(name string){
 	"prints":        func(name string) { fmt.Print("value of " + name) },
 	"ends the line": func(name string) { fmt.Println("value of " + name) },
@@ -38,7 +38,7 @@ var programs = map[string]func(name string){
 		fmt.Print("canary")
 		select {}
 	},
-	"reads": func(string) { // ends with stdin
+	"reads": func(string) { // ends when stdin is closed
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		fmt.Print("read")
 	},
@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command is a program that behaves so.
+// command returns a Command with one of the programs.
 func command(name string, timeout time.Duration) stored.Command {
 	return stored.Command{
 		Argv:    []string{os.Args[0], "item", "{name}"},

@@ -1,5 +1,4 @@
-// Package stored finds secrets where other programs have put them: in variables of the host, in
-// files, and behind a command.
+// Package stored reads secrets from the host's environment, from files, or from the output of a command.
 package stored
 
 import (
@@ -10,12 +9,12 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// Env finds secrets in variables of the host, each in the variable of its name.
+// Env reads each secret from the host's environment variable of the same name.
 type Env struct {
 	Environ []string // NAME=value
 }
 
-// Lookup returns the value of a secret; the error is a [*secrets.Error].
+// Lookup returns a secret's value. The error is a [*secrets.Error].
 func (e Env) Lookup(_ context.Context, name string) (string, error) {
 	value, ok := process.Lookup(e.Environ)(name)
 	if !ok {
@@ -37,7 +36,7 @@ func (e Env) Check(name string) error {
 	return err
 }
 
-// HowToSet says how the value of a secret is set, which the program does not do here.
+// HowToSet tells the user how to set a secret, as this program cannot.
 func (Env) HowToSet(name string) string {
 	return "set the variable " + name + ", and start the host with it"
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// What becomes of what a program prints. No error quotes it.
+// TestCommand checks what becomes of a program's output. No error quotes it.
 func TestCommand(t *testing.T) {
 	processtest.Leaks(t)
 	for name, want := range map[string]string{
@@ -51,7 +51,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// A program that does not answer is killed at the end of its time, and when nobody waits any more.
+// TestCommandThatHangs: a hanging program is killed at its timeout and when the caller leaves.
 func TestCommandThatHangs(t *testing.T) {
 	processtest.Leaks(t)
 	if _, err := command("hangs", 50*time.Millisecond).Lookup(t.Context(), "x"); err == nil ||
@@ -77,7 +77,7 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-// write makes a file with a mode.
+// write creates a file with a mode.
 func write(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil {
@@ -99,7 +99,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := stored.File{Path: dir}
-	for name, want := range map[string]string{"github": "v1", "in": "v1"} { // as mounted secrets are linked
+	for name, want := range map[string]string{"github": "v1", "in": "v1"} { // like mounted secrets
 		if got, err := f.Lookup(t.Context(), name); err != nil || got != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
