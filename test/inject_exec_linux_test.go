@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A crash of an extension with a process for each call leaves the processes of other calls alone.
+// An injected crash kills only the process of its own call.
 func TestInjectedCrashOfExec(t *testing.T) {
 	processtest.Leaks(t)
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -35,7 +35,7 @@ func TestInjectedCrashOfExec(t *testing.T) {
 		result, err := h.Call(hosttest.Deadline(t), "ext_x_read", nil)
 		ended <- outcome{result.Text(), err}
 	}()
-	pipe, err := os.OpenFile(fifo, os.O_WRONLY, 0) // once the process reads
+	pipe, err := os.OpenFile(fifo, os.O_WRONLY, 0) // blocks until the process reads
 	if err != nil {
 		t.Fatal(err)
 	}

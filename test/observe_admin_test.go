@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// adminStatus is what the operator sees of one extension.
+// adminStatus returns the status of an extension as operators see it.
 func adminStatus(t *testing.T, h *exthost.Host, id string) status.Extension {
 	t.Helper()
 	for _, x := range h.Admin().Status().Extensions {
@@ -70,7 +70,7 @@ func TestAdminStatusCounts(t *testing.T) {
 	}
 }
 
-// A restart replaces the process, whatever its state, and the past is not forgotten.
+// A restart replaces the process in any state, and the counts stay.
 func TestAdminRestart(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x",
@@ -110,8 +110,8 @@ func TestAdminRestart(t *testing.T) {
 	}
 }
 
-// What was wrong at the first start and is mended runs after a restart, its tools
-// with it; what is not yet mended is said once, and what it is now.
+// A restart starts a repaired extension that never ran, with its tools. If it is still broken, the new error is
+// reported once.
 func TestAdminRestartOfWhatNeverStarted(t *testing.T) {
 	processtest.Leaks(t)
 	for _, instances := range []string{`"shared"`, `2`, `"per_session"`} {
@@ -166,7 +166,7 @@ done
 	}
 }
 
-// A call in flight ends as if there were no restart.
+// A call in flight completes despite the restart.
 func TestAdminRestartDrains(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x",
@@ -184,7 +184,7 @@ func TestAdminRestartDrains(t *testing.T) {
 			t.Errorf("the call: %s, %v", got, err)
 		}
 	})
-	w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // until the tool reads
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // blocks until the tool reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,8 +234,8 @@ func TestAdminRestartOfWhatDoesNotRun(t *testing.T) {
 	}
 }
 
-// The operator reads what the host said and what its extensions wrote to stderr,
-// whatever the logger of the program shows, and follows what comes.
+// Operators can read and follow the host's log and the stderr of extensions, whatever the program's own logger
+// shows.
 func TestAdminLogs(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("err W! careful; serve", "")).Add("y",
@@ -271,7 +271,7 @@ func TestAdminLogs(t *testing.T) {
 		select {
 		case m := <-heard:
 			seen[m] = true
-		case <-time.After(50 * time.Millisecond): // the follower may not have begun before the call
+		case <-time.After(50 * time.Millisecond): // the follower may have begun after the call
 		case <-ctx.Done():
 			t.Fatalf("heard only %v", seen)
 		}
@@ -279,7 +279,7 @@ func TestAdminLogs(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wg.Wait() // the end of the host ends who follows it
+	wg.Wait() // closing the host ends followers
 	if ctx.Err() != nil {
 		t.Error("the follower went on after the host")
 	}
@@ -288,7 +288,7 @@ func TestAdminLogs(t *testing.T) {
 	}
 }
 
-// The texts of a failure name the next command.
+// Failure texts name the next command.
 func TestFailureNamesTheCommand(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x",
 		hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})

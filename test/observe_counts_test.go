@@ -16,9 +16,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestCountsAgree checks that a call counts once wherever calls are counted, also one that
-// waits behind an abandoned call until the host replaces the process, and that the caller
-// learns of that wait.
+// A call is counted exactly once everywhere, also one that waits behind an abandoned call until the host replaces
+// the process; the caller learns of the wait.
 func TestCountsAgree(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("stuck",
@@ -61,8 +60,7 @@ func TestCountsAgree(t *testing.T) {
 	}
 }
 
-// TestAuditThatCannotBeWritten checks that the row of the audit log says why no request passes,
-// and that the host is not ready meanwhile.
+// If the audit log cannot be written, the status says why no request passes, and the host is not ready.
 func TestAuditThatCannotBeWritten(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))

@@ -20,12 +20,12 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// eavesdrop listens to a host until the test ends; it returns once it does.
+// eavesdrop listens to a host until the test ends.
 func eavesdrop(t *testing.T, h *exthost.Host, kinds ...status.EventKind) func() status.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hosttest.Patience)
 	if len(kinds) > 0 {
-		kinds = append(kinds, status.EventApprovals) // which come at once
+		kinds = append(kinds, status.EventApprovals) // sent at once
 	}
 	next, stop := iter.Pull(h.Admin().Events(ctx, kinds...))
 	t.Cleanup(func() { cancel(); stop() })
@@ -102,8 +102,7 @@ func TestCallEvents(t *testing.T) {
 	}
 }
 
-// An event does not tell listeners a secret that the host knows, wherever the error comes
-// from.
+// Events mask known secrets in errors from any source.
 func TestCallEventsAreMasked(t *testing.T) {
 	processtest.Leaks(t)
 	const canary = "SUPERSECRETCANARY"
@@ -146,7 +145,7 @@ func TestStateEvents(t *testing.T) {
 	for len(states) == 0 || states[len(states)-1] != supervisor.Ready {
 		e := next()
 		if e.Kind == status.EventTools || len(states) == 0 && e.State.State == supervisor.Ready {
-			continue // the latter of the first start, told while we began to listen
+			continue // from the first start, sent while we began to listen
 		}
 		states = append(states, e.State.State)
 		if e.State.Extension != "x" ||
@@ -174,7 +173,7 @@ func TestStateEvents(t *testing.T) {
 	}
 }
 
-// A listener that reads nothing costs a bound of memory, and is told what it lost.
+// A listener that does not read takes bounded memory, and is told how many events it lost.
 func TestSlowListenerIsToldItsLoss(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
@@ -198,7 +197,7 @@ func TestSlowListenerIsToldItsLoss(t *testing.T) {
 	}
 }
 
-// The end of the host ends its listeners, and what waits for them comes first.
+// Closing the host ends listeners after the queued events.
 func TestEventsEndWithTheHost(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})

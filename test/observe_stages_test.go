@@ -15,8 +15,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// stageNames returns where the newest call was, and checks that its stages follow one another
-// within the time of the call.
+// stageNames returns the stages of the newest call, and checks that they are in order and within the call.
 func stageNames(t *testing.T, h *exthost.Host) (names []status.StageName) {
 	t.Helper()
 	call := h.Admin().Past().Calls(1)[0]
@@ -37,7 +36,7 @@ func stageNames(t *testing.T, h *exthost.Host) (names []status.StageName) {
 	return names
 }
 
-// A call that has ended says how long it was where.
+// A finished call reports how long each stage took.
 func TestStagesOfCalls(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x",

@@ -10,8 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// What passes is shown in both directions, secrets masked, noise included; reloads do
-// not end it, the host's end does.
+// A tap shows both directions with secrets masked and noise included. It survives reloads and ends with the host.
 func TestTap(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[requires]\nenv = [\"X_TOKEN\"]\n")).
@@ -68,7 +67,7 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// Nobody pays for a tap that nobody uses.
+// Without a tap there is no cost.
 func TestTapIsFree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures")

@@ -18,14 +18,14 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// noter is a tracer that notes the names of spans, each with the one that it is below.
+// noter is a tracer that records the names of spans with their parents.
 type noter struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	ids   int
 	spans []string
 }
 
-// noted is the span of a call, and the key of the context that has it.
+// noted is the span of a call, and the key of its context.
 type noted struct {
 	of    *noter
 	id    int
@@ -64,8 +64,8 @@ func (s *noted) End(_ time.Time, e *status.CallEvent) {
 	s.of.note("%d: %s %s%s below %s", s.id, e.Method, e.Extension, e.Tool, s.below)
 }
 
-// Calls have a span each: below what their callers state, the parts of a call of all extensions below
-// that call, and what an instance asks its caller within the call.
+// Each call has a span below the caller's; the parts of a call of all extensions, and an instance's requests to
+// the caller, are below that.
 func TestTracer(t *testing.T) {
 	processtest.Leaks(t)
 	tracer := &noter{}

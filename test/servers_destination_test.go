@@ -26,8 +26,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// destinations is the configuration of one destination d, the test binary as a
-// scripted child, and nothing else.
+// destinations returns a configuration with one destination d, which runs the test binary as a scripted child.
 func destinations(t testing.TB, script string, change func(*config.Destination)) *config.Config {
 	t.Helper()
 	d := config.Destination{
@@ -50,7 +49,7 @@ func openDestination(t testing.TB, script string, change func(*config.Destinatio
 	return hosttest.NewFolder(t).OpenWith(destinations(t, script, change), o)
 }
 
-// connect opens a session with the destination d, which starts its instance.
+// connect opens a session with a destination, which starts an instance.
 func connect(t testing.TB, h *exthost.Host, id string, env map[string]string) (s *protocol.Session, leave func()) {
 	t.Helper()
 	s = &protocol.Session{
@@ -93,7 +92,7 @@ func destinationStatus(t testing.TB, h *exthost.Host) status.Destination {
 	return all[0]
 }
 
-// environOf is the environment of the instance of s.
+// environOf returns the environment of a session's instance.
 func environOf(t testing.TB, h *exthost.Host, s *protocol.Session) []string {
 	t.Helper()
 	text, err := ask(t, h, s, "environ", `{}`)
@@ -137,8 +136,7 @@ func TestDestinationEachSessionHasItsOwnChild(t *testing.T) {
 		func() bool { pid := destinationStatus(t, h).StandbyPID; return pid != 0 && pid != standby })
 }
 
-// Policies know the tools of a destination by their registered names; clients by
-// their own.
+// Policies see registered names of a destination's tools, clients see their own names.
 func TestDestinationsPassGovernance(t *testing.T) {
 	processtest.Leaks(t)
 	policy := &sentinel{}
@@ -165,8 +163,7 @@ func TestDestinationsPassGovernance(t *testing.T) {
 	}
 }
 
-// A rule about a tool of a destination whose name has a dot counts also before the
-// destination has listed its tools.
+// A rule for a destination's tool with a dot in its name applies even before the tools are listed.
 func TestRuleOfDestinationWithDottedName(t *testing.T) {
 	processtest.Leaks(t)
 	cfg := destinations(t, "mcp", nil)
@@ -235,8 +232,8 @@ func TestT16DestinationEnvironment(t *testing.T) {
 	}
 }
 
-// A child that writes what it was given everywhere gives nothing away: not to the
-// log, the status or who connects.
+// Secrets of a child appear neither in the log nor in the status or for clients, even if the child writes them
+// everywhere.
 func TestT17SecretsOfDestinations(t *testing.T) {
 	processtest.Leaks(t)
 	secrets := filepath.Join(t.TempDir(), "secrets")
@@ -261,7 +258,7 @@ func TestT17SecretsOfDestinations(t *testing.T) {
 	_, err := ask(t, h, s, "any", `{}`)
 	status, _ := json.Marshal(h.Admin().Status())
 	refusal := fmt.Sprintf("%+v %v", h.Bridge().Refuses(s), err)
-	if err := h.Close(); err != nil { // after which nobody writes to the log
+	if err := h.Close(); err != nil { // the log is complete now
 		t.Fatal(err)
 	}
 	for what, text := range map[string]string{"log": log.String(), "status": string(status), "error": refusal} {
@@ -274,7 +271,7 @@ func TestT17SecretsOfDestinations(t *testing.T) {
 	}
 }
 
-// A destination that cannot run has failed at once, with a reason.
+// A destination that cannot start fails at once with a reason.
 func TestDestinationThatCannotRun(t *testing.T) {
 	processtest.Leaks(t)
 	for name, change := range map[string]func(*config.Destination){
@@ -309,8 +306,8 @@ func TestDestinationThatCannotRun(t *testing.T) {
 	}
 }
 
-// A child that dies over a call is one error; the next call has another child, which
-// has had the handshake of the first, and needs nothing from the client.
+// A child that dies during a call fails that call; the next one gets a new child, initialized like the first,
+// without help of the client.
 func TestDestinationChildDies(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "rich", nil, exthost.Options{})
@@ -325,7 +322,7 @@ func TestDestinationChildDies(t *testing.T) {
 	}
 }
 
-// Three failures in a row are enough for half a minute; then one call may try.
+// Three failures in a row block new connections for half a minute; then one may try.
 func TestDestinationThatKeepsDying(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "rich", nil, exthost.Options{})
@@ -348,7 +345,7 @@ func TestDestinationThatKeepsDying(t *testing.T) {
 	if got, err := ask(t, h, neighbour, "log", `{}`); err != nil || got != "logged" {
 		t.Errorf("the child of another session: %q, %v", got, err)
 	}
-	if err := h.Admin().Restart(hosttest.Deadline(t), "d"); err != nil { // the operator forgives
+	if err := h.Admin().Restart(hosttest.Deadline(t), "d"); err != nil { // resets the failures
 		t.Fatal(err)
 	}
 	if got, err := ask(t, h, s, "log", `{}`); err != nil || got != "logged" {
@@ -356,7 +353,7 @@ func TestDestinationThatKeepsDying(t *testing.T) {
 	}
 }
 
-// What never starts is tried three times, whoever connects. The log has the reason.
+// A destination that never starts is tried three times in all. The log has the reason.
 func TestDestinationThatNeverStarts(t *testing.T) {
 	processtest.Leaks(t)
 	var log bytes.Buffer
@@ -375,7 +372,7 @@ func TestDestinationThatNeverStarts(t *testing.T) {
 	if s := destinationStatus(t, h); s.Refuses == "" || s.RetryAt == nil {
 		t.Errorf("the status does not say that connections are refused: %+v", s)
 	}
-	if err := h.Close(); err != nil { // after which nobody writes to the log
+	if err := h.Close(); err != nil { // the log is complete now
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -389,7 +386,7 @@ func TestDestinationThatNeverStarts(t *testing.T) {
 	}
 }
 
-// A host that is to see what can start tries destinations too.
+// A host that tries out starts includes destinations.
 func TestStartLazyTriesDestinations(t *testing.T) {
 	processtest.Leaks(t)
 	for script, want := range map[string]string{"mcp": "", "err no API key; exit 4": "no API key"} {
@@ -441,7 +438,7 @@ func TestReloadOfDestinations(t *testing.T) {
 	}
 }
 
-// Hooks decide about the calls of a destination's tools as about all others.
+// Hooks decide about calls of a destination's tools too.
 func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
 	var seen []string
 	note := func(point hooks.Point) hooks.Handler {
@@ -476,7 +473,7 @@ func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
 	}
 }
 
-// A destination whose clients are all of legacy versions lists its tools in the status.
+// The status lists the tools of a destination that has only legacy clients.
 func TestToolsOfASharedDestinationWithLegacyClients(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "mcp", func(d *config.Destination) { d.Instances = manifest.InstancesShared },
@@ -487,8 +484,8 @@ func TestToolsOfASharedDestinationWithLegacyClients(t *testing.T) {
 	}
 }
 
-// An extension that is kept although its manifest is broken, and a destination of its id,
-// are two units: neither is stopped for the other.
+// A kept extension with a broken manifest and a destination with its id are separate units: neither stops for the
+// other.
 func TestDestinationWithTheIDOfAKeptExtension(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("d", hosttest.Child("sdk", ""))

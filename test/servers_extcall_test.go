@@ -26,8 +26,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// askedServers serves a host with servers that ask their clients, and one that reports progress, in mode
-// search over HTTP, and returns the URL.
+// askedServers returns the URL of a host in search mode, with servers that ask their clients and one that reports
+// progress.
 func askedServers(t *testing.T) (*exthost.Host, string) {
 	f := hosttest.NewFolder(t).Add("both", rich("", "")).Add("older", rich("older", "")).Add("newer",
 		rich("newer", "")).Add("x", hosttest.Child("sdk", ""))
@@ -40,8 +40,8 @@ func askedServers(t *testing.T) (*exthost.Host, string) {
 	return h, hosttest.ServeOptions(t, httpserver.Options{Backend: h, Serves: h.Serves}) + "/mcp"
 }
 
-// TestExtCallWithOfficialClients makes calls directly and by ext_call, in both eras of client and
-// server: what a server asks meanwhile, progress, and the result are the same.
+// Direct calls and calls by ext_call are equal for official clients and servers of both eras: the server's
+// requests, progress and result.
 func TestExtCallWithOfficialClients(t *testing.T) {
 	processtest.Leaks(t)
 	h, url := askedServers(t)
@@ -95,7 +95,7 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			slices.Sort(heard) // requests in one answer are asked at once
+			slices.Sort(heard) // requests in one result are sent concurrently
 			raw, _ := json.Marshal(r)
 			return append(slices.Clone(heard), string(raw), fmt.Sprint(err))
 		}
@@ -113,7 +113,7 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 			direct := call(tt.tool, json.RawMessage(tt.arguments), tt.steps)
 			wrapped := call("ext_call", map[string]any{"tool": tt.tool, "arguments": json.RawMessage(tt.arguments)},
 				tt.steps)
-			for i := range direct { // the SDK names the tool that it has called
+			for i := range direct { // the SDK names the called tool
 				direct[i] = strings.ReplaceAll(direct[i], tt.tool, "ext_call")
 			}
 			if diff := cmp.Diff(direct, wrapped); diff != "" || !strings.Contains(strings.Join(wrapped, " "), tt.want) {
@@ -141,11 +141,11 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 	}
 }
 
-// rawRequest makes a request of 2026-07-28 as a client writes it, and returns the result or the error.
+// rawRequest sends a request of 2026-07-28 and returns the result or the error.
 func rawRequest(t *testing.T, url, method, params string) string {
 	t.Helper()
 	var named struct{ Name, TaskID string }
-	_ = json.Unmarshal([]byte(params), &named) // is ours
+	_ = json.Unmarshal([]byte(params), &named) // written by the test
 	params = strings.Replace(params, "{",
 		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"},`+
 			`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"elicitation":{},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}},`, 1)
@@ -174,7 +174,7 @@ func rawRequest(t *testing.T, url, method, params string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range bytes.Lines(body) { // of a stream, the last event is the answer
+	for line := range bytes.Lines(body) { // in a stream the last event is the response
 		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
 			body = data
 		}
@@ -185,8 +185,7 @@ func rawRequest(t *testing.T, url, method, params string) string {
 	return string(body)
 }
 
-// TestExtCallGoesOnWithInput has a raw client of 2026-07-28 answer what a tool asks that it calls by
-// ext_call, and run a tool as a task.
+// A raw client of 2026-07-28 answers input requests of a tool called by ext_call, and runs it as a task.
 func TestExtCallGoesOnWithInput(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("newer", rich("newer", "")).Add("older", rich("older", "")).Add("tasks",
@@ -235,7 +234,7 @@ func TestExtCallGoesOnWithInput(t *testing.T) {
 			t.Errorf("%s: %s", method, got)
 		}
 	}
-	// A legacy client states the task beside the name.
+	// Legacy clients state the task beside the name.
 	s := &protocol.Session{ID: "s", Caller: "ada", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{}`)}
 	raw, err := doAs(t, h, s, "", "tools/call",
 		`{"name":"ext_call","arguments":{"tool":"ext_early_later"},"task":{"ttl":60000}}`)

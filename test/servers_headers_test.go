@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// headersSeen records who was given headers, and which.
+// headersSeen records who got which headers.
 type headersSeen struct {
 	mu   sync.Mutex
 	seen map[string]map[string]string
@@ -50,8 +50,7 @@ func (p headersPolicy) Decide(ctx context.Context, flow governance.Flow, x *gove
 	return governance.Decision{}, nil
 }
 
-// Policies of category authentication get the headers of calls over HTTP; others, hooks and
-// calls over stdio get none.
+// Only policies of category authentication get the headers of HTTP requests; calls over stdio have none.
 func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 	processtest.Leaks(t)
 	s := &headersSeen{seen: make(map[string]map[string]string)}
@@ -73,7 +72,7 @@ func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 			Method string
 			Params struct{ Name string }
 		}
-		_ = json.Unmarshal([]byte(body), &m) // is ours
+		_ = json.Unmarshal([]byte(body), &m) // written by the test
 		for name, value := range map[string]string{
 			"Content-Type":         "application/json",
 			"Accept":               "application/json, text/event-stream",

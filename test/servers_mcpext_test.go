@@ -21,8 +21,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// serveDeclaring is an MCP server that declares the extensions of MCP in DECLARES, to
-// clients of legacy ("older") or modern ("newer") versions alone. It serves one skill, and the method acme/who.
+// serveDeclaring is an MCP server that declares the MCP extensions of DECLARES, for clients of legacy ("older") or
+// modern ("newer") versions. It serves a skill and the method acme/who.
 func serveDeclaring(versions string) {
 	id, told := os.Getenv("EXTHOST_EXTENSION_ID"), "null"
 	uri := "skill://" + id + "/SKILL.md"
@@ -74,13 +74,13 @@ func serveDeclaring(versions string) {
 	}
 }
 
-// What such a server says of itself.
+// Declarations of that server.
 const (
 	introduction = `"instructions":"use \u001b[2J\u202ethe key ghp_` + "0123456789abcdefghijABCDEFGHIJ012345" + `"`
 	serverInfo   = `{"name":"s\u0007","version":"1","x_n":12345678901234567890}`
 )
 
-// declaring is the manifest of a server that declares extensions of MCP.
+// declaring returns the manifest of a server that declares extensions.
 func declaring(versions, extensions string, ttl int, more string) string {
 	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, DECLARES = %q, TTL "+
 		"= \"%d\" }\n%s",
@@ -89,8 +89,7 @@ func declaring(versions, extensions string, ttl int, more string) string {
 
 const skills = `"io.modelcontextprotocol/skills":{}`
 
-// TestDeclaredExtensionsOfMCP has official clients of legacy and modern versions see what such
-// servers declare as one.
+// Official legacy and modern clients see the declarations of several servers as one.
 func TestDeclaredExtensionsOfMCP(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).
@@ -131,7 +130,7 @@ func TestDeclaredExtensionsOfMCP(t *testing.T) {
 	}
 }
 
-// warnings returns the diagnostics of a code, with their extensions.
+// warnings returns the diagnostics with a code and their extensions.
 func warnings(h *exthost.Host, code string) (texts []string) {
 	for _, d := range h.Status().Diagnostics {
 		if d.Code == code {
@@ -141,7 +140,7 @@ func warnings(h *exthost.Host, code string) (texts []string) {
 	return texts
 }
 
-// TestHostileDeclarations has servers declare what cannot be offered.
+// Invalid declarations are not offered.
 func TestHostileDeclarations(t *testing.T) {
 	processtest.Leaks(t)
 	many := []string{`"com.acme/good":{}`}
@@ -189,8 +188,8 @@ func TestHostileDeclarations(t *testing.T) {
 	}
 }
 
-// TestMethodsOfDeclaredExtensions calls methods of extensions of MCP in legacy and modern versions: lists are
-// merged, and other methods go to the server that has the item.
+// Methods of MCP extensions work in legacy and modern versions: lists are merged, other methods go to the server
+// with the item.
 func TestMethodsOfDeclaredExtensions(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).
@@ -241,7 +240,7 @@ func TestMethodsOfDeclaredExtensions(t *testing.T) {
 	}
 }
 
-// denying denies a method about names that begin so.
+// denying denies a method for names with a prefix.
 type denying struct{ method, prefix string }
 
 func (p denying) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -252,7 +251,7 @@ func (p denying) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	return governance.Decision{}, nil
 }
 
-// TestOneOwnerOfAList passes its answer on with its pages, and finds what no list has.
+// A list with one owner is forwarded with its pages, and unlisted items are found.
 func TestOneOwnerOfAList(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("a", declaring("newer", `{`+skills+`}`, 700, "")).Add("b",
@@ -270,7 +269,7 @@ func TestOneOwnerOfAList(t *testing.T) {
 	}
 }
 
-// TestClientsDeclareExtensions has servers of legacy and modern versions say what they know of their client.
+// Servers of legacy and modern versions learn the client's extensions.
 func TestClientsDeclareExtensions(t *testing.T) {
 	processtest.Leaks(t)
 	const perSession = "[runtime]\ninstances = \"per_session\"\nmax_instances = 8\n"
@@ -301,7 +300,7 @@ func TestClientsDeclareExtensions(t *testing.T) {
 		tool, want string
 	}{
 		{s, "ext_a_told", relays + `}}`},                          // it started before
-		{s, "ext_b_told", mine},                                   // told with the request
+		{s, "ext_b_told", mine},                                   // sent with the request
 		{modern, "ext_b_told", `{"extensions":{"com.new/y":{}}}`}, // the same
 		{old, "ext_b_told", string(old.Capabilities)},             // the same
 		{s, "ext_c_told", mine},                                   // its own instance
@@ -331,8 +330,7 @@ func TestClientsDeclareExtensions(t *testing.T) {
 	}
 }
 
-// TestIntroductionsAreGoverned has a policy of the response flow see what a server says of
-// itself to clients of its own endpoint, and change or deny it.
+// A policy of the response flow can change or deny what a server declares to clients of its own endpoint.
 func TestIntroductionsAreGoverned(t *testing.T) {
 	processtest.Leaks(t)
 	for _, c := range []struct{ server, version, method string }{
@@ -373,8 +371,7 @@ func TestIntroductionsAreGoverned(t *testing.T) {
 	}
 }
 
-// TestMergedDeclarationsAreGoverned has a policy mask a secret in what servers declare, for
-// the clients of all extensions. What it denies is left out.
+// A policy can mask secrets in declarations to clients of all extensions. Denied declarations are left out.
 func TestMergedDeclarationsAreGoverned(t *testing.T) {
 	processtest.Leaks(t)
 	policy := decider(func(_ governance.Flow, x *governance.Exchange) (d governance.Decision) {

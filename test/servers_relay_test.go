@@ -20,8 +20,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// What a server asks during a call reaches whoever made it, in legacy and modern protocol versions of
-// either, without a progress token.
+// A server's requests during a call reach its caller without a progress token, in legacy and modern versions on
+// either side.
 func TestServersAskTheirCallers(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -44,7 +44,7 @@ func TestServersAskTheirCallers(t *testing.T) {
 			}
 		}
 		want := "s" + version
-		if version == "" { // a Go caller has no version, and gets the instance that there is
+		if version == "" { // a Go caller has no version and gets the existing instance
 			continue
 		}
 		if got := callTool(t, h, s, c, "ext_both_ask", `{"for":"sampling"}`); got != want {
@@ -79,7 +79,7 @@ func TestServersAskTheirCallers(t *testing.T) {
 	}
 }
 
-// hesitant is a client that answers when it is told to.
+// hesitant is a client that waits before it answers.
 type hesitant struct {
 	*client
 	asked  chan string
@@ -95,8 +95,8 @@ func (s hesitant) Call(ctx context.Context, method string, params json.RawMessag
 	return s.client.Call(ctx, method, params)
 }
 
-// A call that waits for an answer of its caller is shown with what it waits for and from whom, until that has
-// answered, whether the server asks while it works or in input rounds.
+// The status shows a call that waits for its caller, with the request, until it is answered, in both ways of
+// asking.
 func TestCallThatWaitsForItsCallerIsShown(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("older", rich("older", "")).Add("newer", rich("newer", "")).Open(exthost.Options{})
@@ -144,8 +144,8 @@ func TestCallThatWaitsForItsCallerIsShown(t *testing.T) {
 	}
 }
 
-// With the calls of two sessions in flight nobody is asked: it could be the wrong
-// one. An instance of its own knows its session.
+// With calls of two sessions in flight on a shared instance, neither is asked, since it could be the wrong one. A
+// session's own instance asks that session.
 func TestNobodyIsAskedByGuess(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -175,8 +175,8 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 	}
 }
 
-// meeting is an address at which the test is met, and what waits for that and
-// returns what ends it.
+// meeting returns an address where a child connects, and a function that waits for it and returns one that lets
+// the child continue.
 func meeting(t *testing.T) (address string, await func() (goOn func())) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -195,7 +195,7 @@ func meeting(t *testing.T) (address string, await func() (goOn func())) {
 	}
 }
 
-// Who follows a resource hears of it, and nobody else does, also after a restart.
+// Only subscribers hear of a resource, also after a restart.
 func TestFollowersHearOfTheirResources(t *testing.T) {
 	for _, versions := range []string{"older", "newer"} {
 		t.Run(versions, func(t *testing.T) {
@@ -279,7 +279,7 @@ func count(r *hosttest.Recorder, method string) (n int) {
 	return n
 }
 
-// A changed list is told to those who see it.
+// Sessions are notified of changes to lists that they see.
 func TestChangedListsAreToldToThoseWhoSeeThem(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", rich("", "")).Add("y", rich("", "")).Open(exthost.Options{})
@@ -294,7 +294,7 @@ func TestChangedListsAreToldToThoseWhoSeeThem(t *testing.T) {
 	}
 }
 
-// Sessions hear the log at the level that each asked for.
+// Sessions get log messages at the level that each requested.
 func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 	for _, versions := range []string{"older", "newer", ""} {
 		t.Run(versions, func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 				callTool(t, h, s, c, "ext_x_log", `{}`)
 				var got []string
 				for _, heard := range c.Told() {
-					if _, level, ok := strings.Cut(heard, `"level":"`); ok { // a list may change as well
+					if _, level, ok := strings.Cut(heard, `"level":"`); ok { // a list may change too
 						got = append(got, level[:5])
 					}
 				}
@@ -339,8 +339,8 @@ func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 	}
 }
 
-// An instance is asked for the lowest level that its sessions want now: for a higher one when a session asks
-// for that, and when the session with the lowest ends. A session without a level hears all that it says.
+// An instance logs at the lowest level that its sessions want now, which may rise when a session changes its level
+// or ends. A session without a level gets everything.
 func TestLogLevelRisesAgain(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", rich("older", "")).Open(exthost.Options{})
@@ -389,8 +389,8 @@ func TestLogLevelRisesAgain(t *testing.T) {
 	hosttest.Eventually(t, "it says less without that session", func() bool { return says() == "error " })
 }
 
-// Of several extensions the resources keep their URIs, the prompts are named as
-// tools are, and everything finds its owner.
+// With several extensions resources keep their URIs, prompts are named like tools, and each request finds its
+// owner.
 func TestExtensionsTogether(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("a", rich("", "")).Add("b", rich("older", "")).Add("plain",

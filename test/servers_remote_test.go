@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// remoteServer is an MCP server elsewhere that wants a token.
+// remoteServer is a remote MCP server that requires a token.
 func remoteServer(t *testing.T, token string) *httptest.Server {
 	t.Helper()
 	official := hosttest.OfficialServer()
@@ -48,8 +48,7 @@ func remoteServer(t *testing.T, token string) *httptest.Server {
 	return s
 }
 
-// A server elsewhere is an extension as any other. Its secrets are the variables
-// that it declares, and no error shows them.
+// A remote server is an extension like others. Its declared variables are secrets, which no error shows.
 func TestServerElsewhereIsAnExtension(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-token")
@@ -89,7 +88,7 @@ func TestServerElsewhereIsAnExtension(t *testing.T) {
 	}
 }
 
-// The token in a file is a secret as those in variables are, and so is the next one.
+// A token from a file is masked like those in variables, and so is its replacement.
 func TestTokenFileIsASecret(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-token")
@@ -122,7 +121,7 @@ func TestTokenFileIsASecret(t *testing.T) {
 	}
 }
 
-// A token that others may read is sent nowhere, as that of the host is not used.
+// A token file that others may read is not used.
 func TestTokenFileThatOthersMayRead(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("NOT TESTED: the mode of a file says nothing here")
@@ -149,7 +148,7 @@ func TestTokenFileThatOthersMayRead(t *testing.T) {
 	}
 }
 
-// A server that goes away is waited for, without end, and found again.
+// A remote server that goes away is retried forever and found again.
 func TestServerElsewhereIsFoundAgain(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "x")
@@ -159,7 +158,7 @@ func TestServerElsewhereIsFoundAgain(t *testing.T) {
 			"= \"20ms\"\n")
 	h := f.Open(exthost.Options{})
 	call := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), hosttest.Patience/50) // a call waits for a restart that is due
+		ctx, cancel := context.WithTimeout(t.Context(), hosttest.Patience/50) // a call waits for a due restart
 		defer cancel()
 		_, err := h.Call(ctx, "ext_remote_upper", map[string]any{"text": "a"})
 		return err

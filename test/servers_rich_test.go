@@ -20,8 +20,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// richServer is an MCP server with all there is, of older or newer versions, or for
-// "" of both.
+// richServer is an MCP server with every feature, in legacy ("older"), modern ("newer") or both ("") versions.
 func richServer(versions string) *mcp.Server {
 	o := &mcp.ServerOptions{
 		CompletionHandler: func(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
@@ -80,7 +79,7 @@ func richServer(versions string) *mcp.Server {
 	return s
 }
 
-// oneVersion refuses the handshake of the other versions.
+// oneVersion refuses the handshake of other versions.
 func oneVersion(versions string) mcp.Middleware {
 	refused := map[string]string{"older": "server/discover", "newer": "initialize"}[versions]
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -101,8 +100,7 @@ func getPrompt(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult
 	return &mcp.GetPromptResult{Description: r.Params.Name + " of " + os.Getenv("EXTHOST_EXTENSION_ID")}, nil
 }
 
-// askClient asks while it works, as legacy servers do. It first waits for
-// its turn, if it is told to.
+// askClient sends requests while it works, as legacy servers do. It can be told to wait first.
 func askClient(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct{ For, Wait string }
 	if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
@@ -137,7 +135,7 @@ func askClient(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult
 	return textOf(got.Action), nil
 }
 
-// returnInputRequests answers with its input requests, as modern servers do.
+// returnInputRequests returns input requests, as modern servers do.
 func returnInputRequests(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	if roots, ok := r.Params.InputResponses["r"].(*mcp.ListRootsResult); ok && r.Params.RequestState == "kept" {
 		return textOf(roots.Roots[0].URI), nil
@@ -148,7 +146,7 @@ func returnInputRequests(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallTo
 	}, nil
 }
 
-// returnTwoQuestions asks for roots and for the user's word in one answer.
+// returnTwoQuestions returns two input requests: roots and elicitation.
 func returnTwoQuestions(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	roots, ok := r.Params.InputResponses["r"].(*mcp.ListRootsResult)
 	if word, also := r.Params.InputResponses["e"].(*mcp.ElicitResult); ok && also && r.Params.RequestState == "kept" {
@@ -170,12 +168,12 @@ func serveRich(versions string) {
 	}
 }
 
-// rich is the manifest of a richServer.
+// rich returns the manifest of a richServer.
 func rich(versions, more string) string {
 	return hosttest.Plays(strings.TrimSpace("rich "+versions), "protocol = \"mcp\"\n"+more)
 }
 
-// client is one that answers what it is asked and keeps what it is told.
+// client answers requests and records notifications.
 type client struct {
 	*hosttest.Recorder
 	name string
@@ -199,7 +197,7 @@ func (c *client) Call(_ context.Context, method string, params json.RawMessage) 
 	return nil, protocol.Errorf(protocol.ToolNotFound, "not served")
 }
 
-// stay is a session of a client of the given revision, attached to h.
+// stay attaches a session with a client of the given revision.
 func stay(t *testing.T, h *exthost.Host, id, version, extension string) (*protocol.Session, *client) {
 	t.Helper()
 	c := newClient(id)
@@ -218,7 +216,7 @@ func stay(t *testing.T, h *exthost.Host, id, version, extension string) (*protoc
 	return s, c
 }
 
-// callTool calls a tool as s and returns its text.
+// callTool calls a tool in s and returns its text.
 func callTool(t *testing.T, h *exthost.Host, s *protocol.Session, client protocol.Peer, tool, arguments string) string {
 	t.Helper()
 	meta := ""

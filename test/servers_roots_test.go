@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// asksForRoots asks twice for the roots once it has started, and complains about the answers.
+// asksForRoots requests the roots twice after its start, and logs the answers.
 const asksForRoots = `#!/bin/sh
 answer() { echo "{\"jsonrpc\":\"2.0\",\"id\":$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/'),$1}"; }
 while read -r line; do
@@ -32,8 +32,7 @@ while read -r line; do
 done
 `
 
-// A refusal of roots/list outside any call is one line of level INFO for each instance, however
-// often the server asks and complains.
+// A refused roots/list outside of a call is logged once per instance at INFO, however often the server repeats it.
 func TestRefusedRootsAreOneLine(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", "[transport]\ncommand = \"./x.sh\"\nprotocol = \"mcp\"\n")
@@ -54,8 +53,8 @@ func TestRefusedRootsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestConfiguredRootsAnswerInputRequests states roots for a server of 2026-07-28, which asks
-// for them in its results: no caller is asked, and no caller need declare roots.
+// Configured roots answer the input requests of a 2026-07-28 server: callers are not asked and need not declare
+// roots.
 func TestConfiguredRootsAnswerInputRequests(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", rich("newer", ""))

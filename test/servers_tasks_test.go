@@ -19,10 +19,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// serveTasks is an MCP server of legacy or modern versions, or of "both", with a tool that is done later.
-// Another makes it ask for what a task needs, and returns the answer; so does the wait
-// for a result. Every task that it is asked about it knows; the one called "held" has
-// its result when it is canceled.
+// serveTasks is an MCP server of legacy, modern or "both" versions with a tool that starts a task. Another tool
+// makes it request what a task needs and returns the answer, as does waiting for a result. It knows every task id;
+// the task "held" has its result once it is canceled.
 func serveTasks(versions string) {
 	begun, spoken, held := 0, versions, ""
 	var list []string
@@ -36,7 +35,7 @@ func serveTasks(versions string) {
 				Arguments struct{ Task, Mark string } `json:"arguments"`
 			} `json:"params"`
 		}
-		_ = json.Unmarshal(in.Bytes(), &m) // its params may be anything
+		_ = json.Unmarshal(in.Bytes(), &m) // params may be anything
 		if m.ID == nil {
 			continue
 		}
@@ -101,7 +100,7 @@ func serveTasks(versions string) {
 	}
 }
 
-// doAs makes a request of a session, whose client, if it has one, is asked meanwhile.
+// doAs sends a request of a session, whose client, if any, answers requests meanwhile.
 func doAs(t *testing.T, h *exthost.Host, s *protocol.Session, extension, method, params string,
 ) (json.RawMessage, error) {
 	return h.Do(hosttest.Deadline(t),
@@ -114,8 +113,7 @@ func doAs(t *testing.T, h *exthost.Host, s *protocol.Session, extension, method,
 		})
 }
 
-// A task is found by its id at the front of all extensions, and is there for its
-// caller alone, in whatever session.
+// A task is found by id at the front of all extensions, but only by its caller, in any session.
 func TestTasksAreTheirCallers(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -168,7 +166,7 @@ func TestTasksAreTheirCallers(t *testing.T) {
 				`error: there is no task "t9"`) {
 				t.Errorf("%s of a task that nobody began: %s", method, got)
 			}
-			for _, caller := range []string{"alice", "bob"} { // and who asks first does not make it his
+			for _, caller := range []string{"alice", "bob"} { // asking first does not make it bob's
 				if got := do(visit(caller, server.version), server.extension, method,
 					`{"taskId":"t9"}`); !strings.Contains(got, `"t9"`) || strings.Contains(got, "error") {
 					t.Errorf("%s by %s of a task that the extension alone knows: %s", method, caller, got)
@@ -195,7 +193,7 @@ func TestTasksAreTheirCallers(t *testing.T) {
 	}
 	if got := do(visit("alice", protocol.MCP20251125), "", "tools/call",
 		`{"name":"ext_older_later","arguments":{}}`); !strings.Contains(got, `"t3"`) {
-		t.Error(got) // nobody's: it is said to be none, and of nobody's the ids are given to nobody
+		t.Error(got)
 	}
 	for caller, want := range map[string]string{
 		"alice": `{"tasks":[{"taskId":"t1","status":"working"}],"nextCursor":"more"}`,
@@ -214,8 +212,8 @@ func TestTasksAreTheirCallers(t *testing.T) {
 	}
 }
 
-// A request about a task goes to who began it, though the extension works for
-// somebody else at the time, and to nobody when that one is gone.
+// A task's requests go to the caller that began it, although the extension works for another, and to no one once
+// that caller is gone.
 func TestTasksAskTheirCallers(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -260,14 +258,14 @@ func TestTasksAskTheirCallers(t *testing.T) {
 	}{
 		{bob, "t1", alice},
 		{alice, "t1", alice},
-		{bob, "t9", bob}, // which is the only one that can be meant
+		{bob, "t9", bob}, // the only possible one
 	} {
 		before := len(tt.asked.Told())
 		if got := poke(tt.by, tt.task); !strings.Contains(got, "accept") {
 			t.Errorf("the request about %s of %s is answered with %s", tt.task, tt.by.name, got)
 		}
 		asked := slices.DeleteFunc(slices.Clone(tt.asked.Told()[before:]),
-			// may come at any time
+			// may arrive at any time
 			func(m string) bool { return strings.HasPrefix(m, protocol.MethodToolsListChanged) })
 		if !slices.Equal(asked, []string{"elicitation/create?"}) {
 			t.Errorf("%s hears %s of %s", tt.asked.name, asked, tt.task)
@@ -278,8 +276,7 @@ func TestTasksAskTheirCallers(t *testing.T) {
 		func() bool { return strings.Contains(poke(bob, "t1"), "nobody can be asked") })
 }
 
-// A task is its caller's at every instance of the extension, which may share what they
-// know of tasks, and however the marks of it are spelled.
+// A task belongs to its caller at every instance of the extension, and however its id is spelled.
 func TestTasksAreTheirCallersEverywhere(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -314,7 +311,7 @@ func TestTasksAreTheirCallersEverywhere(t *testing.T) {
 	}
 }
 
-// What an extension that speaks legacy and modern versions offers of tasks in the older is offered.
+// Legacy task capabilities of an extension that speaks both versions are offered.
 func TestTasksOfBothVersionsAreOffered(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -329,7 +326,7 @@ func TestTasksOfBothVersionsAreOffered(t *testing.T) {
 	}
 }
 
-// Tasks are what takes longer than a call may, and so does the wait for their results.
+// Tasks, and waiting for their results, may take longer than call_timeout.
 func TestTasksOutlastCalls(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -354,8 +351,7 @@ func TestTasksOutlastCalls(t *testing.T) {
 	}
 }
 
-// Of the sessions of one caller that one is asked which began the task, or waits for
-// its result; none that nothing would ever forget.
+// Of a caller's sessions, the one that began the task or waits for its result is asked.
 func TestTasksAskTheirSessions(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -398,7 +394,7 @@ func TestTasksAskTheirSessions(t *testing.T) {
 			t.Errorf("%s %s: %s", tt.method, tt.params, got)
 		}
 		asked := slices.DeleteFunc(slices.Clone(tt.asked.Told()[before:]),
-			// may come at any time
+			// may arrive at any time
 			func(m string) bool { return strings.HasPrefix(m, protocol.MethodToolsListChanged) })
 		if !slices.Equal(asked, []string{"elicitation/create?"}) {
 			t.Errorf("%s %s: %s hears %s", tt.method, tt.params, tt.asked.name, asked)
@@ -406,8 +402,7 @@ func TestTasksAskTheirSessions(t *testing.T) {
 	}
 }
 
-// What policies say of a tool goes for what becomes of its calls: who may call it may
-// ask about its tasks, and what it must not return it does not return by way of one.
+// Policies about a tool apply to its tasks: who may ask about them, and what their results may contain.
 func TestTasksAreGovernedAsTheirTools(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)

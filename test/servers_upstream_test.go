@@ -18,20 +18,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// upstream is a remote MCP server with sessions, which is told when to go and how to be away.
+// upstream is a remote MCP server with sessions that the test can take away.
 type upstream struct {
 	t       *testing.T
 	address string
-	unknown http.HandlerFunc // answers requests of sessions that it does not know
+	unknown http.HandlerFunc // answers requests of unknown sessions
 
 	mu       sync.Mutex
 	server   *http.Server
 	served   chan error
-	away     http.HandlerFunc // answers every request; nil: it is there
+	away     http.HandlerFunc // answers every request while away; nil: available
 	sessions map[string]bool
-	// gets a token for each call; calls then wait for the end of their request; nil: calls return
+	// gets a token for each call, which then waits for the end of its request; nil: calls return
 	entered chan struct{}
-	ran     map[string]int // calls that were carried out, by their argument
+	ran     map[string]int // executed calls by argument
 }
 
 func newUpstream(t *testing.T, unknown http.HandlerFunc) *upstream {
@@ -46,14 +46,14 @@ func newUpstream(t *testing.T, unknown http.HandlerFunc) *upstream {
 	return u
 }
 
-// set changes the server.
+// set changes the server's behaviour.
 func (u *upstream) set(change func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	change()
 }
 
-// start listens, and knows no session.
+// start listens, without any sessions.
 func (u *upstream) start() {
 	u.t.Helper()
 	l, err := net.Listen("tcp", u.address)
@@ -63,13 +63,13 @@ func (u *upstream) start() {
 	u.set(func() {
 		u.server, u.served, u.away, u.entered = &http.Server{Handler: u}, make(chan error, 1), nil, nil
 		clear(u.sessions)
-		u.server.SetKeepAlivesEnabled(false) // a request on a connection that has just ended has no known outcome
+		u.server.SetKeepAlivesEnabled(false) // otherwise a request on a connection that just ended has no known outcome
 		server, served := u.server, u.served
 		go func() { served <- server.Serve(l) }()
 	})
 }
 
-// stop breaks all connections and takes no more.
+// stop breaks all connections and listens no more.
 func (u *upstream) stop() {
 	if u.server == nil {
 		return
@@ -131,7 +131,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answersWith returns a handler that answers with a status and a body.
+// answersWith returns a handler with a fixed response.
 func answersWith(status int, media, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", media)
@@ -140,22 +140,21 @@ func answersWith(status int, media, body string) http.HandlerFunc {
 	}
 }
 
-// hangs answers nothing.
+// hangs never responds.
 func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// manifest is that of an extension whose background tries are so far apart that a call has to bring
-// about those that the test sees.
+// manifest returns an extension with background retries so rare that only calls cause reconnects.
 func (u *upstream) manifest() string {
 	return "[transport]\nurl = \"http://" + u.address + "/mcp\"\n[runtime]\nstart_timeout = \"5m\"\n" +
 		"[runtime.restart]\nbase_backoff = \"10m\"\nmax_backoff = \"10m\"\n"
 }
 
-// ways are how servers are away, and how they say that they do not know a session.
+// ways are how servers can be away, and how they reject unknown sessions.
 var ways = map[string]struct {
-	unknown http.HandlerFunc // how the server answers requests of unknown sessions
-	away    http.HandlerFunc // how it answers while it is away; nil: no connection can be made
-	hangs   bool             // that answers nothing
-	unsure  bool             // it does not say that it has not carried out what it refuses
+	unknown http.HandlerFunc // response to unknown sessions
+	away    http.HandlerFunc // response while away; nil: refuses connections
+	hangs   bool             // never responds while away
+	unsure  bool             // its errors leave open whether the call was executed
 }{
 	"404": {
 		unknown: answersWith(404, "text/plain", "Session not found"),
@@ -190,8 +189,8 @@ var ways = map[string]struct {
 	"hanging": {unknown: answersWith(400, "text/plain", "no session"), away: hangs, hangs: true},
 }
 
-// However a server is away, and whether it goes before the host starts, between two calls or during
-// one: the next call after it is back works, and no call is carried out twice.
+// The first call after the server is back succeeds, however it was away and whenever it went, and no call is
+// executed twice.
 func TestRestartedUpstreams(t *testing.T) {
 	processtest.Leaks(t)
 	for name, way := range ways {
@@ -292,7 +291,7 @@ func TestRestartedUpstreams(t *testing.T) {
 	}
 }
 
-// startDiagnostics returns the diagnostics of h that say that an extension did not start.
+// startDiagnostics returns the diagnostics about extensions that did not start.
 func startDiagnostics(h *exthost.Host, id string) (list []protocol.Diagnostic) {
 	for _, d := range h.Status().Diagnostics {
 		if d.Extension == id && strings.Contains(d.Message, "did not start") {

@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// bearing adds a token to the requests of a client.
+// bearing adds a token to a client's requests.
 type bearing string
 
 func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -34,8 +34,8 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestToolsetHidesFromClients has official clients with a toolset of their own, with that of
-// the server and with none reach for others, in the older and newer versions.
+// Official clients with a toolset of their own, with the server's and with none see exactly their toolset, in
+// legacy and modern versions.
 func TestToolsetHidesFromClients(t *testing.T) {
 	processtest.Leaks(t)
 	none := ""
@@ -63,7 +63,7 @@ func TestToolsetHidesFromClients(t *testing.T) {
 	options.Toolset = "beta"
 	confined := hosttest.ServeOptions(t, options)
 	for _, c := range []struct {
-		token, url, first, refused string // first: of the tools that are listed
+		token, url, first, refused string // first: one of the listed tools
 	}{
 		{ada, free + "/mcp", "alpha_later", ""}, {ada, free + "/t/alpha/mcp", "alpha_later", ""},
 		{ada, free + "/alpha/mcp", "later", ""}, {ada, confined + "/mcp", "alpha_later", ""},
@@ -109,7 +109,7 @@ func TestToolsetHidesFromClients(t *testing.T) {
 			}
 		}
 	}
-	// The metrics name what toolsets hide.
+	// Metrics count what toolsets hide.
 	for _, c := range []struct {
 		token, url string
 		want       int
@@ -129,7 +129,7 @@ func TestToolsetHidesFromClients(t *testing.T) {
 			t.Errorf("the metrics of %s are answered %s: %s", c.url, r.Status, body)
 		}
 	}
-	// A session of one toolset is none of another.
+	// A session of one toolset is unknown at another.
 	r := post(t, free+"/t/alpha/mcp", initializeFrame,
 		http.Header{"Authorization": {"Bearer a-token-of-twenty-letters"}}, make(chan string, 10))
 	id := r.Header.Get("Mcp-Session-Id")
@@ -141,7 +141,7 @@ func TestToolsetHidesFromClients(t *testing.T) {
 			t.Errorf("%s with a session of alpha: %s", path, r.Status)
 		}
 	}
-	// A client that gets another toolset loses what it has open.
+	// Changing a client's toolset ends its open sessions.
 	until, _ := h.Clients().ByName("ada")
 	h.Clients().Set(map[string]config.Client{"ada": {TokenHash: hash, Toolset: "beta"}})
 	<-until.Done()
@@ -149,7 +149,7 @@ func TestToolsetHidesFromClients(t *testing.T) {
 
 const initializeFrame = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
 
-// answeredWith is the status with which initialize is answered.
+// answeredWith returns the HTTP status of the response to initialize.
 func answeredWith(t *testing.T, c *http.Client, url string) string {
 	t.Helper()
 	r, _ := http.NewRequestWithContext(hosttest.Deadline(t), http.MethodPost, url, strings.NewReader(initializeFrame))
@@ -167,8 +167,8 @@ func answeredWith(t *testing.T, c *http.Client, url string) string {
 	return answer.Status[:3]
 }
 
-// TestToolsetHidesAfterAReload defines a toolset anew under running sessions: those are told,
-// and see what it shows now; those of other toolsets hear nothing. One that is gone shows nothing.
+// A reload that changes a toolset notifies its sessions, which then see the new content; sessions of other
+// toolsets hear nothing. A removed toolset shows nothing.
 func TestToolsetHidesAfterAReload(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("alpha", hosttest.Plays("shown older", "protocol = \"mcp\"\n")).Add("beta",
@@ -257,8 +257,8 @@ func TestToolsetHidesAfterAReload(t *testing.T) {
 	}
 }
 
-// BenchmarkToolset compares calls and lists of a session with a toolset, which has half of 10,000
-// tools, with those of one without: the ratios of the medians are the metrics.
+// BenchmarkToolset compares calls and lists of a session whose toolset has half of 10,000 tools with a session
+// without a toolset. The metrics are the ratios of the medians.
 func BenchmarkToolset(b *testing.B) {
 	none := ""
 	cfg := hosttest.NewFolder(b)
@@ -295,7 +295,7 @@ func BenchmarkToolset(b *testing.B) {
 		{request(with, protocol.MethodToolsList, ""), request(without, protocol.MethodToolsList, "")},
 	}
 	var took [2][2]stormtest.Durations
-	for first := 0; b.Loop(); first = 1 - first { // what comes first finds colder caches
+	for first := 0; b.Loop(); first = 1 - first { // alternate: the first one finds colder caches
 		for n, pair := range pairs {
 			for _, side := range []int{first, 1 - first} {
 				began := time.Now()

@@ -26,7 +26,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// shownTools, shownPrompts and shownURIs are what each server of these tests has.
+// shownTools, shownPrompts and shownURIs are the items of each server in these tests.
 var (
 	shownTools   = []string{"read", "write", "later"}
 	shownPrompts = []string{"plan", "tell"}
@@ -36,9 +36,9 @@ func urisOf(id string) []string {
 	return []string{"note://" + id + "/a", "note://" + id + "/deep/b", "secret://" + id + "/c"}
 }
 
-// serveShown is an MCP server of legacy ("older") or modern ("newer") versions with tools, of
-// which later becomes a task, prompts, resources, a template and completion. Each answer names
-// who has made it and what it was asked for; a call of a tool says that a resource was updated.
+// serveShown is an MCP server of legacy ("older") or modern ("newer") versions with tools, one of which starts a
+// task, prompts, resources, a template and completion. Each result names the server and the requested item; a tool
+// call also sends a resource update.
 func serveShown(versions string) {
 	id := os.Getenv("EXTHOST_EXTENSION_ID")
 	if id == "" {
@@ -117,11 +117,11 @@ func serveShown(versions string) {
 	}
 }
 
-// shownIDs are the servers of [openShown], and the versions that each speaks. The tools of
-// alpha_x begin as those of alpha.
+// shownIDs maps the servers of [openShown] to their MCP versions. The registered names of alpha_x begin like those
+// of alpha.
 var shownIDs = map[string]string{"alpha": "older", "alpha_x": "older", "beta": "newer", "dest": "older"}
 
-// openShown opens a host over such servers, of which dest is a destination.
+// openShown opens a host with these servers; dest is a destination.
 func openShown(t testing.TB, toolsets map[string]config.Toolset, o exthost.Options) *exthost.Host {
 	t.Helper()
 	f := hosttest.NewFolder(t)
@@ -142,10 +142,10 @@ func openShown(t testing.TB, toolsets map[string]config.Toolset, o exthost.Optio
 	return f.OpenWith(cfg, o)
 }
 
-// thing is something that a server has.
+// thing is an item of a server.
 type thing struct{ kind, id, own string }
 
-// native is what patterns are compared with.
+// native returns the registered name, which patterns match.
 func (x thing) native() string { return "ext_" + x.id + "_" + x.own }
 
 func allThings() (list []thing) {
@@ -164,7 +164,7 @@ func allThings() (list []thing) {
 	return list
 }
 
-// model says what a toolset shows, by another way than the host's: one pattern after another.
+// model decides what a toolset shows independently of the host: pattern by pattern.
 func model(d config.Toolset, x thing) bool {
 	for _, p := range d.Exclude {
 		if glob.Match(p, x.native()) {
@@ -185,7 +185,7 @@ func model(d config.Toolset, x thing) bool {
 	return len(d.Include) == 0
 }
 
-// randomToolset makes a toolset of patterns that fit something, mostly.
+// randomToolset returns a toolset of patterns that mostly match something.
 func randomToolset(r *rand.Rand) (d config.Toolset) {
 	things := allThings()
 	pattern := func() string {
@@ -209,7 +209,7 @@ func randomToolset(r *rand.Rand) (d config.Toolset) {
 	return d
 }
 
-// shownName is the name of a tool or prompt for clients of all extensions.
+// shownName returns the name of a tool or prompt for clients of all extensions.
 func shownName(d config.Toolset, x thing) string {
 	if d.Prefix == nil {
 		return x.native()
@@ -217,11 +217,10 @@ func shownName(d config.Toolset, x thing) string {
 	return *d.Prefix + strings.TrimPrefix(x.native(), "ext_")
 }
 
-// reaches makes one request of a client, and returns the frame of the answer with all that the
-// client was sent before.
+// reaches sends a request and returns the response and everything the client received before it.
 type reaches func(method, params string) (answer json.RawMessage, heard string)
 
-// shownFront is one way for a client of a toolset to reach a host: all extensions, or one.
+// shownFront is a way for a client with a toolset to reach a host: all extensions, or one.
 type shownFront struct {
 	name      string
 	extension string // "" for all
@@ -229,8 +228,7 @@ type shownFront struct {
 	ask       reaches
 }
 
-// frontsTo are the fronts at which clients of a toolset reach a host: one server for all fronts
-// over HTTP.
+// frontsTo returns the fronts for clients of a toolset; the HTTP fronts share one server.
 func frontsTo(t *testing.T, h *exthost.Host, toolset string) (list []shownFront) {
 	all := map[string]*way{
 		"stdio":           overStdioWith(t, h, toolset, false),
@@ -277,7 +275,7 @@ func frontsTo(t *testing.T, h *exthost.Host, toolset string) (list []shownFront)
 	return list
 }
 
-// reaches makes requests of w.
+// reaches sends requests over w.
 func (w *way) reaches(t *testing.T) reaches {
 	id := 0
 	return func(method, params string) (json.RawMessage, string) {
@@ -288,10 +286,9 @@ func (w *way) reaches(t *testing.T) reaches {
 	}
 }
 
-// TestToolsetHides has clients of random toolsets reach for everything, at every front and in
-// the older and newer versions of MCP. What a toolset hides is never listed, called, read,
-// followed, completed, found by its task or a search, called by ext_call or suggested, and the answer is that for what
-// there is not. What it shows works, and policies see it by its registered name.
+// Clients of random toolsets request everything, at every front and in legacy and modern versions. Hidden items
+// are never listed, called, read, subscribed to, completed, found by task or search, called by ext_call or
+// suggested, and are answered like missing items. Shown items work, and policies see their registered names.
 func TestToolsetHides(t *testing.T) {
 	processtest.Leaks(t)
 	r, toolsets := rand.New(rand.NewPCG(2, 26)), make(map[string]config.Toolset)
@@ -317,10 +314,10 @@ func TestToolsetHides(t *testing.T) {
 	}
 }
 
-// seenNames is a policy that keeps the names of the tools of calls.
+// seenNames is a policy that records the tool names of calls.
 type seenNames struct{ name atomic.Value }
 
-// take returns the latest name since it was taken last.
+// take returns and clears the latest name.
 func (s *seenNames) take() string {
 	name, _ := s.name.Swap("").(string)
 	return name
@@ -334,7 +331,7 @@ func (s *seenNames) Decide(_ context.Context, flow governance.Flow, x *governanc
 	return governance.Decision{}, nil
 }
 
-// reaching is one client that reaches for everything.
+// reaching is a client that requests everything.
 type reaching struct {
 	t    *testing.T
 	d    config.Toolset
@@ -368,7 +365,7 @@ func (c *reaching) all() {
 	}
 }
 
-// name is what the client calls a tool or prompt by.
+// name returns the client's name of a tool or prompt.
 func (c *reaching) name(x thing) string {
 	if c.f.extension != "" {
 		return x.own
@@ -376,7 +373,7 @@ func (c *reaching) name(x thing) string {
 	return shownName(c.d, x)
 }
 
-// lists compares what is listed with what is shown.
+// lists compares the listed items with the shown ones.
 func (c *reaching) lists(shown []thing) {
 	for _, l := range []struct{ method, member, key, kind string }{
 		{"tools/list", "tools", "name", "tool"}, {"prompts/list", "prompts", "name", "prompt"},
@@ -424,7 +421,7 @@ func (c *reaching) excludes(tool string) bool {
 // finds searches for each tool.
 func (c *reaching) finds(shown, hidden []thing) {
 	for _, x := range slices.Concat(shown, hidden) {
-		if x.kind != "tool" || c.f.extension == "dest" { // which has tools of its own
+		if x.kind != "tool" || c.f.extension == "dest" { // has tools of its own
 			continue
 		}
 		answer, _ := c.f.ask("tools/call",
@@ -447,7 +444,7 @@ func (c *reaching) finds(shown, hidden []thing) {
 	}
 }
 
-// nativeOf is what follows ext_ in the registered name of a tool.
+// nativeOf returns a tool's registered name without ext_.
 func (c *reaching) nativeOf(name string) string {
 	switch {
 	case c.f.extension != "":
@@ -458,7 +455,7 @@ func (c *reaching) nativeOf(name string) string {
 	return strings.TrimPrefix(name, *c.d.Prefix)
 }
 
-// reach makes every request that is about x.
+// reach sends every request about x.
 func (c *reaching) reach(x thing, shown bool) {
 	q := func(s string) string { return string(rawjson.Quote(s)) }
 	var requests [][2]string
@@ -501,7 +498,7 @@ func (c *reaching) reach(x thing, shown bool) {
 		}
 		if shown {
 			if failed && r[0] == "resources/subscribe" && x.id == "beta" {
-				continue // it serves no subscriptions/listen
+				continue // does not support subscriptions/listen
 			}
 			if failed {
 				c.t.Errorf("%+v: %s %s is shown, and fails: %s", c.d, r[0], r[1], answer)
@@ -523,15 +520,15 @@ func (c *reaching) reach(x thing, shown bool) {
 	}
 }
 
-// suggested is a name that is shown, and near to one that is not.
+// suggested matches a suggested name, which may be any shown one.
 var suggested = regexp.MustCompile(`, did you mean [^ ]*\?`)
 
-// sameAsNothing compares the refusal of what is hidden with that of what there is not.
+// sameAsNothing checks that a hidden item is refused like a missing one.
 func (c *reaching) sameAsNothing(r [2]string, x thing, answer json.RawMessage) {
 	other := strings.NewReplacer(x.own, x.own[:len(x.own)-1]+"qq", c.name(x), c.name(x)[:len(c.name(x))-1]+"qq")
 	missing := thing{x.kind, x.id, x.own[:len(x.own)-1] + "qq"}
 	if model(c.d, missing) {
-		return // another pattern admits the other name
+		return // another pattern matches the other name
 	}
 	params := other.Replace(r[1])
 	nothing, _ := c.f.ask(r[0], params)
@@ -550,10 +547,10 @@ func (c *reaching) sameAsNothing(r [2]string, x thing, answer json.RawMessage) {
 	}
 }
 
-// task reaches for the task that a call of later became.
+// task requests the task that a call of later started.
 func (c *reaching) task(answer json.RawMessage, x thing) {
 	if c.f.modern != (shownIDs[x.id] == "newer") {
-		return // the versions have no tasks in common
+		return // no tasks in common
 	}
 	result := rawjson.Get(answer, "result")
 	if inner := rawjson.Get(result, "task"); inner != nil {

@@ -24,21 +24,21 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// answering is the [transport] of an MCP server of legacy ("older") or modern ("newer") versions,
-// or one that is never done with its handshake ("never"), that answers each method with what
-// answers has for it, with %NAME% in place of the name, the URI or the cursor of the request. It
-// notes all that it is sent, see [heardBy]. "tools/call x" is the answer for x alone; lines under
-// "before tools/call x" precede it, and "after tools/call x" follows.
+// answering returns the [transport] of an MCP server of legacy ("older") or modern ("newer") versions, or one that
+// never finishes its handshake ("never"). It answers each method with the entry of answers, in which %NAME% stands
+// for the name, URI or cursor of the request. The entry "tools/call x" applies to x alone; the lines of "before
+// tools/call x" precede the response, those of "after tools/call x" follow it. It records all requests, see
+// [heardBy].
 func answering(versions string, answers map[string]string) string {
 	table, _ := json.Marshal(answers) // strings always encode
 	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nprotocol = \"mcp\"\nenv = { %s = %q, ANSWERS = %q }\n",
 		processtest.ScriptVar, "answering "+versions, table)
 }
 
-// serveAnswers is the server of [answering].
+// serveAnswers runs the server of [answering].
 func serveAnswers(versions string) {
 	var answers map[string]string
-	_ = json.Unmarshal([]byte(os.Getenv("ANSWERS")), &answers) // is ours
+	_ = json.Unmarshal([]byte(os.Getenv("ANSWERS")), &answers) // written by answering
 	capabilities := `"capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},"serverInfo":{"name":"x","version":"1"}`
 	if own := answers["capabilities"]; own != "" {
 		capabilities = own
@@ -86,7 +86,7 @@ func serveAnswers(versions string) {
 	}
 }
 
-// heardBy returns what a server of [answering] was sent, one line each.
+// heardBy returns what a server of [answering] received, one message a line.
 func heardBy(t testing.TB, state, id string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(state, id, "heard"))
@@ -96,7 +96,7 @@ func heardBy(t testing.TB, state, id string) string {
 	return string(data)
 }
 
-// openPart opens a host over an extension alpha with a toolset "part" of some of it.
+// openPart opens a host with an extension alpha and a toolset "part" that shows some of it.
 func openPart(t testing.TB, state, alpha string, part config.Toolset) *exthost.Host {
 	f := hosttest.NewFolder(t).Add("alpha", alpha)
 	cfg := f.Config()
@@ -104,7 +104,7 @@ func openPart(t testing.TB, state, alpha string, part config.Toolset) *exthost.H
 	return f.OpenWith(cfg, exthost.Options{StateDir: state})
 }
 
-// partSession is a session of the toolset "part" at an extension, "" for all. It is not attached.
+// partSession returns an unattached session with the toolset "part" at an extension, "" for all.
 func partSession(extension, version string) *protocol.Session {
 	return &protocol.Session{
 		ID:           extension + version,
@@ -116,8 +116,7 @@ func partSession(extension, version string) *protocol.Session {
 	}
 }
 
-// TestToolsetHidesFromNotifications has a client notify an extension of which it sees a part: what
-// is about something hidden, or may be, does not arrive.
+// Notifications about items that a toolset hides, or may hide, do not reach the extension.
 func TestToolsetHidesFromNotifications(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
@@ -141,8 +140,7 @@ func TestToolsetHidesFromNotifications(t *testing.T) {
 	}
 }
 
-// TestClientsCancelNoCallsOfOthers has a client say that a request is cancelled whose id the host
-// has given: it may be that of anybody's call.
+// Clients cannot cancel a request by an id that the host assigned: it may belong to another client's call.
 func TestClientsCancelNoCallsOfOthers(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
@@ -164,8 +162,8 @@ func TestClientsCancelNoCallsOfOthers(t *testing.T) {
 	}
 }
 
-// TestToolsetHidesStoredResults has a caller read on in the result of a tool that another toolset
-// shows to it, or that a reload has hidden: there is no such result.
+// Stored results of a tool are gone for callers that no longer see the tool, after a reload or with another
+// toolset.
 func TestToolsetHidesStoredResults(t *testing.T) {
 	processtest.Leaks(t)
 	long, _ := json.Marshal(strings.Repeat("line\n", 1000))
@@ -225,9 +223,8 @@ func TestToolsetHidesStoredResults(t *testing.T) {
 	}
 }
 
-// TestToolsetHidesWhatTasksAsk has a task of a tool ask its caller, and tell it something, during a
-// call of another tool and after it. Sessions of a toolset that does not show the tool of the task
-// hear nothing of that: those of the same caller, and its own once a reload has hidden the tool.
+// A task's requests and messages do not reach sessions whose toolset hides the task's tool, during a call of
+// another tool or after it: other sessions of the caller, and its own after a reload hides the tool.
 func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 	processtest.Leaks(t)
 	asks := func(id string) string {
@@ -258,7 +255,8 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 					},
 				})
 			answers := 0
-			// reads calls the tool that asks, and returns what the session is asked and told of.
+			// reads calls the tool that asks, and returns the numbers of requests and messages that the session
+			// got.
 			reads := func(s *protocol.Session) (asked, told int) {
 				client := s.Client.(*questioned)
 				client.n.Store(0)
@@ -313,7 +311,7 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 	}
 }
 
-// questioned is a client that counts what it is asked.
+// questioned is a client that counts requests.
 type questioned struct {
 	*hosttest.Recorder
 	n atomic.Int32
@@ -324,8 +322,7 @@ func (q *questioned) Call(context.Context, string, json.RawMessage) (json.RawMes
 	return json.RawMessage(`{"action":"decline"}`), nil
 }
 
-// TestToolsetHidesItemsOfFamilies has a client reach for the items of an extension of MCP that two
-// servers declare, of which it sees a part each: what is hidden is as what there is not.
+// Items of an MCP extension that two servers declare are hidden like missing ones.
 func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 	processtest.Leaks(t)
 	declares := `"capabilities":{"tools":{},"resources":{},"extensions":{"com.acme/notes":{}}},"serverInfo":{"name":"x","version":"1"}`
@@ -379,8 +376,7 @@ func TestToolsetHidesItemsOfFamilies(t *testing.T) {
 	}
 }
 
-// TestToolsetChangesNoNamesOfPrompts has two extensions with a prompt of the same plain name, of
-// which a toolset hides the first one: the names are those of before, whoever lists.
+// A toolset that hides the first of two prompts with one plain name does not rename the other.
 func TestToolsetChangesNoNamesOfPrompts(t *testing.T) {
 	processtest.Leaks(t)
 	serves := func(id, prompt string) string {
@@ -420,8 +416,7 @@ func TestToolsetChangesNoNamesOfPrompts(t *testing.T) {
 	}
 }
 
-// TestToolsetHidesWhoIsThere has a client call tools of an extension that is skipped: a name that
-// a hidden extension may own, too, is answered as others are.
+// A call of a tool of a skipped extension does not reveal whether a hidden extension could own its name.
 func TestToolsetHidesWhoIsThere(t *testing.T) {
 	processtest.Leaks(t)
 	serves := answering("older", map[string]string{"tools/call": `{"content":[]}`})
@@ -440,9 +435,8 @@ func TestToolsetHidesWhoIsThere(t *testing.T) {
 	}
 }
 
-// TestToolsetHidesWhatStarts has a client call tools of an extension that is still starting and of
-// which its toolset may show something: a call of a hidden name waits no more than one of an
-// extension that there is not, and the client is not told of any wait.
+// While an extension starts, a call of a hidden name waits no longer than one of a missing extension, and the
+// client gets no message about waiting.
 func TestToolsetHidesWhatStarts(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("slow", answering("never", nil))
@@ -461,8 +455,8 @@ func TestToolsetHidesWhatStarts(t *testing.T) {
 	}
 }
 
-// TestToolsetHidesCursors has a server whose cursors are the last items of its pages: a client that
-// sees a part of them gets one list without cursors.
+// Cursors that name the last item of a page are not shown to a client that sees some items: it gets one list
+// without cursors.
 func TestToolsetHidesCursors(t *testing.T) {
 	processtest.Leaks(t)
 	declares := `"capabilities":{"tools":{},"resources":{},"prompts":{},"extensions":{"com.acme/notes":{}}},"serverInfo":{"name":"x","version":"1"}`
@@ -507,8 +501,7 @@ func TestToolsetHidesCursors(t *testing.T) {
 	}
 }
 
-// TestToolsetHidesFromListeners has an extension notify its clients beside calls: one that sees a
-// tool of it hears of no resource, of no list of resources, and of nothing that may be about any.
+// A client that sees only a tool of an extension gets none of its notifications about resources.
 func TestToolsetHidesFromListeners(t *testing.T) {
 	processtest.Leaks(t)
 	var says strings.Builder

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// looker is a policy that is told when it is asked what a caller sees.
+// looker is a policy that runs a function when it is asked what a caller sees.
 type looker struct {
 	sentinel
 	looked atomic.Pointer[func()] // called once
@@ -27,7 +27,7 @@ func (l *looker) Visible(string, string, string) bool {
 	return true
 }
 
-// A session with a search that ends while the host looks whether its list has changed is forgotten.
+// A search session that ends while the host checks whether its list changed is forgotten.
 func TestSearchSessionIsForgotten(t *testing.T) {
 	processtest.Leaks(t)
 	policy := &looker{}

@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// manyTools is the manifest of an extension with n tools that run a command.
+// manyTools returns the manifest of an extension with n tools that run a command.
 func manyTools(id string, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[plugin]\nid = %q\nversion = \"0.1.0\"\ndescription = \"Keeps records of kind "+
@@ -37,13 +37,13 @@ func manyTools(id string, n int) string {
 	return b.String()
 }
 
-// searching is a session that gets a search.
+// searching returns a session in search mode.
 func searching(s protocol.Session) *protocol.Session {
 	s.ToolMode = toollist.Search
 	return &s
 }
 
-// listedTo are the names in tools/list of a session.
+// listedTo returns the names in a session's tools/list.
 func listedTo(t *testing.T, h *exthost.Host, s *protocol.Session) (names []string, result string) {
 	t.Helper()
 	raw, err := h.Do(hosttest.Deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsList})
@@ -60,7 +60,7 @@ func listedTo(t *testing.T, h *exthost.Host, s *protocol.Session) (names []strin
 	return names, string(raw)
 }
 
-// callAs calls a tool as a session does, and returns the text of its result or its error.
+// callAs calls a tool in a session and returns the text of the result or the error.
 func callAs(t *testing.T, h *exthost.Host, s *protocol.Session, tool, arguments string) (text string, err error) {
 	t.Helper()
 	params := fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments)
@@ -69,7 +69,7 @@ func callAs(t *testing.T, h *exthost.Host, s *protocol.Session, tool, arguments 
 	return protocol.ToolResult(raw).Text(), err
 }
 
-// TestSearchMode has clients of every mode list, find and call tools.
+// Clients of every mode list, find and call tools.
 func TestSearchMode(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("store", manyTools("store", 30))
@@ -174,8 +174,8 @@ func TestSearchMode(t *testing.T) {
 	}
 }
 
-// TestExtCallIsTheCall checks that nothing but the caller sees that a tool is called by ext_call:
-// not policies, hooks, the audit log and the counts, and that errors are those of a direct call.
+// Only the caller can tell a call by ext_call from a direct one: policies, hooks, audit log, counts and errors are
+// the same.
 func TestExtCallIsTheCall(t *testing.T) {
 	processtest.Leaks(t)
 	policy, hooked := &sentinel{}, make(chan string, 100)
@@ -240,8 +240,7 @@ func TestExtCallIsTheCall(t *testing.T) {
 	}
 }
 
-// A toolset's prefix gives the names of the search to no tool of an extension, which would get what
-// models search for, and answer them.
+// A toolset's prefix cannot give an extension's tool the name of a search tool, whose calls it would then get.
 func TestSearchKeepsItsNames(t *testing.T) {
 	processtest.Leaks(t)
 	exec := "[transport]\nkind = \"exec\"\ncommand = \"cat\"\n[[tools]]\nname = \"find\"\n[[tools]]\nname = " +
@@ -265,8 +264,7 @@ func TestSearchKeepsItsNames(t *testing.T) {
 	}
 }
 
-// TestSearchListStays reloads a host with 500 tools 50 times, each time with others. A client with
-// a search keeps the list that it had, and hears nothing.
+// A client in search mode keeps its list, and gets no notifications, while 50 reloads replace 500 tools.
 func TestSearchListStays(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -315,8 +313,7 @@ func TestSearchListStays(t *testing.T) {
 	}
 }
 
-// TestPoliciesHideFromSearch has callers with different rights search and call. What a policy
-// hides from one is neither found nor called.
+// What a policy hides from a caller is neither found nor called.
 func TestPoliciesHideFromSearch(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("store", manyTools("store", 12)).Add("other", manyTools("other", 12))
 	cfg := f.Config()

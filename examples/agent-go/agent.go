@@ -56,8 +56,8 @@ type agent struct {
 	log   io.Writer // receives every call
 }
 
-// run returns the model's answer to the task. Errors of tools go to the model. The error is
-// that of the model's API or of ctx, or says that no steps are left.
+// run returns the model's answer to the task. Errors of tools go to the model. It fails with the error of the
+// model's API or of ctx, or if no steps are left.
 func (a *agent) run(ctx context.Context, task string) (string, error) {
 	in := input{task: task}
 	for range a.steps {

@@ -33,7 +33,7 @@ type Turn struct {
 	Calls []Call
 	// Status, if not 0, is an HTTP status sent once before the answer, with Retry-After: 0.
 	Status int
-	// RetryAfter replaces that 0. The loop then need not retry.
+	// RetryAfter replaces the 0, so that the loop need not retry.
 	RetryAfter string
 	// Stop replaces the stop reason of the answer.
 	Stop string

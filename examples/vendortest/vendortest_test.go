@@ -132,7 +132,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestTellsWhoAsksTooLittle has a loop that stops before the last answer.
+// A loop that stops before the last answer is reported.
 func TestTellsWhoAsksTooLittle(t *testing.T) {
 	w := &witness{TB: t}
 	t.Run("loop", func(t *testing.T) {
