@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// answering is a caller that counts what it is asked, and answers after it has done something.
+// answering is a caller that counts the questions it gets, and runs a function before it answers.
 type answering struct {
 	told
 	before func(method string)
@@ -29,8 +29,8 @@ func (a *answering) Call(_ context.Context, method string, _ json.RawMessage) (j
 		method + `"}}`), nil
 }
 
-// Questions of an extension to its caller are asked once and answered once, whichever server dies
-// while the caller thinks.
+// An extension's question reaches its caller once and gets one answer, even if servers die while the caller
+// thinks.
 func TestC22QuestionsWhileServersDie(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)

@@ -27,11 +27,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// BenchmarkFarCall compares a call at another node, of a process of its own, with what it is made
-// of: a call of the same extension at this host, and a request over the same server to another
-// process that returns the body. "both" is one after the other: in between, as in a call at another node, the
-// processes of the host sleep, and waking them takes longer. Beside it are a call of the pair protocol without
-// hosts, a body of 16 MiB, the death of a node, and the memory that a cluster costs.
+// BenchmarkFarCall measures a call at a remote node, in a process of its own, and its parts: the same call at
+// the local host, and a round trip over the same server to a process that returns the body. "both" is one
+// after the other; between the two, the processes of the host sleep as in a remote call, and waking them
+// takes longer. It also measures the pair protocol without hosts, a body of 16 MiB, the death of a node, and
+// the memory of a cluster.
 func BenchmarkFarCall(b *testing.B) {
 	s := startServers(b, 1)
 	url := s.urls()[0]
@@ -88,7 +88,7 @@ func BenchmarkFarCall(b *testing.B) {
 				b.ReportMetric(float64(pair.P50)/float64(request.P50), "pair/request-p50")
 				b.ReportMetric(float64(local.P50)/float64(alone.P50), "local/alone-p50")
 			}
-			b.ReportMetric(0, "ns/op") // meaningless for several ways
+			b.ReportMetric(0, "ns/op") // meaningless for several ways at once
 		})
 	}
 	b.Run("16MiB-result", func(b *testing.B) {
@@ -143,10 +143,10 @@ const (
 	long  = 16 << 20 // bytes
 
 	chunk  = 256 << 10
-	window = 4 // chunks on their way
+	window = 4 // outstanding chunks
 )
 
-// chunked returns a way of getting long bytes from the process of chunks.
+// chunked returns a function that fetches long bytes from the process of chunks.
 func chunked(tb testing.TB, conn *nats.Conn) func() error {
 	inbox := nats.NewInbox()
 	parts := make(chan *nats.Msg, 2*window)
@@ -168,7 +168,7 @@ func chunked(tb testing.TB, conn *nats.Conn) func() error {
 	}
 }
 
-// chunks sends long bytes to whoever asks, until stdin ends: so many chunks as its window has at once.
+// chunks sends long bytes on request until stdin ends, with up to window chunks outstanding.
 func chunks(server string) {
 	body := make([]byte, long)
 	credit := make(chan struct{}, long/chunk)
@@ -192,7 +192,7 @@ func chunks(server string) {
 	serve(err, conn.Flush, conn.Close)
 }
 
-// serve says that a process is ready, and ends it with its stdin.
+// serve reports that a process is ready, and calls end when stdin ends.
 func serve(err error, begin func() error, end func()) {
 	if err == nil {
 		err = begin()
@@ -202,7 +202,7 @@ func serve(err error, begin func() error, end func()) {
 	end()
 }
 
-// paired is a run without a host: its calls return their bodies, or long bytes.
+// paired is a run without a host. Its calls return their bodies, or long bytes.
 type paired struct {
 	link  *link.Link
 	pairs *pair.Pairs
@@ -271,7 +271,7 @@ func (p *paired) run() (end func()) {
 	}
 }
 
-// newPairs returns the pairs of a run, and the run of the process of servePair.
+// newPairs returns the pairs of a new run, and the address of the run of servePair.
 func newPairs(tb testing.TB, server string) (front *pair.Pairs, owner wire.Address) {
 	p, err := newPaired(server, wire.Address{Node: "front", Run: pairedFront})
 	if err != nil {
@@ -286,12 +286,12 @@ func servePair(server string) {
 	var end func()
 	serve(err, func() error {
 		end = p.run()
-		_, err := p.link.RTT(context.Background()) // the server has its subscriptions
+		_, err := p.link.RTT(context.Background()) // the server knows its subscriptions
 		return err
 	}, func() { end() })
 }
 
-// memory returns the memory of a host in KiB: of one alone, at a server, or with a hub of its own.
+// memory returns the memory of a host in KiB: without a cluster, in a cluster, or with its own hub.
 func memory(b *testing.B, at string) float64 {
 	c := processtest.Start(b, "memory "+at)
 	defer c.Kill()
@@ -313,7 +313,7 @@ func memory(b *testing.B, at string) float64 {
 	return before
 }
 
-// hostOf is the host of memory as a process.
+// hostOf runs the host of memory as a process.
 func hostOf(at string) {
 	dir, err := os.MkdirTemp("", "memory")
 	end := func() { _ = os.RemoveAll(dir) }

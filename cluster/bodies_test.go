@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// echo has a tool return a text, and reports whether it did.
+// echo lets a tool return text, and reports an error unless it did.
 func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
 	t.Helper()
 	r, err := h.Do(within(t), &protocol.Call{
@@ -36,8 +36,8 @@ func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
 	return err
 }
 
-// Sixteen long bodies travel both ways, to a node that reads slowly. Whatever it has not read yet, a
-// small result waits behind no more than what the node has granted to all bodies together.
+// Sixteen long bodies travel in each direction to a node that reads slowly. A small result waits for no more
+// bytes than the node has granted to all bodies together.
 func TestC12LongBodies(t *testing.T) {
 	urls := sharedServers(t)
 	const bodies, granted, rounds = 16, 4 << 20, 2
@@ -63,7 +63,7 @@ func TestC12LongBodies(t *testing.T) {
 		allowed = n
 		more.Broadcast()
 	}
-	t.Cleanup(func() { allow(math.MaxInt) }) // or the proxy would not end
+	t.Cleanup(func() { allow(math.MaxInt) }) // lets the proxy end
 	front := open(t, join(t, []string{way.url()}, "front", peers.AsMine), false)
 	awaitTool(t, front, "ext_gpu1_x_echo", true)
 	awaitTool(t, front, "ext_gpu1_other_echo", true)
@@ -82,7 +82,7 @@ func TestC12LongBodies(t *testing.T) {
 		eventually(t, "the node reads no more", func() bool { mu.Lock(); defer mu.Unlock(); return passed >= allowed })
 		outcome := make(chan error, 1)
 		go func() { outcome <- echo(t, front, "ext_gpu1_other_echo", []byte("small")) }()
-		<-small // its result is on the way to the node
+		<-small // its result is on the way
 		allow(bodies*size/4 + (round+1)*(granted+granted/4))
 		if err := <-outcome; err != nil {
 			t.Fatalf("a small call: %v", err)
@@ -95,7 +95,7 @@ func TestC12LongBodies(t *testing.T) {
 	callers.Wait()
 }
 
-// smallResults hears the results for a node at a server that come in one message.
+// smallResults receives the results for a node that a server sends in one message.
 func smallResults(t testing.TB, server, node string) <-chan struct{} {
 	t.Helper()
 	c, err := nats.Connect(server)
@@ -118,8 +118,7 @@ func smallResults(t testing.TB, server, node string) <-chan struct{} {
 	return heard
 }
 
-// Bodies that are longer than a message travel in parts. One that is longer than its receiver takes is
-// not sent.
+// A body that is longer than a message is sent in parts. One that exceeds the receiver's maximum is not sent.
 func TestC13LongestBody(t *testing.T) {
 	processtest.Leaks(t)
 	server := natstest.Server{Port: processtest.FreePorts(t, 1)[0], MaxPayload: 65536}

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A descriptor that changes while a call runs does not end the call. One that has changed before the
-// call, which its caller has not heard, has it refused: it never runs.
+// A descriptor that changes during a call does not end it. If it changed before the call and the caller has
+// not heard of it, the call is refused and never runs.
 func TestC16DescriptorChanges(t *testing.T) {
 	urls, dir := sharedServers(t), t.TempDir()
 	h, err := openHost(join(t, urls, "gpu1", peers.AsMine), dir, exe(t), x)
@@ -82,7 +82,7 @@ func TestC16DescriptorChanges(t *testing.T) {
 	}
 }
 
-// The second host of a name does not start, and says which node has the name.
+// A second host with a node's name does not start, and names the node.
 func TestC17NameIsTaken(t *testing.T) {
 	urls := sharedServers(t)
 	first := open(t, join(t, urls, "gpu1", peers.AsMine), true)

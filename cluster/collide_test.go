@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// An extension of this host whose id, or whose tool's name, is also that of another node's stays what it
-// is: no call of it goes to the other node, not even when this host refuses it.
+// A local extension keeps its calls if a remote node shares one with the same id or tool name, even when this
+// host refuses a call.
 func TestCollidingNames(t *testing.T) {
 	urls := sharedServers(t)
 	server := "[mcp_servers.x]\ncommand = \"EXE\"\nenv = { EXTHOST_TEST_SCRIPT = \"asking\" }\n"
@@ -54,8 +54,8 @@ func TestCollidingNames(t *testing.T) {
 	})
 }
 
-// The names of a node's extensions stay its own while it is away: another node that shares an extension whose id or
-// tools would have them gets none, also not for good.
+// The names of an absent node's extensions stay reserved: another node that shares a colliding id or tool
+// does not get them, not even after the absent node was forgotten.
 func TestNamesOfANodeThatIsAway(t *testing.T) {
 	urls := sharedServers(t)
 	front := node{Name: "front", As: peers.AsMine, URLs: urls}.open(t)
@@ -92,7 +92,7 @@ func TestNamesOfANodeThatIsAway(t *testing.T) {
 	}
 }
 
-// Another node's replica joins an extension of this host only where this host shares it as replicas too.
+// A remote replica joins a local extension only if this host shares it as replicas too.
 func TestReplicaOfWhatIsNotShared(t *testing.T) {
 	urls := sharedServers(t)
 	front := node{Name: "front", As: peers.AsMine, URLs: urls, Plugins: x}.open(t)
@@ -112,7 +112,7 @@ func TestReplicaOfWhatIsNotShared(t *testing.T) {
 	}
 }
 
-// Text that no reader sees, in what another node offers, is held back as that of an own extension is.
+// Hidden text in remote descriptors is filtered like in local ones.
 func TestHiddenTextOfAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	front := open(t, join(t, urls, "front", peers.AsMine), false)
@@ -131,7 +131,7 @@ func TestHiddenTextOfAnotherNode(t *testing.T) {
 	}
 }
 
-// Offers of absurd sizes cost the node that makes them its place, and nobody else anything.
+// Absurdly large offers cost the offering node its place, and nobody else anything.
 func TestAbsurdOffers(t *testing.T) {
 	urls := sharedServers(t)
 	front := open(t, join(t, urls, "front", peers.AsMine), false)
@@ -177,7 +177,7 @@ func TestAbsurdOffers(t *testing.T) {
 	}
 }
 
-// What a client says of itself is as long as it likes; a call at another node does not depend on it.
+// A client's description of itself may have any length; a remote call does not depend on it.
 func TestTalkativeClient(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)

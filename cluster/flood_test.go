@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// lines keeps what is logged.
+// lines collects log lines.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -27,7 +27,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// count returns how many lines have all of what.
+// count returns how many lines contain all of what.
 func (l *lines) count(what ...string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +39,8 @@ func (l *lines) count(what ...string) (n int) {
 	return n
 }
 
-// A node that sends others what makes them log fills no log: each text is there once for each node in a minute.
+// A node that provokes log lines at others cannot flood their logs: each text is logged once per node and
+// minute.
 func TestNodeThatFloodsLogs(t *testing.T) {
 	urls := sharedServers(t)
 	began := time.Now()
@@ -64,7 +65,7 @@ func TestNodeThatFloodsLogs(t *testing.T) {
 	}
 	evil.requires = nil
 	evil.share(`{"id":"y","protocol":"native"}`, `{"name":"last","inputSchema":{"type":"object"}}`)
-	awaitTool(t, front, "ext_evil_y_last", true) // which comes behind all else
+	awaitTool(t, front, "ext_evil_y_last", true) // listed after all others
 	for _, what := range []string{"cannot be read", "cannot be used"} {
 		got := logged.count(what, "node=evil")
 		if most := 1 + int(time.Since(began)/time.Minute); got == 0 || got > most {
@@ -82,7 +83,7 @@ func TestNodeThatFloodsLogs(t *testing.T) {
 	}
 }
 
-// What a server answers to another node, with this one as the receiver, is taken for no message.
+// Answers that a node directs to this one through a server are not taken for messages.
 func TestAnswersOfServersAreNoMessages(t *testing.T) {
 	for _, answer := range []string{
 		`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"KV_exthost_main_quota"}}`,

@@ -15,9 +15,9 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// BenchmarkSessionElsewhere compares a call of a session over HTTP at another node than its home with
-// what it is made of: the call at home, and a request over the same server. It measures as well how long a
-// request waits that is of a node which says goodbye, until its client is told to initialize anew.
+// BenchmarkSessionElsewhere measures a call of an HTTP session at a node other than its home, and its parts:
+// the call at home, and a round trip over the same server. It also measures how long a request to a leaving
+// home waits before its client is told to initialize again.
 func BenchmarkSessionElsewhere(b *testing.B) {
 	s := startServers(b, 1)
 	address := "127.0.0.1:" + processtest.FreePorts(b, 1)[0]

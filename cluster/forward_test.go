@@ -21,8 +21,8 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// serveHome is a node that serves MCP over HTTP as a process: its words are its name, the address
-// that it listens at, and the servers.
+// serveHome runs a node that serves MCP over HTTP as a process. Its words are its name, its listen address
+// and the servers.
 func serveHome(words string) {
 	fields := strings.Fields(words)
 	dir, err := os.MkdirTemp("", "home")
@@ -44,7 +44,7 @@ func serveHome(words string) {
 	processtest.Check(h.Close())
 }
 
-// frontOf serves MCP over HTTP for a host.
+// frontOf serves MCP over HTTP for a host, and returns the URL.
 func frontOf(t testing.TB, n *cluster.Node, h *exthost.Host) string {
 	s := mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()})
 	server := httptest.NewServer(s.Handler(""))
@@ -55,7 +55,7 @@ func frontOf(t testing.TB, n *cluster.Node, h *exthost.Host) string {
 	return server.URL
 }
 
-// visitor keeps no connections, which would outlive a test.
+// visitor keeps no connections, because they would outlive a test.
 var visitor = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // request sends a request of a session.
@@ -87,11 +87,11 @@ func bodyOf(t testing.TB, r *http.Response) string {
 	return string(body)
 }
 
-// begin begins a session.
+// begin initializes a session.
 func begin(t testing.TB, url string) (session string) {
 	t.Helper()
 	var r *http.Response
-	eventually(t, "the server listens", func() bool { // a process does not say when
+	eventually(t, "the server listens", func() bool { // the process does not report it
 		r, err := visitor.Get(url)
 		if err == nil {
 			r.Body.Close()
@@ -109,8 +109,8 @@ func begin(t testing.TB, url string) (session string) {
 
 const workCall = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ext_x_work","arguments":{},"_meta":{"progressToken":"p"}}}`
 
-// The requests of a session have the same answers at another node as at home, its streams go through,
-// and once its home is gone there is no such session.
+// Requests of a session get the same responses at another node as at its home, and streams pass through. Once
+// the home is gone, the session is unknown.
 func TestC24SessionElsewhere(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
@@ -161,7 +161,7 @@ func TestC24SessionElsewhere(t *testing.T) {
 		left <- err
 	}()
 	eventually(t, "the call runs", func() bool { return len(noted(t, file)) == 1 })
-	cancel() // as a client does that disconnects
+	cancel() // the client disconnects
 	<-left
 	eventually(t, "the call is cancelled at home", func() bool { return len(noted(t, file)) == 2 })
 
@@ -187,8 +187,8 @@ func TestC24SessionElsewhere(t *testing.T) {
 	}
 }
 
-// The clients of a node that leaves have each request answered, or hear that there is no such session: then
-// they begin anew elsewhere.
+// When a node leaves, each request of its clients is answered, or reports an unknown session. The clients
+// then initialize at another node.
 func TestC24HomeLeaves(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -242,8 +242,8 @@ func TestC24HomeLeaves(t *testing.T) {
 	clients.Wait()
 }
 
-// A request that a node ends itself, because its caller may stay no longer or the node stops, is answered
-// with an error, and a stream of a session ends, as at home.
+// A request that a node ends itself, because its caller's time is up or the node stops, gets an error, and a
+// stream ends, like at home.
 func TestC24FrontEndsRequests(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -304,7 +304,7 @@ func TestC24FrontEndsRequests(t *testing.T) {
 	}
 }
 
-// A node serves what its own sessions are of, and nothing else, to a node that asks.
+// A node that asks gets nothing but the sessions' requests served.
 func TestC24HostileNode(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)

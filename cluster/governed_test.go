@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// What a policy of the owner denies is rejected and runs nowhere: no replica is asked instead.
-// Each log has the call, and the owner's says which call of the front it was.
+// A call that a policy of the owner denies is rejected and does not run at any replica. Both audit logs
+// contain it, and the owner's names the call of the front.
 func TestC15OwnerDenies(t *testing.T) {
 	processtest.Leaks(t)
 	s, logs := startServers(t, 1), t.TempDir()
@@ -87,7 +87,7 @@ func TestC15OwnerDenies(t *testing.T) {
 	}
 }
 
-// calls returns the calls of tools in an audit log.
+// calls returns the tool calls in an audit log.
 func calls(t *testing.T, path string, q audit.Query) (list []audit.Record) {
 	t.Helper()
 	for r, err := range audit.Read(within(t), path, q) {

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// waiting makes a call that waits until it is cancelled, and returns its outcome once it runs.
+// waiting makes a call that waits until it is cancelled. It returns the outcome once the call runs.
 func waiting(t testing.TB, h *exthost.Host, tool, file string) <-chan error {
 	t.Helper()
 	outcome := make(chan error, 1)
@@ -36,8 +36,8 @@ func isLost(err error) bool {
 	return e != nil && e.Kind == protocol.NodeLost && e.Outcome == "unknown"
 }
 
-// What a process does that breaks the rules of its host has the same outcome elsewhere as here, and
-// names the node.
+// A process that violates the protocol has the same outcome at a remote node as at the local one, and the
+// error names the node.
 func TestC1ProcessBreaksTheRules(t *testing.T) {
 	urls := sharedServers(t)
 	plugins := []plugin{{ID: "dies"}, {ID: "lies"}, {ID: "floods"}, {ID: "hangs", Runtime: `call_timeout = "200ms"`}}
@@ -67,7 +67,7 @@ func TestC1ProcessBreaksTheRules(t *testing.T) {
 	}
 }
 
-// A call whose owner is killed is made again at another, if the operator and the tool allow that.
+// A call whose owner is killed is retried at another node, if the operator and the tool allow it.
 func TestC2CallIsMadeAgain(t *testing.T) {
 	urls := sharedServers(t)
 	owners := map[string]*processtest.Process{}
@@ -94,7 +94,7 @@ func TestC2CallIsMadeAgain(t *testing.T) {
 	}
 }
 
-// busy returns the node that has a call of the host in flight.
+// busy returns the node with a call of the host in flight.
 func busy(t testing.TB, h *exthost.Host) string {
 	t.Helper()
 	for _, one := range h.Status().Extensions[0].Instances {
@@ -106,7 +106,7 @@ func busy(t testing.TB, h *exthost.Host) string {
 	return ""
 }
 
-// awaitNodes waits until n nodes have the extension x.
+// awaitNodes waits until n nodes have extension x.
 func awaitNodes(t testing.TB, h *exthost.Host, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprint(n, " nodes"), func() bool {
@@ -116,8 +116,8 @@ func awaitNodes(t testing.TB, h *exthost.Host, n int) {
 	})
 }
 
-// A call whose owner has no connection any more goes to a replica. Without one it is refused once the
-// owner is not back in time, and never runs.
+// A call whose owner is disconnected goes to a replica. Without a replica it is refused after the grace
+// period, and never runs.
 func TestC3OwnerIsKilledBefore(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -145,8 +145,8 @@ func TestC3OwnerIsKilledBefore(t *testing.T) {
 	}
 }
 
-// awaitGone waits until the first server has noticed that a node was killed. Until then it hands messages to a
-// connection that nobody reads, and whether a call took effect cannot be known.
+// awaitGone waits until the first server has noticed that a node was killed. Until then it delivers messages
+// to a connection without a reader, and the outcome of calls is unknown.
 func (s *servers) awaitGone(node string) {
 	s.t.Helper()
 	conn, err := nats.Connect(s.urls()[0])
@@ -161,8 +161,8 @@ func (s *servers) awaitGone(node string) {
 	})
 }
 
-// A session that has a process of its own loses it with its node: the call that runs is lost, and
-// the next begins another process elsewhere.
+// A session with its own process loses it when its node is killed: the running call is lost, and the next one
+// starts a process at another node.
 func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	urls := sharedServers(t)
 	owners, own := map[string]*processtest.Process{}, []plugin{{Runtime: `instances = "per_session"`}}
@@ -195,7 +195,7 @@ func TestC23NodeOfASessionIsKilled(t *testing.T) {
 	eventually(t, "the process without a host ends", func() bool { return len(noted(t, file)) == 2 })
 }
 
-// stays returns the process that a session has, while other calls keep nodes busy.
+// stays returns the process of a session, while other calls keep the nodes busy.
 func stays(t testing.TB, front *exthost.Host, s *protocol.Session) (pid string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -224,7 +224,7 @@ func stays(t testing.TB, front *exthost.Host, s *protocol.Session) (pid string) 
 	return pid
 }
 
-// callAs makes a call of a session, and returns the text of its result.
+// callAs makes a call in a session, and returns the text of its result.
 func callAs(t testing.TB, h *exthost.Host, s *protocol.Session, tool, args string) string {
 	t.Helper()
 	r, err := h.Do(within(t), &protocol.Call{
@@ -238,7 +238,7 @@ func callAs(t testing.TB, h *exthost.Host, s *protocol.Session, tool, args strin
 	return protocol.ToolResult(r).Text()
 }
 
-// What becomes of an extension at a node is known at the others, though its tools stay the same.
+// Remote nodes see state changes of an extension even if its tools stay the same.
 func TestStateAtAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	once := []plugin{{Runtime: "[runtime.restart]\nmax_attempts = 0"}}
@@ -280,7 +280,7 @@ func TestStateAtAnotherNode(t *testing.T) {
 	})
 }
 
-// A node whose own process of a replica does not start does not offer what it has from another node.
+// A node whose own process of a replica does not start does not offer the replica of another node.
 func TestReplicaThatDoesNotStart(t *testing.T) {
 	urls, dir := sharedServers(t), t.TempDir()
 	startNode(t, urls, "n2", peers.AsReplicas)

@@ -30,7 +30,7 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// patience bounds every wait of a test; none is expected to last.
+// patience bounds every wait; none is expected to last.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
@@ -55,9 +55,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var stdout = os.Stdout // which the SDK replaces
+var stdout = os.Stdout // the SDK replaces it
 
-// extension is what nodes share.
+// extension is the extension that nodes share.
 func extension() *sdk.Extension {
 	x := sdk.New("1.0.0")
 	sdk.AddTool(x, sdk.Tool{
@@ -91,7 +91,7 @@ func extension() *sdk.Extension {
 		}) (protocol.ToolResult, error) {
 			switch in.How {
 			case "lie":
-				for id := range 9 { // that of the call is among them
+				for id := range 9 { // includes the id of the call
 					_, _ = fmt.Fprintf(stdout, `{"jsonrpc":"2.0","id":%d,"error":"no error"}`+"\n", id)
 				}
 				return protocol.ToolResult(`{"content":[]}`), nil
@@ -106,13 +106,13 @@ func extension() *sdk.Extension {
 	return x
 }
 
-// noting is what the tool note is told.
+// noting holds the arguments of the tool note.
 type noting struct {
 	File string `json:"file"`
 	Text string `json:"text"`
 	Wait bool   `json:"wait,omitempty"`
-	Once bool   `json:"once,omitempty"` // waits only if the text is not noted yet
-	Till string `json:"till,omitempty"` // waits until there is this file
+	Once bool   `json:"once,omitempty"` // waits only if the text has not been noted before
+	Till string `json:"till,omitempty"` // waits until this file exists
 	Die  bool   `json:"die,omitempty"`
 }
 
@@ -143,10 +143,10 @@ func note(ctx context.Context, in noting) (string, error) {
 	return "noted " + in.Text, nil
 }
 
-// describeVar is the variable with a part of the descriptor of note.
+// describeVar contains a part of the descriptor of note.
 const describeVar = "EXTHOST_TEST_DESCRIBE"
 
-// asking is an MCP server whose one tool puts two questions to its caller, and returns the answers.
+// asking is an MCP server with one tool, which asks its caller two questions and returns the answers.
 func asking() {
 	in := bufio.NewReader(os.Stdin)
 	send := func(id json.RawMessage, member string, value any) {
@@ -198,7 +198,7 @@ func asking() {
 	}
 }
 
-// answer returns the bodies of requests, until stdin ends.
+// answer returns the bodies of requests until stdin ends.
 func answer(server string) {
 	conn, err := nats.Connect(server)
 	if err == nil {
@@ -210,7 +210,7 @@ func answer(server string) {
 	conn.Close()
 }
 
-// spawn starts the test binary as a script, and waits until it is ready. It ends with the test.
+// spawn runs a script in the test binary until the end of the test. It waits until the process is ready.
 func spawn(t testing.TB, script string) *processtest.Process {
 	t.Helper()
 	return processtest.Spawn(t, script, clusterVar+"="+inCluster)
@@ -225,24 +225,24 @@ func exe(t testing.TB) string {
 	return path
 }
 
-// servers are NATS servers that know each other.
+// servers are clustered NATS servers.
 type servers struct {
 	t    testing.TB
 	list []natstest.Server
 	all  []*processtest.Process
 }
 
-// shared are the servers of the tests that stop none: three, from the first of those tests on.
+// shared are three servers for all tests that do not stop any. The first of these tests starts them.
 var shared servers
 
-// inCluster is the cluster of the nodes of a test, so that tests with the same servers do not meet.
+// inCluster is the cluster of a test's nodes, so that tests with the same servers do not meet.
 var inCluster = "main"
 
-// clusterVar is the variable that gives it to other processes.
+// clusterVar passes inCluster to other processes.
 const clusterVar = "EXTHOST_TEST_CLUSTER"
 
-// sharedServers returns three servers that a test must not stop. It begins the test, as
-// [processtest.Leaks] does.
+// sharedServers returns three servers that a test must not stop. Call it first, in place of
+// [processtest.Leaks].
 func sharedServers(t testing.TB) []string {
 	t.Helper()
 	if shared.all == nil {
@@ -279,27 +279,27 @@ func (s *servers) urls() (list []string) {
 	return list
 }
 
-// node is a node of a test, which may be a process of its own.
+// node is a node in this or in another process.
 type node struct {
 	Name, As string
 	URLs     []string
-	Plugins  []plugin // that it has
-	MaxCalls int      // 0 is the default
-	Join     string   // in place of URLs
+	Plugins  []plugin // its extensions
+	MaxCalls int      // 0: default
+	Join     string   // the invitation, in place of URLs
 	Forget   time.Duration
 }
 
-// plugin is an extension of a node: x unless it has another id.
+// plugin is an extension of a node.
 type plugin struct {
 	ID       string
-	Script   string // of its process; "" is extension
-	Protocol string // "" is native
-	Runtime  string // the table of its manifest
+	Script   string // of its process; "": extension
+	Protocol string // "": native
+	Runtime  string // a table of its manifest
 	Describe string // a part of the descriptor of note
-	Manifest string // all of it but the id; the rest has no effect
+	Manifest string // the manifest without the id; disables the other fields
 }
 
-// join makes a node of a cluster over servers.
+// join returns a node of a cluster.
 func join(t testing.TB, urls []string, name, as string) *cluster.Node {
 	t.Helper()
 	n, err := cluster.New(nodeOptions(node{Name: name, As: as, URLs: urls}))
@@ -317,7 +317,7 @@ func nodeOptions(n node) cluster.Options {
 	m.Name, m.MaxCalls = cmp.Or(os.Getenv(clusterVar), inCluster), cmp.Or(n.MaxCalls, m.MaxCalls)
 	m.Forget = cmp.Or(manifest.Duration(n.Forget), m.Forget)
 	if m.Join = n.Join; n.Join != "" {
-		m.Name = "" // as the invitation says
+		m.Name = "" // the invitation contains it
 	}
 	m.URLs, m.Node, m.Share = n.URLs, n.Name, []settings.Sharing{{Extensions: []string{"*"}, As: n.As}}
 	return cluster.Options{Settings: m, Version: "0.0.1", Log: logger()}
@@ -330,10 +330,10 @@ func logger() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// x is the extension that most nodes have.
+// x is the extension of most nodes.
 var x = []plugin{{}}
 
-// open opens a host with the extension x, or without any.
+// open opens a host with extension x, or with none.
 func open(t testing.TB, n *cluster.Node, shares bool, change ...func(*config.Config)) *exthost.Host {
 	t.Helper()
 	plugins := x
@@ -344,7 +344,7 @@ func open(t testing.TB, n *cluster.Node, shares bool, change ...func(*config.Con
 	return closed(t, h, err)
 }
 
-// closed has a host be closed at the end of the test.
+// closed closes a host at the end of the test.
 func closed(t testing.TB, h *exthost.Host, err error) *exthost.Host {
 	t.Helper()
 	if err != nil {
@@ -379,7 +379,7 @@ func openHost(n *cluster.Node, dir, exe string, plugins []plugin, change ...func
 	return exthost.Open(context.Background(), cfg, o)
 }
 
-// install writes the manifest of the extension for a host whose files are in dir.
+// install writes the manifest for a host whose files are in dir.
 func (p plugin) install(dir, exe string) error {
 	id, capabilities := cmp.Or(p.ID, "x"), ""
 	if p.Protocol == "" {
@@ -400,7 +400,7 @@ func (p plugin) install(dir, exe string) error {
 	return os.WriteFile(filepath.Join(path, "plugin.toml"), []byte(text), 0o644)
 }
 
-// serveNode is a node as a process: its words are a [node] in JSON.
+// serveNode runs a node as a process. Its words are a [node] in JSON.
 func serveNode(words string) {
 	var spec node
 	processtest.Check(json.Unmarshal([]byte(words), &spec))
@@ -417,8 +417,8 @@ func serveNode(words string) {
 	processtest.Check(h.Close())
 }
 
-// caller is a node that makes one call, which its process does not outlive: its words are the
-// servers, and behind a bar the tool and its arguments.
+// caller runs a node that makes one call and exits. Its words are the servers, a bar, and the tool with its
+// arguments.
 func caller(words string) {
 	urls, call, _ := strings.Cut(words, " | ")
 	tool, args, _ := strings.Cut(call, " ")
@@ -436,30 +436,30 @@ func caller(words string) {
 	processtest.Check(err)
 }
 
-// quick and quickGrace shorten what the nodes whose names begin with quick wait for others. Only for
-// tests in which no node that matters may be slow.
+// quick and quickGrace shorten timeouts at nodes whose names begin with quick, for tests in which no relevant
+// node may be slow.
 const (
 	quick      = 3 * time.Second
 	quickGrace = 500 * time.Millisecond
 )
 
-// startNode starts a node with the extension x as a process.
+// startNode runs a node with extension x as a process.
 func startNode(t testing.TB, urls []string, name, as string) *processtest.Process {
 	t.Helper()
 	return node{Name: name, As: as, URLs: urls, Plugins: x}.start(t)
 }
 
-// start starts the node as a process.
+// start runs the node as a process.
 func (n node) start(t testing.TB) *processtest.Process {
 	t.Helper()
 	text, err := json.Marshal(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spawn(t, "node "+strings.ReplaceAll(string(text), ";", `\u003b`)) // which would end the step
+	return spawn(t, "node "+strings.ReplaceAll(string(text), ";", `\u003b`)) // would end the step
 }
 
-// open opens a host that is the node.
+// open opens a host as the node.
 func (n node) open(t testing.TB) *exthost.Host {
 	t.Helper()
 	c, err := cluster.New(nodeOptions(n))
@@ -470,7 +470,7 @@ func (n node) open(t testing.TB) *exthost.Host {
 	return closed(t, h, err)
 }
 
-// eventually polls for what cannot be awaited from outside.
+// eventually polls, for conditions without an event.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -490,7 +490,7 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// awaitTool waits until a host lists a tool, or lists it no more.
+// awaitTool waits until a host lists a tool, or no longer lists it.
 func awaitTool(t testing.TB, h *exthost.Host, name string, listed bool) {
 	t.Helper()
 	eventually(t, name, func() bool {

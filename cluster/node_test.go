@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// told keeps what a caller is told.
+// told records notifications to a caller.
 type told struct {
 	mu    sync.Mutex
 	heard []string
@@ -36,8 +36,8 @@ func (c *told) Notify(_ context.Context, method string, params json.RawMessage) 
 	return nil
 }
 
-// Two hosts over one server: each lists what the other shares, and its calls, results of 4 MiB,
-// progress and errors go there and back.
+// Two hosts on one server list each other's shared tools. Calls, results of 4 MiB, progress and errors pass
+// between them.
 func TestTwoHosts(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -86,7 +86,7 @@ func TestTwoHosts(t *testing.T) {
 	awaitTool(t, web, "ext_gpu1_x_echo", false)
 }
 
-// noted returns the entries of a file that there may not be.
+// noted returns the entries of a file, which may not exist.
 func noted(t testing.TB, file string) []string {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -96,7 +96,7 @@ func noted(t testing.TB, file string) []string {
 	return entries.Whole(string(data))
 }
 
-// A call whose owner is killed is lost, with its outcome unknown.
+// A call whose owner is killed is lost with an unknown outcome.
 func TestC2OwnerIsKilled(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -127,7 +127,7 @@ func TestC2OwnerIsKilled(t *testing.T) {
 	eventually(t, "the process without a host ends", func() bool { return len(noted(t, file)) == 2 })
 }
 
-// A killed server costs no call: each has its result over another.
+// A killed server costs no call: each gets its result over another server.
 func TestC6ServerIsKilled(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
@@ -141,13 +141,13 @@ func TestC6ServerIsKilled(t *testing.T) {
 		l.goesOn(100)
 	}
 	for text, n := range l.end() {
-		if !strings.Contains(text, "did not get the call") { // while there was no connection at all
+		if !strings.Contains(text, "did not get the call") { // all servers were unreachable for a moment
 			t.Errorf("%d calls failed: %s", n, text)
 		}
 	}
 }
 
-// loading is callers that call one after the other.
+// loading is a set of callers that call in sequence.
 type loading struct {
 	t       testing.TB
 	callers sync.WaitGroup
@@ -155,10 +155,10 @@ type loading struct {
 
 	mu     sync.Mutex // guards what follows
 	done   int
-	failed map[string]int // by the error
+	failed map[string]int // by error
 }
 
-// load has n callers call a tool of a host until end.
+// load starts n callers of a tool that call until end.
 func load(t testing.TB, h *exthost.Host, tool string, n int) *loading {
 	l := &loading{t: t, stop: make(chan struct{}), failed: make(map[string]int)}
 	for range n {
@@ -196,7 +196,7 @@ func (l *loading) goesOn(n int) {
 	eventually(l.t, "calls go on", func() bool { return l.calls() > before+n })
 }
 
-// end ends the load, and returns the errors with their counts.
+// end stops the callers, and returns the errors with their counts.
 func (l *loading) end() map[string]int {
 	close(l.stop)
 	l.callers.Wait()

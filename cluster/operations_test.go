@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// operatedBy makes a node that takes orders of others.
+// operatedBy returns a node that accepts orders of operators.
 func operatedBy(t *testing.T, urls []string, name string, operators ...string) *cluster.Node {
 	t.Helper()
 	o := nodeOptions(node{Name: name, As: peers.AsMine, URLs: urls})
@@ -40,8 +40,8 @@ func callText(t *testing.T, h *exthost.Host, s *protocol.Session, tool string, a
 	return protocol.ToolResult(result).Text(), err
 }
 
-// A result that its owner keeps is read at the front by the session that made the call; when the
-// owner has gone, the error says so.
+// The session that made a call can read its long result at the front. When the owner is gone, the error says
+// so.
 func TestLongResultIsReadAtItsOwner(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -93,8 +93,8 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 	}
 }
 
-// Requests of many callers wait at one node: each front lists them within a bound, and two fronts
-// that answer all of them at once give one answer to each.
+// Many requests wait at one node. Each front lists a bounded number, and two fronts that answer all of them
+// at once give one answer to each.
 func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
@@ -170,7 +170,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 		func() bool { return len(exthost.NodesOf(fronts[2]).Approvals(within(t)).Requests) == 0 })
 }
 
-// Of the answers to a request whose caller has gone, each that comes too late is told whose counts.
+// An answer that comes after the caller gave up, or after another answer, is told which one counts.
 func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -221,8 +221,8 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 	}
 }
 
-// Operators find room beside the calls that wait for them, also when those are all that the node takes,
-// and beside a node that wants more of it than it may.
+// Operations are accepted beside the calls that wait for them, even if the node's limit of calls is reached,
+// and beside a node that exceeds its share.
 func TestOperatorsBesideABusyNode(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// What an operator wants of an extension at another node is refused with the node and the command
-// there, and changes nothing.
+// An operation on a remote extension that is not allowed is refused with the node and the command to use
+// there.
 func TestOperatorOfAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)

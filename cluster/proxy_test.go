@@ -13,15 +13,15 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// crossing is a message between a node and a server, on its way over a proxy.
+// crossing is a message between a node and a server, on its way through a proxy.
 type crossing struct {
 	up      bool // to the server
 	subject string
-	head    wire.Head // of a batch, of its first message; of a message without one, zero
-	raw     []byte    // as the server and the client of NATS say it
+	head    wire.Head // of the first message in a batch; zero without a head
+	raw     []byte    // in the NATS protocol
 }
 
-// cut is what a proxy does with a message that it sends half of before it closes the connection.
+// cut makes a proxy send half of a message, and close the connection.
 const cut = -1
 
 // proxy stands between a node and a server, or between two servers.
@@ -31,11 +31,11 @@ type proxy struct {
 
 	mu   sync.Mutex // guards what follows
 	open []net.Conn
-	off  bool // no connection is let through
+	off  bool // no connections are accepted
 }
 
-// newProxy returns a proxy that sends each message as often as pass says; with nil, each once. It
-// ends with the test.
+// newProxy runs a proxy until the end of the test. It sends each message as often as pass returns; nil is
+// once.
 func newProxy(t testing.TB, server string, pass func(crossing) int) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,7 +67,7 @@ func (p *proxy) address() string { return p.listener.Addr().String() }
 
 func (p *proxy) url() string { return "nats://" + p.address() }
 
-// cutOff closes what is open, and lets nothing through until it is taken back.
+// cutOff closes all connections and accepts none, or accepts connections again.
 func (p *proxy) cutOff(yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *proxy) connect(node net.Conn, server string, pass func(crossing) int) {
 	}
 }
 
-// convey hands on what comes until a connection ends.
+// convey passes messages on until a connection ends.
 func convey(from io.Reader, to io.Writer, up bool, pass func(crossing) int) {
 	in := bufio.NewReaderSize(from, 64<<10)
 	for {
@@ -144,7 +144,7 @@ func convey(from io.Reader, to io.Writer, up bool, pass func(crossing) int) {
 	}
 }
 
-// body is the message without what NATS says about it.
+// body returns the message without the NATS protocol.
 func (c crossing) body() []byte {
 	_, body, _ := bytes.Cut(c.raw, []byte("\r\n"))
 	return bytes.TrimSuffix(body, []byte("\r\n"))

@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// limited states a limit of calls in a day, for all nodes together.
+// limited returns a configuration with a cluster-wide limit of calls per day.
 func limited(calls int, required bool) func(*config.Config) {
 	return func(c *config.Config) {
 		c.Plugins = append(c.Plugins, governance.Spec{
@@ -37,7 +37,7 @@ func limited(calls int, required bool) func(*config.Config) {
 	}
 }
 
-// hubOf opens a hub with counters, and returns what a node joins it with.
+// hubOf opens a hub with counters, and returns a function that joins nodes to it.
 func hubOf(t *testing.T) (o hub.Options, close func(), join func(name string) *cluster.Node) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cluster")
@@ -87,7 +87,7 @@ func openHub(t *testing.T, o hub.Options) (close func()) {
 	return close
 }
 
-// call calls the own tool of a host, and returns what a policy said.
+// callOwn calls the local tool of a host, and returns the error of a policy.
 func callOwn(t *testing.T, h *exthost.Host) *protocol.Error {
 	t.Helper()
 	_, err := h.Call(within(t), "ext_x_echo", json.RawMessage(`{}`))
@@ -98,7 +98,7 @@ func callOwn(t *testing.T, h *exthost.Host) *protocol.Error {
 	return e
 }
 
-// untilCounted calls until the counters of the hub are reached.
+// untilCounted calls until the hub's counters can be reached.
 func untilCounted(t *testing.T, h *exthost.Host) {
 	t.Helper()
 	eventually(t, "the counters are reached", func() bool {
@@ -110,8 +110,8 @@ func untilCounted(t *testing.T, h *exthost.Host) {
 	})
 }
 
-// Two hosts let through together what a policy of scope cluster allows, and each goes on with what
-// it has leased while the hub is away.
+// A policy of scope cluster limits two hosts together, and each host continues with its lease while the hub
+// is unavailable.
 func TestScopeCluster(t *testing.T) {
 	processtest.Leaks(t)
 	o, end, join := hubOf(t)
@@ -128,7 +128,7 @@ func TestScopeCluster(t *testing.T) {
 			break
 		}
 	}
-	// 40 / (8 x 2) is 2, or 5 while it knew no other
+	// the size of a lease is 40 / (8 x 2) = 2, or 5 while the node knew no other
 	if held >= 5 || e == nil || e.Kind != protocol.GovernanceUnavailable {
 		t.Errorf("%d calls passed without a hub, and then: %v", held, e)
 	}
@@ -161,8 +161,7 @@ func TestScopeCluster(t *testing.T) {
 	}
 }
 
-// Without counters, a policy that is not required lets calls pass; nodes that state different limits
-// are told so.
+// Without counters, a policy that is not required allows calls. Nodes with different limits are told so.
 func TestScopeClusterOptional(t *testing.T) {
 	processtest.Leaks(t)
 	_, end, join := hubOf(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// replicas starts the nodes n1 and n2, which have the same extensions but for what change does to
-// those of n1, and opens two fronts.
+// replicas starts nodes n1 and n2 with the same extensions, except for what change does to n1, and opens two
+// fronts.
 func replicas(t *testing.T, each node, change func(*node)) (owners []*processtest.Process, front, other *exthost.Host) {
 	t.Helper()
 	each.URLs, each.As = sharedServers(t), peers.AsReplicas
@@ -35,7 +35,7 @@ func replicas(t *testing.T, each node, change func(*node)) (owners []*processtes
 	return owners, front, other
 }
 
-// out returns the calls to a node that there were, and those without a result.
+// out returns the number of calls to a node, and of those without a result.
 func out(h *exthost.Host, name string) (calls, failed uint64) {
 	for _, n := range h.Status().Cluster.Nodes {
 		if n.Name == name {
@@ -54,8 +54,7 @@ func triedFirst(t *testing.T, front *exthost.Host) {
 	}
 }
 
-// A node that has as many calls as it may is followed by the next; when all have, the call is
-// refused.
+// A node at its limit of calls is skipped. When all are, the call is refused.
 func TestC14Overloaded(t *testing.T) {
 	_, front, other := replicas(t, node{Plugins: x, MaxCalls: 1}, nil)
 	dir := t.TempDir()
@@ -94,8 +93,7 @@ func TestC14Overloaded(t *testing.T) {
 	}
 }
 
-// A node whose breaker is open is followed by the next; when all are, the caller is told when the first
-// lets a call through.
+// A node with an open breaker is skipped. When all are open, the error says when the first one closes.
 func TestC14BreakerIsOpen(t *testing.T) {
 	_, front, other := replicas(t, node{Plugins: []plugin{{Runtime: `call_timeout = "300ms"`}}}, nil)
 	hang := func() error {
@@ -107,7 +105,7 @@ func TestC14BreakerIsOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a call of the next", func() bool { // which may take 300 ms
+	eventually(t, "a call of the next", func() bool { // may take 300 ms
 		_, err := front.Call(within(t), "ext_x_pid", nil)
 		return err == nil
 	})
@@ -127,7 +125,7 @@ func TestC14BreakerIsOpen(t *testing.T) {
 	}
 }
 
-// A node that drains ends the calls that it has, and takes no more.
+// A draining node finishes its calls and accepts no more.
 func TestC14Draining(t *testing.T) {
 	owners, front, other := replicas(t, node{Plugins: x}, nil)
 	file, till, outcome := filepath.Join(t.TempDir(), "notes"), filepath.Join(t.TempDir(), "till"), make(chan error, 1)
@@ -142,7 +140,7 @@ func TestC14Draining(t *testing.T) {
 		return slices.ContainsFunc(front.Status().Cluster.Nodes,
 			func(n status.Node) bool { return n.Name == "n1" && n.State == status.NodeLeaving })
 	}
-	for left := false; !left; { // before the front has heard it, and after
+	for left := false; !left; { // before and after the front has heard of it
 		left = leaves()
 		if _, err := front.Call(within(t), "ext_x_echo", map[string]any{"n": 1}); err != nil {
 			t.Fatal(err)
@@ -157,7 +155,7 @@ func TestC14Draining(t *testing.T) {
 	<-stopped
 }
 
-// A node that cannot start the extension any more is followed by the next.
+// A node that cannot start the extension is skipped.
 func TestC14CannotStart(t *testing.T) {
 	const tool = "[transport]\nkind = \"exec\"\ncmd = [\"EXE\"]\nenv = { EXTHOST_TEST_SCRIPT = \"eof; out hello\" " +
 		"}\n[[tools]]\nname = \"hello\"\ndescription = \"Says hello.\"\n"

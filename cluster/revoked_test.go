@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A node that is revoked is put out at once: its calls are lost, and its tools go. It says why itself.
+// A revoked node is disconnected at once: its calls are lost, its tools disappear, and it reports the reason.
 func TestC19NodeIsRevoked(t *testing.T) {
 	processtest.Leaks(t)
 	dir, address := filepath.Join(t.TempDir(), "cluster"), "127.0.0.1:"+processtest.FreePorts(t, 1)[0]

@@ -15,7 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// An owner that is stopped loses its calls, and ends them once it goes on: nobody waits for them.
+// An owner that is stopped with SIGSTOP loses its calls, and ends them when it continues, as nobody waits for
+// them.
 func TestC4OwnerIsStopped(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -40,7 +41,7 @@ func TestC4OwnerIsStopped(t *testing.T) {
 	})
 }
 
-// The calls of a front that is killed are cancelled where they run.
+// The calls of a front that is killed are cancelled at their owners.
 func TestC5FrontIsKilled(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -53,8 +54,8 @@ func TestC5FrontIsKilled(t *testing.T) {
 	eventually(t, "the call is cancelled", func() bool { return slices.Contains(noted(t, file), "a cancelled") })
 }
 
-// While all servers are away for less than the silence, calls go on and have their results. Beyond,
-// they are lost, and new ones are refused at once; the host's own tools never notice.
+// While all servers are unavailable for less than cluster.silence, calls continue and get their results.
+// Afterwards they are lost, and new ones are refused at once. Local tools are not affected.
 func TestC7AllServersAreAway(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 2)
@@ -89,7 +90,7 @@ func TestC7AllServersAreAway(t *testing.T) {
 	})
 }
 
-// A server that is stopped costs no call, and what it has when it goes on runs nothing.
+// A server that is stopped costs no call, and its buffered messages run nothing when it continues.
 func TestC8ServerIsStopped(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
@@ -120,7 +121,7 @@ func TestC8ServerIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	resumed()
-	// behind what the server had
+	// after the messages that the server had buffered
 	if _, err := front.Call(within(t), "ext_gpu1_x_echo", map[string]any{"n": 1}); err != nil {
 		t.Error(err)
 	}
@@ -129,7 +130,7 @@ func TestC8ServerIsStopped(t *testing.T) {
 	}
 }
 
-// A rolling restart of every node and every server under load fails no call.
+// A rolling restart of every node and server under load fails no call.
 func TestC25RollingRestart(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// attaching counts the sessions that are attached.
+// attaching counts the attached sessions.
 type attaching struct {
 	peers.Host
 	sessions []context.Context
@@ -20,7 +20,8 @@ func (a *attaching) Attach(ctx context.Context, _ *protocol.Session) error {
 	return nil
 }
 
-// A call that comes when its session has ended does not begin the session anew: nobody would end it.
+// A call that arrives after the end of its session does not start the session again, since nobody would end
+// it.
 func TestGuestAfterItsEnd(t *testing.T) {
 	h := new(attaching)
 	g := newGuests(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })
@@ -40,10 +41,10 @@ func TestGuestAfterItsEnd(t *testing.T) {
 	}
 }
 
-// IfAttached knows no session.
+// IfAttached reports that no session is attached.
 func (a *attaching) IfAttached(*protocol.Session, func()) bool { return false }
 
-// A call of a session that ends meanwhile is noted at no run: nobody would tell that run of the end.
+// A call whose session ends concurrently is not recorded, since nobody would tell the run of the end.
 func TestCallOfAnEndedSession(t *testing.T) {
 	var a away
 	if a.note(new(attaching), &protocol.Session{ID: "s"}, wire.Address{Node: "gpu1", Run: wire.NewRun()}) ||
@@ -52,7 +53,7 @@ func TestCallOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// The sessions of a node are bounded, however many runs it says that it has.
+// The sessions of a node are bounded, however many runs it claims to have.
 func TestGuestsOfManyRuns(t *testing.T) {
 	h := new(attaching)
 	g := newGuests(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })

@@ -19,9 +19,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// While servers, nodes and the processes of their extensions are killed at random, 64 callers call
-// replicas: no call runs twice, none runs that was said not to have run, each result is that of an
-// execution of its own, and no call hangs. EXTHOST_STORM_TIME is how long the storm lasts, such as 10m.
+// Servers, nodes and the processes of their extensions are killed at random while 64 callers call replicas.
+// No call runs twice, no call runs that was reported as not run, each result belongs to its own execution,
+// and no call hangs. EXTHOST_STORM_TIME sets the duration, such as 10m.
 func TestClusterStorm(t *testing.T) {
 	processtest.Leaks(t)
 	seed, err := strconv.ParseUint(os.Getenv("EXTHOST_STORM_SEED"), 10, 64)
@@ -66,7 +66,7 @@ func TestClusterStorm(t *testing.T) {
 				outcomes = append(outcomes, o)
 				mu.Unlock()
 				if err != nil {
-					// the storm's own rhythm: a caller that does not wait only fails more often
+					// a caller that does not wait only fails more often
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -79,7 +79,7 @@ func TestClusterStorm(t *testing.T) {
 	}
 	for end, n := time.Now().Add(length), 0; time.Now().Before(end); n++ {
 		i := random.IntN(3)
-		time.Sleep(time.Duration(100+random.IntN(400)) * time.Millisecond) // the storm's own rhythm
+		time.Sleep(time.Duration(100+random.IntN(400)) * time.Millisecond) // the rhythm of the storm
 		if random.IntN(2) == 0 {
 			s.all[i].Kill()
 			s.start(i)

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// improper is the host of a node that answers operators of other nodes as it likes.
+// improper is the host of a node that answers remote operators arbitrarily.
 type improper struct {
 	peers.Host
 	operate func(ctx context.Context, o *peers.Operation) (json.RawMessage, error)
@@ -32,7 +32,7 @@ func (h improper) Operate(ctx context.Context, o *peers.Operation) (json.RawMess
 	return h.operate(ctx, o)
 }
 
-// openImproper has such a node join, which says that requests wait at it.
+// openImproper joins such a node, which claims pending requests.
 func openImproper(t *testing.T, urls []string, name string, operate func(ctx context.Context,
 	o *peers.Operation) (json.RawMessage, error)) *cluster.Node {
 	t.Helper()
@@ -49,7 +49,7 @@ func openImproper(t *testing.T, urls []string, name string, operate func(ctx con
 	return n
 }
 
-// The records of a call are found beside a node that does not answer, and that node is named.
+// The records of a call are found despite a node that does not answer, and that node is named.
 func TestRecordsBesideASilentNode(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -69,7 +69,7 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 	if _, err := callText(t, web, &protocol.Session{Caller: "ada"}, "ext_gpu1_x_echo", struct{}{}); err != nil {
 		t.Fatal(err)
 	}
-	go func() { // by the front's id, and by the owner's, which is in the record that was found there
+	go func() { // by the front's id, and by the owner's in the record found there
 		for range 2 {
 			select {
 			case <-asked:
@@ -89,7 +89,7 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 	}
 }
 
-// What another node says in an error is shown as words of that node, and no terminal acts on it.
+// An error text of another node is attributed to that node, and contains no terminal escapes.
 func TestErrorsOfAnImproperNode(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -118,7 +118,7 @@ func TestErrorsOfAnImproperNode(t *testing.T) {
 	}
 }
 
-// When more requests wait than are listed, the nodes of the others are named.
+// If more requests are pending than are listed, the nodes of the others are named.
 func TestMoreRequestsThanAreListed(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -149,7 +149,7 @@ func TestMoreRequestsThanAreListed(t *testing.T) {
 	}
 }
 
-// A list of requests that comes late does not replace one that was asked for after it.
+// A list of requests that arrives late does not replace one that was requested after it.
 func TestLateListOfRequests(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)

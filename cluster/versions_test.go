@@ -17,8 +17,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// stranger is a node of another version, which knows the wire alone: its messages, its entry and its
-// offer have members that no version knows.
+// stranger is a node of another version. Its messages, entry and offer have members that no version knows.
 type stranger struct {
 	conn     *nats.Conn
 	subjects wire.Subjects
@@ -33,7 +32,7 @@ type stranger struct {
 	results chan []byte // of its own calls
 }
 
-// newStranger has a node join that shares an extension y with a tool, and requires some features.
+// newStranger joins a node that shares extension y with one tool, and requires some features.
 func newStranger(t testing.TB, server, name string, requires ...string) *stranger {
 	t.Helper()
 	conn, err := nats.Connect(server)
@@ -59,7 +58,7 @@ func newStranger(t testing.TB, server, name string, requires ...string) *strange
 	return s
 }
 
-// share has the node share something else.
+// share changes what the node shares.
 func (s *stranger) share(head string, tools ...string) {
 	offer, entry := s.describe(head, tools...)
 	s.mu.Lock()
@@ -68,7 +67,7 @@ func (s *stranger) share(head string, tools ...string) {
 	s.say(s.subjects.All(s.self.Node), map[string]any{"k": wire.Here}, entry)
 }
 
-// describe returns an offer, and the entry that has it.
+// describe returns an offer and the entry with it.
 func (s *stranger) describe(head string, tools ...string) (offer, entry []byte) {
 	s.seq++
 	offer = []byte(head + "\n" + strings.Join(tools, "\n"))
@@ -123,7 +122,7 @@ func (s *stranger) received(m *nats.Msg) {
 		case len(h.Names) == 0:
 			head["hash"], answer = h.Hash, nil
 		case len(h.Names[0]) == 64:
-			at := min(int(h.At), len(offer)) // of another offer, nothing
+			at := min(int(h.At), len(offer)) // empty for another offer
 			head["at"], head["size"], answer = at, len(offer), offer[at:min(at+100<<10, len(offer))]
 		}
 		s.say(to, head, answer)
@@ -136,8 +135,8 @@ func (s *stranger) received(m *nats.Msg) {
 	}
 }
 
-// Nodes of other versions of one wire work together with what both know. One that requires what this
-// version does not know is left out, and the status says why.
+// Nodes of other versions with the same wire work together with what both know. One that requires an unknown
+// feature is left out, and the status says why.
 func TestC20OtherVersions(t *testing.T) {
 	urls := sharedServers(t)
 	front := open(t, join(t, urls, "front", peers.AsMine), true)
@@ -176,7 +175,7 @@ func TestC20OtherVersions(t *testing.T) {
 	}
 }
 
-// runOf returns the run of another node that has said something.
+// runOf returns the run of a node that has sent a message.
 func runOf(t testing.TB, s *stranger, node string) (run string) {
 	t.Helper()
 	heard := make(chan string, 64)
@@ -194,7 +193,7 @@ func runOf(t testing.TB, s *stranger, node string) (run string) {
 	}
 	defer sub.Unsubscribe()
 	select {
-	case run = <-heard: // each node asks others whether they are there
+	case run = <-heard: // nodes probe each other
 	case <-within(t).Done():
 		t.Fatal("nothing is heard")
 	}

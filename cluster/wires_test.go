@@ -22,8 +22,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// mark says something at a server that is stopped, and returns a function that waits until another
-// server has heard it.
+// mark sends a message to a stopped server, and returns a function that waits until another server has
+// received it.
 func mark(t testing.TB, stopped, other string) (heard func()) {
 	t.Helper()
 	var conns []*nats.Conn
@@ -45,7 +45,7 @@ func mark(t testing.TB, stopped, other string) (heard func()) {
 	}
 	return func() {
 		t.Helper()
-		// its routes may have to connect anew, which loses what is on the way
+		// its routes may have to reconnect, which loses messages
 		eventually(t, "the server goes on", func() bool {
 			if err := conns[0].Publish("mark", nil); err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func mark(t testing.TB, stopped, other string) (heard func()) {
 	}
 }
 
-// Of a network that is split, each side serves what it has, and both are one again after it.
+// In a split network, each side serves what it has. Afterwards both sides reunite.
 func TestC9NetworkIsSplit(t *testing.T) {
 	processtest.Leaks(t)
 	free := processtest.FreePorts(t, 4)
@@ -109,9 +109,8 @@ func TestC9NetworkIsSplit(t *testing.T) {
 	eventually(t, "all is one again", both)
 }
 
-// outcomes makes calls that each note their text once, n at a time, and checks what became of them: a
-// result means that the call ran once, no outcome that it never ran, and none ran twice. Calls
-// that fail are errors with all.
+// outcomes makes calls that each note their text once, n at a time, and checks them: a call with a result ran
+// once, a call without an outcome never ran, and none ran twice. With all, every call must succeed.
 func outcomes(t *testing.T, front *exthost.Host, tool string, callers, each int, all bool) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "notes")
@@ -149,8 +148,8 @@ func outcomes(t *testing.T, front *exthost.Host, tool string, callers, each int,
 	}
 }
 
-// A connection that breaks in the middle of a call: whatever the node did not get is made again or
-// refused, and nothing runs twice.
+// A connection breaks in the middle of a call. What the node did not receive is retried or refused, and
+// nothing runs twice.
 func TestC10HalfWritten(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)
@@ -163,13 +162,13 @@ func TestC10HalfWritten(t *testing.T) {
 	})
 	front := open(t, join(t, []string{way.url()}, "front", peers.AsMine), false)
 	awaitTool(t, front, "ext_gpu1_x_note", true)
-	outcomes(t, front, "ext_gpu1_x_note", 8, 40, false) // at most eight go in one message
+	outcomes(t, front, "ext_gpu1_x_note", 8, 40, false) // at most eight per message
 	if n := calls.Load(); n < 40 {
 		t.Errorf("%d messages with calls went out", n)
 	}
 }
 
-// Messages that get lost or come twice cost no call: each has one result.
+// Lost and duplicated messages cost no call: each has one result.
 func TestC11MessagesAreLost(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)
@@ -215,8 +214,8 @@ func TestC11MessagesAreLost(t *testing.T) {
 	}
 }
 
-// The bytes of a call that ran do nothing when somebody sends them again: not while its front is there,
-// nor after it, nor to the next run of its owner.
+// Replaying the bytes of a call does nothing: neither while its front is present, nor later, nor at the next
+// run of its owner.
 func TestC18BytesOfAnOldCall(t *testing.T) {
 	urls := sharedServers(t)
 	owner := startNode(t, urls, "gpu1", peers.AsMine)
@@ -255,7 +254,7 @@ func TestC18BytesOfAnOldCall(t *testing.T) {
 		if err := forger.FlushTimeout(patience); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the owner answers", func() bool { // behind what was sent again, over the same server
+		eventually(t, "the owner answers", func() bool { // ordered after the replay on the same server
 			_, err := other.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file + when, "text": "b"})
 			return err == nil
 		})

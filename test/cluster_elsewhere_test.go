@@ -20,28 +20,28 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// web connects the hosts of one process as a cluster connects those of many machines.
+// web connects the hosts of one process like a cluster.
 type web struct {
 	mu    sync.Mutex
 	nodes map[string]*webNode
 }
 
-// webNode is one host's end of a web.
+// webNode is the node of one host.
 type webNode struct {
 	web  *web
 	name string
-	as   string // how all is shared
+	as   string // how all extensions are shared
 
 	mu     sync.Mutex
 	host   peers.Host
 	offers []peers.Offer
-	refuse error // of every call from other nodes; nil: the host answers
-	away   int   // calls that find nobody, before others are answered
-	calls  int   // from other nodes
+	refuse error // error of every incoming call; nil: the host answers
+	away   int   // incoming calls that fail with ErrAway first
+	calls  int   // incoming calls
 
-	operators []string // nodes whose operators may give orders here
-	waiting   int      // approval requests
-	old       bool     // it does not know operations
+	operators []string // nodes whose operators may give orders
+	waiting   int      // pending approval requests
+	old       bool     // it does not support operations
 }
 
 var _ peers.Cluster = (*webNode)(nil)
@@ -212,7 +212,7 @@ func (n *webNode) Close(context.Context) error {
 	return nil
 }
 
-// set has the node refuse calls from now on, and returns how many came since the last set.
+// set makes the node refuse calls, and returns how many it got since the last set.
 func (n *webNode) set(refuse error) (calls int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -220,13 +220,13 @@ func (n *webNode) set(refuse error) (calls int) {
 	return calls
 }
 
-// awaitTool waits until a host lists a tool, or lists it no more.
+// awaitTool waits until a host lists a tool, or no longer lists it.
 func awaitTool(t *testing.T, h *exthost.Host, name string, listed bool) {
 	t.Helper()
 	hosttest.Eventually(t, name, func() bool { return slices.Contains(hosttest.Names(h), name) == listed })
 }
 
-// What another node shares is listed with the node's name, called there, and goes with the node.
+// The extension of a remote node is listed with the node's name, can be called, and disappears with the node.
 func TestExtensionOfAnotherNode(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -269,8 +269,8 @@ func TestExtensionOfAnotherNode(t *testing.T) {
 	awaitTool(t, front, "ext_gpu1_x_greet", false)
 }
 
-// A call of a replica goes to this host first, and where a node refuses it to the next; all that
-// refuse are asked once, and the refusal that ends first is the answer.
+// A call of a replica goes to this host first, then to the next node if one refuses it. Each refusing node is
+// asked once, and the refusal that ends first is returned.
 func TestReplicas(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -319,7 +319,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// What is asked about a task reaches the node that began it, whatever other nodes call theirs.
+// Requests about a task reach the node that created it, even if other nodes have a task with the same id.
 func TestTasksStayAtTheirNodes(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -364,7 +364,7 @@ func TestTasksStayAtTheirNodes(t *testing.T) {
 	}
 }
 
-// A call finds its nodes again that are away for a moment, and is given to each of them in turn.
+// A call is retried at nodes that are briefly away, each of them in turn.
 func TestNodesAreAwayForAMoment(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -406,7 +406,7 @@ func TestReplicaDiffers(t *testing.T) {
 	}) {
 		t.Errorf("no diagnostic in %v", found)
 	}
-	awaitTool(t, own, "ext_x_echo", true) // that only the other node has
+	awaitTool(t, own, "ext_x_echo", true) // only the other node has it
 	result, err := own.Call(hosttest.Deadline(t), "ext_x_echo", map[string]any{"n": 1})
 	if err != nil || a.set(nil) != 1 {
 		t.Errorf("%s, %v", result, err)

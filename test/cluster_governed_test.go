@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// origins notes the direction, the method and the node of every exchange that passes it.
+// origins records the direction, method and node of every exchange.
 type origins struct {
 	mu   sync.Mutex
 	seen []string
@@ -34,8 +34,8 @@ func (o *origins) Decide(_ context.Context, flow governance.Flow, x *governance.
 	return governance.Decision{}, nil
 }
 
-// Each node governs what passes it. What the node with the extension denies is the answer, with
-// its name and its policy, and the logs of both have the call under ids that belong together.
+// Each node applies its own policies. A denial of the owner is returned with its node and policy, and the
+// audit logs of both nodes contain the call under related ids.
 func TestOwnerGoverns(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -120,7 +120,7 @@ func TestOwnerGoverns(t *testing.T) {
 			t.Errorf("policies of the owner did not see %q in %q", want, origins.seen)
 		}
 	}
-	// their logs are written to the end then
+	// completes their logs
 	for _, h := range []*exthost.Host{fronts["web"], fronts["laptop"], owner} {
 		if err := h.Close(); err != nil {
 			t.Error(err)
@@ -143,7 +143,7 @@ func TestOwnerGoverns(t *testing.T) {
 	}
 }
 
-// recordsOf returns the records of an audit log that q selects, of calls of tools.
+// recordsOf returns the records of tool calls in an audit log that q selects.
 func recordsOf(t *testing.T, path string, q audit.Query) (list []audit.Record) {
 	t.Helper()
 	for r, err := range audit.Read(hosttest.Deadline(t), path, q) {

@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// askingNode is a node gpu1 whose policy asks a person about each ext_x_echo, and its audit log.
+// askingNode returns a node gpu1 whose policy requires approval for ext_x_echo, and its audit log.
 func askingNode(t *testing.T, w *web, operators ...string) (owner *exthost.Host, log string) {
 	t.Helper()
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
@@ -37,7 +37,7 @@ func askingNode(t *testing.T, w *web, operators ...string) (owner *exthost.Host,
 	return f.OpenWith(cfg, exthost.Options{Cluster: n}), cfg.Audit.Path
 }
 
-// front is a node without extensions of its own.
+// front returns a node without own extensions.
 func front(t *testing.T, w *web, name string) *exthost.Host {
 	t.Helper()
 	h := hosttest.NewFolder(t).Open(exthost.Options{Cluster: w.node(name, peers.AsMine)})
@@ -45,7 +45,7 @@ func front(t *testing.T, w *web, name string) *exthost.Host {
 	return h
 }
 
-// echo calls the tool that waits for an approval, and returns where its error comes.
+// echo calls the tool that requires approval, and returns a channel for its error.
 func echo(t *testing.T, h *exthost.Host, tool string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -59,7 +59,7 @@ func echo(t *testing.T, h *exthost.Host, tool string) <-chan error {
 	return done
 }
 
-// awaitRequests waits until a host lists so many approval requests of all nodes.
+// awaitRequests waits until a host lists n approval requests of all nodes.
 func awaitRequests(t *testing.T, h *exthost.Host, n int) (list []approval.Request) {
 	t.Helper()
 	hosttest.Eventually(t, fmt.Sprint(n, " approval requests"), func() bool {
@@ -69,7 +69,7 @@ func awaitRequests(t *testing.T, h *exthost.Host, n int) (list []approval.Reques
 	return list
 }
 
-// An approval request is listed at every node, and answered from those that the node names.
+// An approval request is listed at every node, and can be answered from the nodes that its owner allows.
 func TestApprovalOfAnotherNode(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -155,7 +155,7 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 	}
 }
 
-// Of two nodes that answer at once, one does; the other is told who did.
+// If two nodes answer at once, one answer counts, and the other node is told whose.
 func TestTwoNodesAnswer(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -184,8 +184,8 @@ func TestTwoNodesAnswer(t *testing.T) {
 	}
 }
 
-// An answer is bound to the call that the person was shown, and nobody but the operators of the
-// nodes that are named gives one, whatever they say of themselves.
+// An answer is bound to the call that the person was shown. Only operators of allowed nodes can give one,
+// whatever a node claims.
 func TestHostileOperations(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -269,7 +269,7 @@ func (l *liar) Operate(ctx context.Context, node, method string, params json.Raw
 	return l.Cluster.Operate(ctx, node, method, params)
 }
 
-// What a node says of its requests is bounded, and steers no terminal.
+// A node's list of requests is bounded, and contains no terminal escapes.
 func TestNodeThatFloodsItsRequests(t *testing.T) {
 	processtest.Leaks(t)
 	var many []approval.Request
@@ -317,8 +317,8 @@ func TestNodeThatFloodsItsRequests(t *testing.T) {
 	}
 }
 
-// An answer is to the call that was shown: a node that lists another call under the id since then is not
-// answered, and an id that says nothing of what was shown is refused.
+// An answer is refused if the node lists another call under the id by now, or if the id does not identify
+// what was shown.
 func TestAnswerIsToWhatWasShown(t *testing.T) {
 	processtest.Leaks(t)
 	l := &liar{
@@ -328,7 +328,7 @@ func TestAnswerIsToWhatWasShown(t *testing.T) {
 	n := exthost.NodesOf(hosttest.NewFolder(t).Open(exthost.Options{Cluster: l}))
 	shown := n.Approvals(hosttest.Deadline(t)).Requests[0].ID
 	l.answer = `[{"id":"q1","tool":"rm","arguments":"{}","hash":"1"}]`
-	n.Approvals(hosttest.Deadline(t)) // of somebody else
+	n.Approvals(hosttest.Deadline(t)) // another person lists them
 	if err := n.Approve(hosttest.Deadline(t), shown, "ann"); protocol.KindOf(err) != protocol.DescriptorChanged {
 		t.Errorf("another call was approved: %v", err)
 	}
@@ -337,7 +337,7 @@ func TestAnswerIsToWhatWasShown(t *testing.T) {
 	}
 }
 
-// An extension of another node is restarted, disabled and reloaded from here where that node allows it.
+// A remote extension can be restarted, disabled and reloaded if its node allows it.
 func TestOperateExtensionOfAnotherNode(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -397,7 +397,7 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 	w.nodes["gpu1"].old = false
 }
 
-// A call goes to the node that the operator names, and its record says which node had it.
+// A call goes to the node that the operator names, and its record contains that node.
 func TestCallAtNode(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -462,7 +462,7 @@ func TestCallAtNode(t *testing.T) {
 	}
 }
 
-// The records of a call are found at all nodes, whichever of its ids is known.
+// The records of a call are found at all nodes by any of its ids.
 func TestRecordsOfACall(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()
@@ -543,7 +543,7 @@ func TestRecordsOfACall(t *testing.T) {
 	w.nodes["gpu1"].set(nil)
 }
 
-// A long result that the owner keeps is read at the front, by whose caller it is and nobody else.
+// Only the caller of a call can read its long result at the front.
 func TestPagesOfAnotherNode(t *testing.T) {
 	processtest.Leaks(t)
 	w := newWeb()

@@ -17,7 +17,8 @@ import (
 	"github.com/exthost/exthost/cluster/internal/throttle"
 )
 
-// A hub whose own server takes no connections tries again every second or two, and logs a line of each kind a minute.
+// A hub whose own server refuses connections retries every second or two, and logs each kind of failure once
+// a minute.
 func TestHubLogsALineAMinuteOfWhatItTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account, err := nkeys.CreateAccount()

@@ -24,7 +24,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// asker asks hubs, as a node does.
+// asker sends requests to hubs, like a node.
 type asker struct {
 	*link.Link
 	node string
@@ -34,7 +34,7 @@ func (a asker) Ask(ctx context.Context, subject string, header map[string]string
 	return a.Link.Ask(ctx, subjects.ToHub(quota.Operation("main", subject), a.node), header, data)
 }
 
-// leaser is a node that leases.
+// leaser returns the leases of a new node.
 func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quota {
 	t.Helper()
 	self := wire.Address{Node: c.Node, Run: wire.NewRun()}
@@ -66,13 +66,13 @@ func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quo
 	})
 }
 
-// window is one that does not end during a test.
+// window does not end during a test.
 const window = 50 * 365 * 24 * time.Hour
 
-// leased leases of a limit of 80, once the counters are there.
+// leased leases from a limit of 80, once the counters exist.
 func leased(t *testing.T, q *quota.Quota) limits.Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 6*deadline) // servers that elect take their time
+	ctx, cancel := context.WithTimeout(t.Context(), 6*deadline) // electing a leader takes time
 	defer cancel()
 	for began := time.Now(); ; {
 		l, err := q.Lease(ctx, limits.Claim{Policy: "p", Key: "k", Limit: 80, Window: window})
@@ -86,7 +86,7 @@ func leased(t *testing.T, q *quota.Quota) limits.Lease {
 	}
 }
 
-// A node reaches the counters of its cluster through its hubs, and nothing of JetStream.
+// A node reaches the counters of its cluster through hubs, and nothing else of JetStream.
 func TestCounters(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -134,8 +134,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// A node has no server speak to another: what it asks is answered to itself or not at all, whatever reply and subject
-// it states.
+// A node cannot make a server send an answer to another node, whatever reply and subject it uses.
 func TestAnswersReachWhoAsked(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -181,7 +180,7 @@ func TestAnswersReachWhoAsked(t *testing.T) {
 	}
 }
 
-// taken returns how much of the counter of leased is taken.
+// taken returns how many units of the counter of leased are taken.
 func taken(t *testing.T, h *hub.Hub, c *credentials.Credentials) (sum int64) {
 	t.Helper()
 	n := connect(t, c, h.URL(), nats.CustomInboxPrefix("exthost.1.main.to."+c.Node+".asked"))
@@ -206,7 +205,7 @@ func taken(t *testing.T, h *hub.Hub, c *credentials.Credentials) (sum int64) {
 	return sum
 }
 
-// Three hubs keep the counters together: one of them may end.
+// Three hubs replicate the counters: one may end.
 func TestCountersOfThree(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -248,8 +247,7 @@ func TestCountersOfThree(t *testing.T) {
 	}
 }
 
-// A node that needs many counters at once gets leases of all of them: the hub bounds the requests of one node, and a
-// node sends no more than that.
+// A node may use many counters at once: its number of requests stays below the hub's limit per node.
 func TestManyCountersAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -271,8 +269,7 @@ func TestManyCountersAtOnce(t *testing.T) {
 	}
 }
 
-// A node gets its leases while other nodes are revoked: the server takes JetStream from the nodes' account for a
-// moment.
+// A node gets leases while other nodes are revoked, which makes JetStream unavailable for a moment.
 func TestCountersWhileNodesAreRevoked(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")

@@ -25,7 +25,7 @@ const deadline = 60 * time.Second
 
 var subjects = wire.Subjects{Cluster: "main"}
 
-// made makes a cluster whose nodes find it at an address.
+// made creates a cluster with the given hub addresses.
 func made(t *testing.T, urls ...string) (dir string, f *hub.Files) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "cluster")
@@ -57,7 +57,7 @@ func end(t *testing.T, h *hub.Hub) {
 	}
 }
 
-// invite invites a node and reads its file.
+// invite invites a node and reads its invitation.
 func invite(t *testing.T, f *hub.Files, node string) *credentials.Credentials {
 	t.Helper()
 	text, err := f.Invite(node)
@@ -75,7 +75,7 @@ func invite(t *testing.T, f *hub.Files, node string) *credentials.Credentials {
 	return c
 }
 
-// client is a connection of a node.
+// client is the connection of a node.
 type client struct {
 	*nats.Conn
 	refused chan error
@@ -112,7 +112,7 @@ func connect(t *testing.T, c *credentials.Credentials, url string, more ...nats.
 	return n
 }
 
-// flush waits until the server has handled what was sent.
+// flush waits until the server has handled all messages so far.
 func (c *client) flush(t *testing.T) {
 	t.Helper()
 	if err := c.FlushTimeout(deadline); err != nil {
@@ -130,7 +130,7 @@ func wait[T any](t *testing.T, what string, from <-chan T) (v T) {
 	return v
 }
 
-// until waits for what has no event.
+// until polls, for conditions without an event.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -149,7 +149,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// free returns addresses that nothing listens at.
+// free returns unused addresses.
 func free(t *testing.T, n int) (addresses []string) {
 	t.Helper()
 	for _, port := range processtest.FreePorts(t, n) {
@@ -158,8 +158,8 @@ func free(t *testing.T, n int) (addresses []string) {
 	return addresses
 }
 
-// A node says nothing as another, hears nothing that is for another, and cannot make what only a
-// server says.
+// A node can neither send as another node, nor receive another node's messages, nor forge a server's
+// messages.
 func TestC18Identity(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -223,7 +223,7 @@ func TestC18Identity(t *testing.T) {
 	}
 }
 
-// Nobody connects without an invitation, without TLS, or as the key of another cluster.
+// Nobody connects without an invitation, without TLS, or with the key of another cluster.
 func TestStrangers(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -246,14 +246,14 @@ func TestStrangers(t *testing.T) {
 		t.Errorf("another cluster's node: %v", err)
 	}
 	stolen := *own
-	stolen.Sign = foreign.Sign // the JWT of an invitation without its seed
+	stolen.Sign = foreign.Sign // has the JWT of an invitation, but not its seed
 	if _, err := dial(&stolen, h.URL()); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("without the seed: %v", err)
 	}
 }
 
-// A node that is revoked is put out while the hub runs, and stays out; others notice nothing. The
-// name may be given anew.
+// A node that is revoked is disconnected while the hub runs, and stays out. Other nodes are not affected. The
+// name can be invited again.
 func TestRevoke(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
@@ -263,7 +263,7 @@ func TestRevoke(t *testing.T) {
 	if _, err := f.Invite("n2"); !errors.Is(err, hub.ErrInvited) {
 		t.Errorf("invited twice: %v", err)
 	}
-	elsewhere, err := hub.OpenFiles(dir) // as another process has them
+	elsewhere, err := hub.OpenFiles(dir) // in another process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,8 +294,8 @@ func TestRevoke(t *testing.T) {
 	connect(t, c1, h.URL())
 }
 
-// Three hubs, each with files of its own as on three machines, are one: messages pass, who is
-// invited or revoked at one of them is so at all, and the death of one leaves the others.
+// Three hubs with separate directories, as on three machines, form one cluster: messages pass between them,
+// an invitation or revocation at one holds at all, and two survive the death of the third.
 func TestThree(t *testing.T) {
 	processtest.Leaks(t)
 	listen, routes := free(t, 3), free(t, 3)
@@ -357,7 +357,7 @@ func TestThree(t *testing.T) {
 	until(t, "a hub that comes back learns it", func() bool { _, err := dial(c2, revived.URL()); return err != nil })
 }
 
-// closed takes the permissions of others from what was copied.
+// closed makes a copied directory private.
 func closed(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -366,7 +366,7 @@ func closed(dir string) error {
 	return errors.Join(err, os.Chmod(dir, 0o700))
 }
 
-// What is wrong with a hub is said, with what to do.
+// Errors name the fault and the remedy.
 func TestOpenErrors(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Records merge into the same, in whatever order hubs hear them, and a revocation stays.
+// Merging records gives the same result in any order, and a revocation stays.
 func TestMerge(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := func(nodes ...Node) *record { return &record{Name: "main", Nodes: nodes} }

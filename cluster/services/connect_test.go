@@ -27,7 +27,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// connect connects to the service far-1 at a server, which may have 96 calls in flight.
+// connect connects to service far-1 with at most 96 calls in flight.
 func connect(t *testing.T, url string, files cluster.Certificates) (jsonrpc.Transport, error) {
 	t.Helper()
 	return services.New(cluster.Membership{URLs: []string{url}, TLS: files}).Connect(t.Context(), &runtime.Spec{
@@ -38,15 +38,15 @@ func connect(t *testing.T, url string, files cluster.Certificates) (jsonrpc.Tran
 	})
 }
 
-// dialogue is a transport to a service that a test plays.
+// dialogue is a transport to a service that the test plays.
 type dialogue struct {
 	jsonrpc.Transport
 	t       *testing.T
 	service *nats.Conn
-	came    *nats.Subscription // the requests at the service
+	came    *nats.Subscription // requests to the service
 }
 
-// talk plays a service at the server of p, and connects to it by a url.
+// talk plays a service at the server of p, and connects to it at url.
 func talk(t *testing.T, p *place, url string) *dialogue {
 	t.Helper()
 	conn, err := nats.Connect(p.url())
@@ -71,7 +71,7 @@ func talk(t *testing.T, p *place, url string) *dialogue {
 	return d
 }
 
-// ask sends a request, and returns it as the service gets it.
+// ask sends a request, and returns it as the service receives it.
 func (d *dialogue) ask(id int) *nats.Msg {
 	d.t.Helper()
 	err := d.Write(d.t.Context(), jsonrpc.Message{ID: strconv.AppendInt(nil, int64(id), 10), Method: "x"})
@@ -85,12 +85,12 @@ func (d *dialogue) ask(id int) *nats.Msg {
 	return m
 }
 
-// answer answers a request with a text of so many bytes.
+// answer answers a request with so many bytes of text.
 func (d *dialogue) answer(m *nats.Msg, bytes int) {
 	_ = m.Respond([]byte(`{"jsonrpc":"2.0","id":` + idOf(m) + `,"result":"` + strings.Repeat("x", bytes) + `"}`))
 }
 
-// until reads up to the answer to a request, and returns how many answers came.
+// until reads up to the answer to a request, and returns the number of answers.
 func (d *dialogue) until(id int) (answers int) {
 	d.t.Helper()
 	for {
@@ -107,7 +107,7 @@ func (d *dialogue) until(id int) (answers int) {
 	}
 }
 
-// The answers of all calls may come while nothing is read. None is lost.
+// No answer is lost if all arrive while nobody reads.
 func TestAnswersAtOnce(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	d := talk(t, p, p.url())
@@ -126,7 +126,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// A service that says more than is read loses notifications, and no answer.
+// A service that sends more than is read loses notifications, but no answer.
 func TestChatter(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	d := talk(t, p, p.url())
@@ -145,13 +145,13 @@ func TestChatter(t *testing.T) {
 	}
 }
 
-// A server may close a connection at any moment of the connecting. The error says what it said, and
-// nothing waits for ever.
+// A server may close the connection at any moment of connecting. The error contains its reason, and nothing
+// blocks.
 func TestClosedAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	url := natstest.Impostor(t, "-ERR 'go away'\r\n")
 	over := make(chan error)
-	for range 3000 { // the moment is another each time
+	for range 3000 { // at a different moment each time
 		go func() {
 			c, err := connect(t, url, cluster.Certificates{})
 			if err == nil {
@@ -175,8 +175,7 @@ func TestClosedAtOnce(t *testing.T) {
 	}
 }
 
-// gone waits until the transport has ended because there is no service. A request that nobody takes
-// has made it doubt that.
+// gone waits until the transport has ended because there is no service. It must have sent a request before.
 func (d *dialogue) gone() {
 	d.t.Helper()
 	_ = d.came.Unsubscribe()
@@ -196,7 +195,7 @@ func (d *dialogue) gone() {
 	}
 }
 
-// Anybody who may send to the subject of events does not keep a service alive that is gone.
+// Messages to the event subject do not keep a transport alive whose service is gone.
 func TestEventsOfTheDead(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	d := talk(t, p, p.url())
@@ -220,7 +219,7 @@ func TestEventsOfTheDead(t *testing.T) {
 	events.Wait()
 }
 
-// The server says that nobody takes a request after a while only. It is noticed all the same.
+// A slow reply of the server that a request has no subscriber is noticed too.
 func TestFarServer(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	distant := natstest.Between(t, p.url(), func(client net.Conn, words []byte) {
@@ -230,10 +229,10 @@ func TestFarServer(t *testing.T) {
 	talk(t, p, distant).gone()
 }
 
-// What a server lacks of a secure connection is said as such.
+// A TLS error names what is missing.
 func TestCertificate(t *testing.T) {
 	processtest.Leaks(t)
-	known := httptest.NewTLSServer(nil) // whose certificate is of 127.0.0.1
+	known := httptest.NewTLSServer(nil) // its certificate is for 127.0.0.1
 	defer known.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate().Raw}),

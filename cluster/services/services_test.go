@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds every wait of a test; none is expected to last.
+// patience bounds every wait; none is expected to last.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
@@ -38,8 +38,8 @@ const toolNames = "echo twice wrongid binary huge notresponse hang ask progress 
 
 func quoted(words string) string { return `"` + strings.ReplaceAll(words, " ", `", "`) + `"` }
 
-// serve is a service: its words are a server, the subject without its last word, a file for notes,
-// and a seed or none. What it does wrong, its tools are named after.
+// serve runs a service. Its words are a server, the subject prefix, a file for notes, and optionally a seed.
+// Tools are named after what they do wrong.
 func serve(words string) {
 	fields := strings.Fields(words)
 	var auth []nats.Option
@@ -65,7 +65,7 @@ func serve(words string) {
 		}
 		f.Close()
 	}
-	var waiting []*nats.Msg // of the tool hang
+	var waiting []*nats.Msg // requests of the tool hang
 	_, err = conn.Subscribe(fields[1]+".rpc", func(m *nats.Msg) {
 		var r struct {
 			ID     json.RawMessage `json:"id"`
@@ -184,7 +184,7 @@ type place struct {
 	server *processtest.Process
 }
 
-// newPlace makes a place with the server of spec, which gets a port.
+// newPlace starts the server of spec on a free port.
 func newPlace(t *testing.T, spec natstest.Server) *place {
 	t.Helper()
 	processtest.Leaks(t)
@@ -194,7 +194,7 @@ func newPlace(t *testing.T, spec natstest.Server) *place {
 	return p
 }
 
-// users are a host, which may publish to a subject, and a service.
+// users returns a host, which may publish to a subject, and a service.
 func users(host, service, subject string) []*server.NkeyUser {
 	return []*server.NkeyUser{{Nkey: host, Permissions: &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: []string{subject}},
@@ -211,7 +211,7 @@ func (p *place) service(seed ...string) *processtest.Process {
 		"service "+p.url()+" ext.far-1 "+filepath.Join(p.dir, "notes")+" "+strings.Join(seed, " "))
 }
 
-// open opens a host of the extension far-1.
+// open opens a host with extension far-1.
 func (p *place) open(own cluster.Membership, transport string, o exthost.Options) *exthost.Host {
 	p.t.Helper()
 	cfg := config.Default()
@@ -314,7 +314,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// The messages of nexo's broker carry the lines.
+// Messages of a Nexo broker wrap the lines.
 func TestNexo(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service("nexo")
@@ -330,7 +330,7 @@ func TestNexo(t *testing.T) {
 	}
 }
 
-// relayed takes what a service says during a call.
+// relayed records the notifications of a service during a call.
 type relayed struct{ notes chan string }
 
 func (r *relayed) Notify(_ context.Context, method string, params json.RawMessage) error {
@@ -342,7 +342,7 @@ func (r *relayed) Call(context.Context, string, json.RawMessage) (json.RawMessag
 	return nil, errors.New("no request of a service comes")
 }
 
-// A service says how far it is, to the subject of the request and to that of its events.
+// A service sends progress to the reply subject of a request, or to its event subject.
 func TestProgress(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service()
@@ -357,7 +357,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What a hostile service answers fails the call alone, and says what it was.
+// An invalid response fails its call only, with an error that describes it.
 func TestHostileAnswers(t *testing.T) {
 	p := newPlace(t, natstest.Server{MaxPayload: 32 << 20})
 	p.service()
@@ -386,7 +386,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// A request that the server does not take is refused before it is sent.
+// A request that exceeds the server's max_payload is refused before it is sent.
 func TestMaxPayload(t *testing.T) {
 	p := newPlace(t, natstest.Server{MaxPayload: 65536})
 	p.service()
@@ -402,7 +402,7 @@ func TestMaxPayload(t *testing.T) {
 	}
 }
 
-// A call without an answer may have been carried out; what comes later is for no other call.
+// A call without an answer may have been executed. A late answer is not taken for one of another call.
 func TestLostAnswer(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service()
@@ -412,7 +412,7 @@ func TestLostAnswer(t *testing.T) {
 	if err == nil || err.Kind != protocol.CallTimeout || err.Outcome != "unknown" {
 		t.Errorf("%+v", err)
 	}
-	// which is told on its own
+	// the cancellation is a message of its own
 	for deadline, got := time.Now().Add(patience), ""; !strings.Contains(got, "notifications/cancelled"); {
 		if got, err = call(t, h, "noted", `{}`); err != nil || strings.Contains(got, "late") ||
 			time.Now().After(deadline) {
@@ -424,7 +424,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// comesLate awaits the answer of a call that hung.
+// comesLate waits for the answer of a call that hung.
 func comesLate(t *testing.T, answer <-chan string) {
 	t.Helper()
 	select {
@@ -437,7 +437,7 @@ func comesLate(t *testing.T, answer <-chan string) {
 	}
 }
 
-// A service that owes many answers goes on with the calls of others.
+// A service that owes many answers still serves other calls.
 func TestOwesAnswers(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service()
@@ -470,7 +470,7 @@ func TestOwesAnswers(t *testing.T) {
 	comesLate(t, answer)
 }
 
-// A service that is not there gets no calls, and gets them once it is.
+// A service that is absent gets no calls until it appears.
 func TestAbsent(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	h := p.open(urls(p), "[runtime]\ncall_timeout = \"5s\"\n[runtime.restart]\nbase_backoff = \"50ms\"\nmax_backoff "+
@@ -480,7 +480,7 @@ func TestAbsent(t *testing.T) {
 		t.Errorf("it is %s: %s", s.State, s.Reason)
 	}
 	first := p.service()
-	// as for any extension that has failed when the host started
+	// needed for any extension that failed when the host started
 	if err := h.Admin().Restart(t.Context(), "far-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -508,7 +508,7 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// The calls of a service that dies have an unknown outcome; the host learns it by another call.
+// The calls of a service that dies have an unknown outcome. Another call reveals the death.
 func TestDies(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	first := p.service()
@@ -536,7 +536,7 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// A call outlives a server that is started anew, and what comes while there is none is refused.
+// A call survives a restart of the server. Calls in between are refused.
 func TestServerRestarts(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service()
@@ -553,7 +553,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 	p.server.Kill()
 	short := func() *protocol.Error {
-		// one that was written to the dead server has no answer
+		// a request that was written to the dead server has no answer
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, err := callWith(ctx, h, "echo", `{}`, nil)
@@ -579,7 +579,7 @@ func TestServerRestarts(t *testing.T) {
 	comesLate(t, answer)
 }
 
-// A host says what it lacks.
+// Errors say what a host's credentials lack.
 func TestAccess(t *testing.T) {
 	p := newPlace(t, natstest.Server{Token: "hush"})
 	for name, tt := range map[string]struct {
@@ -611,7 +611,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// The token of the environment and the seed of a file are what a server is shown.
+// A server receives the token from the environment, or the seed from a file.
 func TestCredentials(t *testing.T) {
 	host, service := pair(t), pair(t)
 	p := newPlace(t, natstest.Server{Nkeys: users(host.public, service.public, "ext.far-1.rpc")})
@@ -619,7 +619,7 @@ func TestCredentials(t *testing.T) {
 	p.write("extensions/far-1/far.seed", host.seed+"\n")
 	h := p.open(cluster.Membership{}, "url = \""+p.url()+"\"\ntoken_file = \"far.seed\"\n", exthost.Options{})
 	until(t, h, "ready")
-	// the events are not permitted, and not needed
+	// events are not permitted, and not needed
 	if got, err := call(t, h, "echo", `{"n":1}`); err != nil || !strings.Contains(got, `"n":1`) {
 		t.Errorf("%s, %v", got, err)
 	}

@@ -21,8 +21,8 @@ type source struct {
 	asked int
 	err   error
 	note  string
-	hold  chan struct{} // not nil: answers wait for it
-	wrong string        // the key of a counter of which there are no leases
+	hold  chan struct{} // if not nil, answers wait for it
+	wrong string        // key of a counter without leases
 }
 
 func (s *source) Reach(context.Context) error {
@@ -96,7 +96,7 @@ func claim(limit int64) quota.Claim {
 	return quota.Claim{Policy: "p", Key: "k", Limit: limit, Window: time.Minute}
 }
 
-// Many callers get exactly the limit, and one call in many asks the source.
+// Many callers get exactly the limit, and few calls ask the source.
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 50}
@@ -139,7 +139,7 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// While the source is away, what is leased is used; then there is an error, at once for all but the first.
+// While the source fails, leased units are used. Then calls fail, at once except for the first.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 10}
@@ -178,8 +178,8 @@ func TestAway(t *testing.T) {
 	})
 }
 
-// What is wrong with one counter is said of its policy, and keeps no other from its leases; nor do
-// others, which are well, hide it.
+// A fault of one counter is reported for its policy. It does not affect other counters, and they do not hide
+// it.
 func TestOneCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 1, wrong: "k"}
@@ -223,7 +223,7 @@ func TestOneCounter(t *testing.T) {
 	})
 }
 
-// A caller that gives up waits no longer, and the next gets a lease.
+// A caller that gives up stops waiting, and the next one gets a lease.
 func TestCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 10, hold: make(chan struct{})}
@@ -241,7 +241,7 @@ func TestCanceled(t *testing.T) {
 	})
 }
 
-// What a response uses counts, also beyond the limit and without a lease.
+// Charged units count, beyond the limit and without a lease too.
 func TestCharge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 100}
@@ -264,7 +264,7 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// The counters of a limit are bounded, and those of windows that go on are kept.
+// The number of counters is bounded, and counters of current windows are kept.
 func TestCounters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &quota.Counters[int]{
@@ -298,7 +298,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// What is odd is said until it is over, and who closes waits for what is ahead of need.
+// A note stays until its cause is gone, and Close waits for leases ahead of need.
 func TestNoteAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 10, note: "odd"}
@@ -309,7 +309,7 @@ func TestNoteAndClose(t *testing.T) {
 			t.Errorf("%v, %q", err, p.Note("p"))
 		}
 		s.set(func() { s.note, s.hold = "", make(chan struct{}) })
-		if _, _, err := c.Take(t.Context(), time.Now(), 9); err != nil { // asks for more
+		if _, _, err := c.Take(t.Context(), time.Now(), 9); err != nil { // requests more
 			t.Error(err)
 		}
 		synctest.Wait()

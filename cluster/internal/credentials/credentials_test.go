@@ -37,7 +37,7 @@ func invitation(t *testing.T) string {
 	return text
 }
 
-// The tools of NATS read an invitation, and it signs as they do.
+// The tools of NATS accept an invitation and its signatures.
 func TestInvitation(t *testing.T) {
 	text := invitation(t)
 	c, err := credentials.Read(write(t, text, 0o600))
@@ -106,7 +106,7 @@ func TestOwnNATS(t *testing.T) {
 	}
 }
 
-// A file that is not what it should be is refused with what to do.
+// An invalid file is refused with the remedy.
 func TestRefused(t *testing.T) {
 	text, other := invitation(t), invitation(t)
 	seed := func(text string) string {

@@ -60,7 +60,7 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// TestBigOffers has descriptors that are longer than a message.
+// Descriptors may be longer than a message.
 func TestBigOffers(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 2)
@@ -105,7 +105,7 @@ func TestDeath(t *testing.T) {
 	})
 }
 
-// TestNewRun has a node that was killed start anew at once.
+// A node that was killed restarts at once.
 func TestNewRun(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 3)
@@ -127,7 +127,7 @@ func TestNewRun(t *testing.T) {
 	})
 }
 
-// TestOldClock has the new run of a node believe that it began before the old one.
+// The new run of a node may think that it started before the old one.
 func TestOldClock(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 4)
@@ -162,7 +162,7 @@ func TestNamesake(t *testing.T) {
 		if !agree(nodes...) || second.Fault() == "" {
 			t.Error("the second one is heard")
 		}
-		nodes[0].stop() // then the name is free
+		nodes[0].stop() // frees the name
 		within(t, 7*time.Second, "the second one joins", func() bool { return agree(append(nodes[1:], second)...) })
 		if second.Fault() != "" {
 			t.Error(second.Fault())
@@ -170,7 +170,7 @@ func TestNamesake(t *testing.T) {
 	})
 }
 
-// TestNotYetSent has a run join whose connection is not there yet though it is told so.
+// A run may be told of a connection before it can send.
 func TestNotYetSent(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 3)
@@ -189,7 +189,7 @@ func TestNotYetSent(t *testing.T) {
 	})
 }
 
-// TestStopped has a node that does not answer though its connection stays, and comes back.
+// A node stops answering while its connection stays, and comes back.
 func TestStopped(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 4)
@@ -197,7 +197,7 @@ func TestStopped(t *testing.T) {
 		stopped := nodes[3]
 		stopped.pause(true)
 		n.mu.Lock()
-		n.lose = func(from, _ string, _ string) bool { return from == "n3" } // its own goroutines go on
+		n.lose = func(from, _ string, _ string) bool { return from == "n3" } // its goroutines continue
 		n.mu.Unlock()
 		took := within(t, 16*time.Second, "all find it lost", func() bool { return agree(nodes[:3]...) })
 		if took < 9*time.Second {
@@ -211,7 +211,7 @@ func TestStopped(t *testing.T) {
 	})
 }
 
-// TestLostMessages has every announcement and every tenth other message get lost.
+// Every announcement and every tenth other message is lost.
 func TestLostMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		count := 0
@@ -225,7 +225,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// TestAccusation has a node say that others are lost, which they are not.
+// A node reports others lost that are alive.
 func TestAccusation(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 10)
@@ -254,8 +254,7 @@ func TestAccusation(t *testing.T) {
 	})
 }
 
-// TestSplit cuts a network in two, and joins it again before and after the halves have forgotten
-// each other.
+// A network splits and reunites, before and after the halves have forgotten each other.
 func TestSplit(t *testing.T) {
 	for _, lasts := range []time.Duration{6 * time.Second, 50 * time.Second} {
 		t.Run(lasts.String(), func(t *testing.T) {
@@ -283,7 +282,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestOffline takes a node's connection away, for a while and for long.
+// A node loses its connection, for a short and for a long time.
 func TestOffline(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 3)

@@ -63,7 +63,7 @@ func FuzzOffer(f *testing.F) {
 	})
 }
 
-// silent is a network without others.
+// silent is a network without other nodes.
 type silent struct{}
 
 func (silent) Send(wire.Address, string, []byte) error { return nil }
@@ -72,7 +72,7 @@ func (silent) Any([]byte) error                        { return nil }
 func (silent) MaxPayload() int                         { return 1 << 20 }
 func (silent) Hold() error                             { return nil }
 
-// FuzzReceive has a node that says anything.
+// FuzzReceive sends arbitrary messages of a node.
 func FuzzReceive(f *testing.F) {
 	entry := newEntry(&Options{Self: wire.Address{Node: "b", Run: "aaaaaaaaaa"}}, time.Unix(1, 0))
 	for _, kind := range []string{wire.Here, wire.Gone, wire.Lost, wire.Probe, wire.Probed, wire.Want, wire.Have} {
@@ -106,7 +106,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// TestFlood has a node tell of as many others as it can: what is kept is bounded.
+// A node that announces as many others as it can fills a bounded amount of memory.
 func TestFlood(t *testing.T) {
 	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}})
 	d.Connected(true)
@@ -126,7 +126,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestLies has a node answer what it is asked with something else.
+// A node answers with something other than what it was asked for.
 func TestLies(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		a := n.start("a")
@@ -136,7 +136,7 @@ func TestLies(t *testing.T) {
 		good := b.s.offered["notes"]
 		lie := *good
 		lie.raw = []byte(strings.Replace(string(good.raw), "add", "rm_", 1))
-		b.s.offered["notes"] = &lie // with the digest of the other
+		b.s.offered["notes"] = &lie // under the digest of the other offer
 		b.Directory.mu.Unlock()
 		time.Sleep(5 * time.Second)
 		if len(a.Places()) > 0 {
@@ -152,7 +152,7 @@ func TestLies(t *testing.T) {
 	})
 }
 
-// TestForgedEntries has a node say of others that they have started anew, or share something else.
+// A node claims that others have restarted, or share something else.
 func TestForgedEntries(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 6)
@@ -194,7 +194,7 @@ func TestForgedEntries(t *testing.T) {
 	})
 }
 
-// BenchmarkChange is one changed node of 1,000, with 50,000 tools together.
+// BenchmarkChange measures one changed node of 1,000, with 50,000 tools in total.
 func BenchmarkChange(b *testing.B) {
 	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}, MaxTools: 100_000})
 	d.Connected(true)
@@ -242,7 +242,7 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle is what one node of 1,000 does in a second when nothing happens.
+// BenchmarkIdle measures one node of 1,000 in an idle second.
 func BenchmarkIdle(b *testing.B) {
 	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}})
 	d.Connected(true)
@@ -269,7 +269,7 @@ func BenchmarkIdle(b *testing.B) {
 			Gossip: wire.Gossip{Seq: 1, Hash: d.s.hashText()},
 		}, nil)
 	}
-	second() // takes longer, as nothing is in a cache
+	second() // warms the caches
 	b.ReportAllocs()
 	for b.Loop() {
 		second()
@@ -277,7 +277,8 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "cores")
 }
 
-// Nodes that only another node speaks of keep out none that speaks itself, and nothing is said when they are lost.
+// Nodes that are only known from hearsay do not displace nodes that speak for themselves, and their loss is
+// not logged.
 func TestNodesThatThereAreNot(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var s state

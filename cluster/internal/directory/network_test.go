@@ -15,23 +15,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// network stands for the servers of a cluster: it takes messages to runs, and says when there is
-// no such run.
+// network simulates the servers of a cluster: it delivers messages, and reports messages to unknown runs.
 type network struct {
 	t     *testing.T
-	speed int // bytes that a node reads in a second
+	speed int // bytes per second that a node reads
 
 	mu      sync.Mutex
 	runs    map[wire.Address]*node
 	holders map[string]*node
-	cut     func(a, b string) bool                  // nil: no two nodes are cut off from each other
+	cut     func(a, b string) bool                  // nil: no split
 	lose    func(from, to string, kind string) bool // nil: no message is lost
 	passed  map[string]int                          // messages by kind
-	most    int                                     // bytes that have waited for one node
-	early   bool                                    // nothing can be sent
+	most    int                                     // maximum bytes queued for one node
+	early   bool                                    // sends fail
 }
 
-// node is a run with its directory.
+// node is a run and its directory.
 type node struct {
 	*Directory
 	self   wire.Address
@@ -65,7 +64,7 @@ func newNetwork(t *testing.T) *network {
 	}
 }
 
-// start starts a run, which shares nothing yet.
+// start starts a run that shares nothing yet.
 func (n *network) start(name string, change ...func(*Options)) *node {
 	x := &node{self: wire.Address{Node: name, Run: wire.NewRun()}, net: n, more: make(chan struct{}, 1)}
 	o := Options{
@@ -92,11 +91,11 @@ func (n *network) start(name string, change ...func(*Options)) *node {
 	return x
 }
 
-// stop has a run say goodbye; kill does not.
+// stop makes a run say goodbye; kill does not.
 func (x *node) stop() { x.cancel(); x.done.Wait(); x.drop() }
 func (x *node) kill() { x.drop(); x.cancel(); x.done.Wait() }
 
-// told returns the runs that the owner was told have gone.
+// told returns the runs that were reported as lost.
 func (x *node) told() []wire.Address {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,7 +120,7 @@ func (x *node) drop() {
 	x.mu.Unlock()
 }
 
-// read hands on what has come, not faster than the network is.
+// read delivers received messages at the speed of the network.
 func (x *node) read(ctx context.Context) {
 	for {
 		select {
@@ -180,7 +179,7 @@ func (n *network) deliver(x *node, d delivery) {
 	x.wakeReader()
 }
 
-// pass delivers a message; the lock is held.
+// pass delivers a message. The caller holds the lock.
 func (n *network) pass(from *node, x *node, message []byte) bool {
 	if x == nil || from.self.Node != x.self.Node && n.cut != nil && n.cut(from.self.Node, x.self.Node) {
 		return false
@@ -242,7 +241,7 @@ func (x *node) Any(message []byte) error {
 	if x.gone() {
 		return errAway
 	}
-	for _, to := range x.net.holders { // the order is random
+	for _, to := range x.net.holders { // in random order
 		if to != x && x.net.pass(x, to, message) {
 			return nil
 		}
@@ -259,7 +258,7 @@ func (x *node) Hold() error {
 	return nil
 }
 
-// stopAll stops every run.
+// stopAll stops all runs.
 func (n *network) stopAll() {
 	n.mu.Lock()
 	var all []*node
@@ -272,7 +271,7 @@ func (n *network) stopAll() {
 	}
 }
 
-// within waits until what is true, or fails after at most.
+// within waits until f is true. It fails after at.
 func within(t *testing.T, at time.Duration, what string, f func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -285,7 +284,7 @@ func within(t *testing.T, at time.Duration, what string, f func() bool) time.Dur
 	return time.Since(start)
 }
 
-// agree reports whether all nodes know the same.
+// agree reports whether all nodes have equal directories.
 func agree(nodes ...*node) bool {
 	known := func(x *node) (hash sum, count int) {
 		x.Directory.mu.Lock()
@@ -299,7 +298,7 @@ func agree(nodes ...*node) bool {
 	})
 }
 
-// extension is an offer with tools.
+// extension returns a share with tools.
 func extension(id string, tools ...string) Share {
 	s := Share{As: peers.AsMine, Offer: peers.Offer{Extension: id, Protocol: "native", State: "ready"}}
 	for _, name := range tools {
@@ -311,7 +310,7 @@ func extension(id string, tools ...string) Share {
 
 func (x *node) share(s ...Share) { x.SetOwn(Own{Shares: s}) }
 
-// places returns the places of a node as texts.
+// placeTexts returns the places of a node as texts.
 func (x *node) placeTexts() (list []string) {
 	for _, p := range x.Places() {
 		text := p.ID()
@@ -333,7 +332,7 @@ func (x *node) has(places ...string) func() bool {
 	return func() bool { return slices.Equal(x.placeTexts(), places) }
 }
 
-// simulate runs a test of a network whose time does not pass while anything runs.
+// simulate runs a test in a synctest bubble with a network.
 func simulate(t *testing.T, f func(t *testing.T, n *network)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
@@ -351,7 +350,7 @@ func several(n *network, prefix string, count int) (nodes []*node) {
 	return nodes
 }
 
-// Alive reports whether the run is one of the cluster, and not lost.
+// Alive reports whether the run is present.
 func (d *Directory) Alive(run wire.Address) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// linked is a directory with a connection to a real server.
+// linked is a directory connected to a real server.
 type linked struct {
 	*Directory
 	link   *link.Link
@@ -63,7 +63,7 @@ func (x *linked) close(t *testing.T) {
 	}
 }
 
-// sender is the link of a directory that is made before it.
+// sender is the link of a directory, which is created after it.
 type sender struct {
 	*link.Link
 	once  sync.Once
@@ -74,7 +74,7 @@ func (s *sender) init()            { s.once.Do(func() { s.ready = make(chan stru
 func (s *sender) wait()            { s.init(); <-s.ready }
 func (s *sender) set(l *link.Link) { s.init(); s.Link = l; close(s.ready) }
 
-// TestServer runs directories over a real server.
+// Directories work over a real server.
 func TestServer(t *testing.T) {
 	processtest.Leaks(t)
 	srv := natstest.Run(t, &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
@@ -114,7 +114,7 @@ func TestServer(t *testing.T) {
 	}
 	t.Logf("the second of a name is refused after %v", time.Since(start))
 
-	nodes[3].link.Close(t.Context()) // without goodbye
+	nodes[3].link.Close(t.Context()) // no goodbye
 	took := until("it is lost", func(x *linked) bool { return !x.Alive(nodes[3].o.Self) }, nodes[:3]...)
 	t.Logf("lost after %v", took)
 	nodes[2].close(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Others hear how many approval requests wait at a node, and of each change, but not that there are
-// other places; and they know which features the node knows.
+// Remote nodes hear each change of a node's pending approval requests without a change of places, and know
+// its features.
 func TestWaiting(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		var told atomic.Int64
@@ -37,7 +37,7 @@ func TestWaiting(t *testing.T) {
 		if told.Load() != 2 || b.changed() != before {
 			t.Errorf("told of %d changes and of %d of places, want 2 and none", told.Load(), b.changed()-before)
 		}
-		for i := range int64(1000) { // which are told together
+		for i := range int64(1000) { // announced together
 			a.SetOwn(Own{Waiting: 3, Asked: 3 + i})
 		}
 		time.Sleep(time.Second)

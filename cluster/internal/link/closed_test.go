@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// interposed stands before a server, and says an error to its clients when it is told to.
+// interposed is a proxy of a server that can send an error to its clients.
 type interposed struct {
 	url string
 
@@ -33,7 +33,7 @@ func interpose(t *testing.T, server string) *interposed {
 	return p
 }
 
-// refuse says an error to all clients.
+// refuse sends an error to all clients.
 func (p *interposed) refuse(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,8 +43,8 @@ func (p *interposed) refuse(text string) {
 	clear(p.conns)
 }
 
-// A server may close a connection for good, as one does whose max_payload was lowered. The link makes
-// another, which gets what the one before did.
+// A server may close a connection for good, such as after max_payload was lowered. The link opens another one
+// with the same subscriptions.
 func TestClosedForGood(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
@@ -81,8 +81,8 @@ func TestClosedForGood(t *testing.T) {
 	}
 }
 
-// While there is no connection, because one was closed for good, the name can be taken, and what was dropped
-// stays counted.
+// While a connection that was closed for good is being replaced, the name can be taken, and the count of
+// dropped messages is kept.
 func TestClosedForAMoment(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
@@ -132,7 +132,7 @@ func TestClosedForAMoment(t *testing.T) {
 	}
 }
 
-// A connection that is made while the link closes is told of to its end before that ends.
+// Close waits for the callbacks of a connection that is made at the same time.
 func TestClosedMeanwhile(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
@@ -165,12 +165,12 @@ func TestClosedMeanwhile(t *testing.T) {
 	<-over
 }
 
-// A server may close each connection at once. Neither Connect nor Close waits for what does not come.
+// Neither Connect nor Close blocks if a server closes each connection at once.
 func TestClosedAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	url := natstest.Impostor(t, "-ERR 'go away'\r\n")
 	over := make(chan error)
-	for range 2000 { // the moment is another each time
+	for range 2000 { // at a different moment each time
 		go func() {
 			k, err := Connect(t.Context(), Options{
 				URLs:     []string{url},

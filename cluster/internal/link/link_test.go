@@ -92,11 +92,11 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestAway has the only server be killed, and start anew: nothing that was refused meanwhile comes.
+// The only server is killed and restarted. Messages that were refused in between never arrive.
 func TestAway(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
-	a := connect(t, "a", nil, spec) // before there is a server
+	a := connect(t, "a", nil, spec) // before the server runs
 	until(t, "the reason is told",
 		func() bool { return len(a.got(&a.states, "false no server of the cluster answers")) > 0 })
 	if err := a.Send(wire.Address{Node: "b", Run: wire.NewRun()}, "x1", []byte("early")); !errors.Is(err, ErrUnsent) {
@@ -129,7 +129,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestServerKilled kills each of three servers in turn.
+// Each of three servers is killed in turn.
 func TestServerKilled(t *testing.T) {
 	processtest.Leaks(t)
 	specs := natstest.Knowing(t, 3)
@@ -162,7 +162,7 @@ func TestRefused(t *testing.T) {
 	connect(t, "a", func(o *Options) { o.User, o.Password = "node", "right" }, spec)
 }
 
-// TestRevoked takes a node's credentials away while it is connected.
+// A node's credentials are revoked while it is connected.
 func TestRevoked(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
@@ -216,7 +216,7 @@ func TestC18Refusals(t *testing.T) {
 	}
 }
 
-// TestLameDuck has a server that is about to stop send its clients away.
+// A server that is about to stop moves its clients to others.
 func TestLameDuck(t *testing.T) {
 	processtest.Leaks(t)
 	specs := natstest.Knowing(t, 2)
@@ -226,7 +226,7 @@ func TestLameDuck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.LameDuckDuration, o.LameDuckGracePeriod = 30*time.Second, 10*time.Second // the test is done before
+		o.LameDuckDuration, o.LameDuckGracePeriod = 30*time.Second, 10*time.Second // longer than the test
 		servers[specs[i].URL()] = natstest.Run(t, o)
 	}
 	a, b := connect(t, "a", nil, specs...), connect(t, "b", nil, specs...)
@@ -260,7 +260,7 @@ func TestNKey(t *testing.T) {
 	}
 }
 
-// TestSlow has a run that does not take its messages.
+// A run does not handle its messages.
 func TestSlow(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)

@@ -24,7 +24,7 @@ func oneServer(t *testing.T) natstest.Server {
 	return natstest.Server{Port: processtest.FreePorts(t, 1)[0]}
 }
 
-// user are the users of a server that has one: "node", with a password, who may do that; nil is everything.
+// user returns a user "node" with a password and the given permissions; nil permits everything.
 func user(password string, publish, subscribe []string) []*server.User {
 	u := &server.User{Username: "node", Password: password}
 	if publish != nil {
@@ -36,7 +36,7 @@ func user(password string, publish, subscribe []string) []*server.User {
 	return []*server.User{u}
 }
 
-// end is one end of a link, which keeps what it is told.
+// end is one end of a link, and records what is reported to it.
 type end struct {
 	*Link
 	self wire.Address
@@ -46,7 +46,7 @@ type end struct {
 	messages []string
 	notTaken []string
 	states   []string
-	hold     chan struct{} // not nil: Received waits for it
+	hold     chan struct{} // if not nil, Received waits for it
 }
 
 func connect(t *testing.T, node string, change func(*Options), servers ...natstest.Server) *end {
@@ -111,7 +111,7 @@ func (e *end) received(m Message) {
 	}
 }
 
-// got returns what has come that begins with prefix.
+// got returns the recorded values with a prefix.
 func (e *end) got(list *[]string, prefix string) (found []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,7 +129,7 @@ func (e *end) logged() string {
 	return e.log.String()
 }
 
-// until waits for what another process or goroutine does.
+// until polls for what another process or goroutine does.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)

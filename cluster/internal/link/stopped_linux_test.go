@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// TestServerStopped stops the server of a link without a word.
+// The server of a link is stopped with SIGSTOP.
 func TestServerStopped(t *testing.T) {
 	processtest.Leaks(t)
 	specs := natstest.Knowing(t, 3)
@@ -42,7 +42,7 @@ func TestServerStopped(t *testing.T) {
 	meet(t, a, b)
 }
 
-// TestStoppedServerIsFull stops the server of a link that sends more than the connection holds.
+// The server of a link is stopped while the link sends more than the connection buffers.
 func TestStoppedServerIsFull(t *testing.T) {
 	processtest.Leaks(t)
 	spec := natstest.Knowing(t, 3)[0]
@@ -65,8 +65,7 @@ func TestStoppedServerIsFull(t *testing.T) {
 	}
 }
 
-// TestCloseBehindAFullServer closes a link while a write waits for a stopped server: Close waits no
-// longer than its context.
+// Close returns when its context ends, even if a write to a stopped server blocks.
 func TestCloseBehindAFullServer(t *testing.T) {
 	processtest.Leaks(t)
 	spec := natstest.Knowing(t, 3)[0]

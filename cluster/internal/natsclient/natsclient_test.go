@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A name that no server of names answers for is looked up no longer than the connection is wanted.
+// A DNS lookup without an answer ends with the context of the connection.
 func TestNameWithoutAnswer(t *testing.T) {
 	processtest.Leaks(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// recorded notes what is sent: each message by its run, its letters, and the calls of its token.
+// recorded records each message: its run, its letters, and the calls in its token.
 type recorded struct {
 	t     *testing.T
 	lines []string
@@ -39,8 +39,8 @@ func (r *recorded) Send(to wire.Address, notTaken string, m []byte) error {
 	return fmt.Errorf("error %d", len(r.lines))
 }
 
-// Letters to one run go together, in order and as many as fit; to one that does not read batches, each alone.
-// Each is told the error of its message.
+// Letters to one run are batched in order, as many as fit. A run that does not read batches gets each on its
+// own. Each letter reports the error of its message.
 func TestTogether(t *testing.T) {
 	const run = "aaaaaaaaaa"
 	r := &recorded{t: t}

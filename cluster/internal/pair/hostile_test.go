@@ -21,7 +21,7 @@ const hostileRun = "aaaaaaaaaa"
 
 var hostile = wire.Address{Node: "hostile", Run: hostileRun}
 
-// alone starts one run whose messages reach nobody. A nil node takes no calls.
+// alone starts a run whose messages reach nobody. With a nil node it expects no calls.
 func alone(t *testing.T, of Node) (p *Pairs, sent func() []message, stop func()) {
 	var mu sync.Mutex
 	var list []message
@@ -56,7 +56,7 @@ func alone(t *testing.T, of Node) (p *Pairs, sent func() []message, stop func())
 	}
 }
 
-// echoing is a node whose calls return their bodies.
+// echoing returns a node whose calls return their bodies.
 func echoing() *node {
 	return &node{
 		executed: make(map[string]int),
@@ -105,8 +105,8 @@ func begin(kind string, n, body uint64, size int64) *wire.Head {
 	return &wire.Head{Kind: kind, Run: hostileRun, N: n, ID: n, Chunk: wire.Chunk{Body: body, Size: size}}
 }
 
-// Whatever numbers a front names, those that are refused one by one are bounded, and a number that
-// was said to be strange does not run.
+// The set of individually refused numbers is bounded, whatever numbers a front names, and a number that was
+// reported as never received does not run.
 func TestRefusedNumbersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there := echoing()
@@ -135,8 +135,7 @@ func TestRefusedNumbersAreBounded(t *testing.T) {
 	})
 }
 
-// The results that a front does not confirm are bounded by their number too. A call beyond is
-// refused, without an outcome.
+// The number of unconfirmed results is bounded. Further calls are refused without an outcome.
 func TestUnconfirmedCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, sent, stop := alone(t, echoing())
@@ -166,7 +165,7 @@ func TestUnconfirmedCallsAreBounded(t *testing.T) {
 	})
 }
 
-// What a call's extension says is bounded in bytes while its caller is slow.
+// The bytes of an extension's events are bounded while the caller is slow.
 func TestEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, stop := alone(t, nil)
@@ -209,7 +208,7 @@ func TestEventsAreBounded(t *testing.T) {
 	})
 }
 
-// A question to a session ends when the run that asked has gone.
+// A question to a session ends when the asking run is gone.
 func TestQuestionEndsWithItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &asking{ended: make(chan error, 1)}
@@ -236,7 +235,7 @@ func TestQuestionEndsWithItsRun(t *testing.T) {
 	})
 }
 
-// asking is a node whose sessions are asked.
+// asking is a node that records the questions to its sessions.
 type asking struct {
 	node
 	ended chan error
@@ -248,8 +247,8 @@ func (a *asking) Incoming(ctx context.Context, _ wire.Address, _ *wire.Head, _ [
 	return nil, ctx.Err()
 }
 
-// The bodies that arrive are bounded in bytes. A call whose body is beyond that is refused without an
-// outcome, and does not run when the body comes yet.
+// The bytes of incoming bodies are bounded. A call beyond the bound is refused without an outcome, and does
+// not run if its body arrives anyway.
 func TestArrivingBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there := echoing()
@@ -282,7 +281,7 @@ func TestArrivingBodiesAreBounded(t *testing.T) {
 		if len(refused) != 40-arriving {
 			t.Errorf("%d calls are refused, %d bodies arrive", len(refused), arriving)
 		}
-		time.Sleep(3 * time.Second) // the others are given up
+		time.Sleep(3 * time.Second) // the other bodies are given up
 		for n := range refused {
 			p.Receive("hostile", &wire.Head{Kind: wire.Call, Run: hostileRun, N: n}, []byte("late"))
 		}
@@ -296,7 +295,7 @@ func TestArrivingBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// Bodies that nobody takes are bounded in bytes: a call beyond that is not sent.
+// The bytes of outgoing bodies that nobody accepts are bounded. A call beyond the bound is not sent.
 func TestLeavingBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, stop := alone(t, nil)
@@ -322,15 +321,15 @@ func TestLeavingBodiesAreBounded(t *testing.T) {
 		}
 		cancel()
 		calls.Wait()
-		synctest.Wait() // their bodies are dropped with them
+		synctest.Wait() // drops their bodies
 		if leaving := p.departing.used.Load(); leaving != 0 {
 			t.Errorf("%d bytes leave in the end", leaving)
 		}
 	})
 }
 
-// The answers that are kept are bounded in bytes, together with results. A question whose answer was
-// dropped is not asked again: its answer is lost.
+// The bytes of kept answers and results are bounded. A question whose answer was dropped is not asked again;
+// its answer is lost.
 func TestKeptAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &answering{}
@@ -378,7 +377,7 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// answering is a node whose sessions answer at length.
+// answering is a node whose sessions give long answers.
 type answering struct {
 	node
 	times int
@@ -389,7 +388,7 @@ func (a *answering) Incoming(context.Context, wire.Address, *wire.Head, []byte, 
 	return make([]byte, 1<<20), nil
 }
 
-// The results of calls that were never made are not noted, and those that have come are noted once.
+// Results of calls that were never made are ignored, and other results are recorded once.
 func TestUnknownResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, stop := alone(t, nil)
@@ -399,7 +398,7 @@ func TestUnknownResults(t *testing.T) {
 			defer unlock()
 			return len(r.out.done)
 		}
-		done() // the run is known
+		done() // the run is known now
 		p.numbers.Store(10)
 		for n := range uint64(1000) {
 			p.Receive("hostile", &wire.Head{Kind: wire.Result, Run: hostileRun, N: n % 100}, nil)
@@ -417,7 +416,7 @@ func TestUnknownResults(t *testing.T) {
 	})
 }
 
-// A call whose head is too long is refused by name at once.
+// A call with too long a head fails at once and says so.
 func TestLongHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, stop := alone(t, nil)
@@ -432,7 +431,7 @@ func TestLongHead(t *testing.T) {
 	})
 }
 
-// A call that meets its pair just as that is dropped does not run there: the next pair knows nothing
+// A call that arrives while its pair is being dropped does not run there, since the next pair knows nothing
 // of it.
 func TestCallForADroppedPair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,18 +19,18 @@ import (
 
 var errUnsent = errors.New("unsent")
 
-// net connects runs. What it is given it may lose, double, delay and reorder.
+// net connects runs. It may lose, duplicate, delay and reorder messages.
 type net struct {
 	t    *testing.T
 	rand *rand.Rand
 	max  int // payload
 
-	loss, double, late float64 // chances
+	loss, double, late float64 // probabilities
 
 	mu   sync.Mutex
-	runs map[wire.Address]*Pairs // that are there
-	cut  map[wire.Address]bool   // that hear nothing and are heard by nobody
-	off  map[wire.Address]bool   // that have no connection, and know
+	runs map[wire.Address]*Pairs // present runs
+	cut  map[wire.Address]bool   // runs that neither send nor receive
+	off  map[wire.Address]bool   // runs that know that they are disconnected
 	work sync.WaitGroup
 }
 
@@ -45,7 +45,7 @@ func newNet(t *testing.T, seed uint64) *net {
 	}
 }
 
-// end is one run's connection.
+// end is the connection of one run.
 type end struct {
 	net  *net
 	self wire.Address
@@ -92,7 +92,7 @@ func (e end) Send(to wire.Address, notTaken string, m []byte) error {
 					}
 					p.Receive(e.self.Node, h, body)
 				}
-			// a server doubles nothing that it answers for
+			// a server replies at most once per message
 			case p == nil && notTaken != "" && back != nil && copies == 1:
 				back.NotTaken(notTaken)
 			}
@@ -101,7 +101,7 @@ func (e end) Send(to wire.Address, notTaken string, m []byte) error {
 	return nil
 }
 
-// node executes calls and notes which.
+// node runs calls and records which.
 type node struct {
 	self wire.Address
 
@@ -158,8 +158,8 @@ func (n *net) start(name string, work func(ctx context.Context, body []byte, cli
 	}
 }
 
-// Whatever the connection loses, doubles and delays: a call runs at most once, what is said to be
-// unsent never runs, and a result is that of the call's own execution.
+// A call runs at most once, a call reported as unsent never runs, and a result comes from the call's own
+// execution, even if messages are lost, duplicated and delayed.
 func TestOneOutcome(t *testing.T) {
 	seeds := 200
 	if testing.Short() {
@@ -212,7 +212,7 @@ func TestOneOutcome(t *testing.T) {
 					outcomes <- outcome{body, string(result), err}
 				})
 			}
-			if seed%3 == 1 { // the server is away for a while
+			if seed%3 == 1 { // the server is unavailable for a while
 				time.Sleep(300 * time.Millisecond)
 				n.mu.Lock()
 				n.off[to], n.cut[front.o.Self] = true, seed%2 == 0
@@ -226,7 +226,7 @@ func TestOneOutcome(t *testing.T) {
 			if seed%7 == 2 {
 				time.Sleep(200 * time.Millisecond)
 				n.mu.Lock()
-				delete(n.runs, to) // killed: nobody takes what is sent there
+				delete(n.runs, to) // killed: nobody receives its messages
 				n.mu.Unlock()
 			}
 			callers.Wait()
@@ -252,7 +252,7 @@ func TestOneOutcome(t *testing.T) {
 					t.Errorf("seed %d: %v", seed, o.err)
 				}
 			}
-			time.Sleep(20 * time.Second) // until late messages have come
+			time.Sleep(20 * time.Second) // late messages have arrived
 			for body, runs := range there.executed {
 				if runs > 1 {
 					t.Errorf("seed %d: %.40q ran %d times in the end", seed, body, runs)
@@ -275,7 +275,7 @@ func TestOneOutcome(t *testing.T) {
 	}
 }
 
-// echo answers each question with itself.
+// echo answers each question with the question.
 type echo struct{}
 
 func (echo) Call(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {

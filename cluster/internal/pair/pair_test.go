@@ -14,8 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A node that starts again and again is heard each time: its runs that have gone are forgotten, but
-// for the numbers that they have used.
+// A node that restarts repeatedly is heard each time. Of its former runs, only the used numbers are kept.
 func TestManyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNet(t, 1)
@@ -45,10 +44,10 @@ func TestManyRuns(t *testing.T) {
 	})
 }
 
-// A front that was without a connection for so long that its owner took it for gone comes back with
-// calls that are open. They may have run: none is said to be unsent.
+// A front that was considered gone comes back with open calls. None of them is reported as unsent, as they
+// may have run.
 func TestFrontComesBack(t *testing.T) {
-	for _, known := range []bool{false, true} { // whether the owner has a call open at the front too
+	for _, known := range []bool{false, true} { // whether the owner also has a call open at the front
 		synctest.Test(t, func(t *testing.T) {
 			n := newNet(t, 1)
 			work := func(ctx context.Context, body []byte, _ protocol.Peer) ([]byte, error) {
@@ -102,8 +101,7 @@ func TestFrontComesBack(t *testing.T) {
 	}
 }
 
-// A request that waits for a caller who gives the call up is answered: the bound of requests counts it
-// until then.
+// A request that is queued when its caller gives up is answered, so that it no longer counts.
 func TestUnservedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNet(t, 1)
@@ -116,7 +114,7 @@ func TestUnservedRequest(t *testing.T) {
 		front, _, stopFront := n.start("front", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		_, _ = front.Call(ctx, there.self, &wire.Head{}, nil, slow{func() {
-			time.Sleep(time.Second) // the question waits behind
+			time.Sleep(time.Second) // the question is queued behind it
 			cancel()
 		}})
 		time.Sleep(2 * keepAnswer)
@@ -132,7 +130,7 @@ func TestUnservedRequest(t *testing.T) {
 	})
 }
 
-// slow takes its time for a notification.
+// slow takes time for a notification.
 type slow struct{ notified func() }
 
 func (slow) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, nil }
@@ -141,7 +139,7 @@ func (s slow) Notify(context.Context, string, json.RawMessage) error {
 	return nil
 }
 
-// What a peer sends is bounded, whatever it is: no call of another ends by it, and nothing panics.
+// A peer may send anything without a panic, and without ending a call of another run.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte(`{"k":"call","run":"aaaaaaaaaa","n":1,"body":7,"size":9}`+"\n"),
 		[]byte(`{"k":"part","run":"aaaaaaaaaa","body":7,"at":0}`+"\n123456789"))
@@ -166,7 +164,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// A call that meets its pair just as that is dropped has another pair, and an outcome.
+// A call that is made while its pair is being dropped uses a new pair, and has an outcome.
 func TestCallOfADroppedPair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNet(t, 1)
@@ -188,7 +186,7 @@ func TestCallOfADroppedPair(t *testing.T) {
 	})
 }
 
-// wireOf carries messages to one run in order, each a while after the one before.
+// wireOf carries messages to one run in order, at intervals.
 type wireOf struct {
 	self wire.Address
 	to   *Pairs
@@ -219,7 +217,7 @@ func (w *wireOf) carry(ctx context.Context) {
 	}
 }
 
-// Results that are too long together to be kept are not lost while they are on their way.
+// Results that are too large to be kept together are not lost while they are being sent.
 func TestLongResultsOnTheirWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const long = 15 << 20

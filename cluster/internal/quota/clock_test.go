@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The time of the servers is known to within half of the way to them and back, and a slow look
-// does not make it worse.
+// The estimate of the servers' clock is off by at most half a round trip, and a slow measurement does not
+// replace a better one.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ahead = time.Hour // of the servers

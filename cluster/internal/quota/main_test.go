@@ -24,18 +24,18 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 )
 
-// patience bounds every wait of a test; none is expected to last.
+// patience bounds every wait; none is expected to last.
 const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
 	processtest.Main(processtest.Sharded(m), map[string]processtest.Verb{natstest.Name: natstest.Verb, "node": node})
 }
 
-// callers are those of a node in the tests.
+// callers is the number of callers per node.
 const callers = 16
 
-// node is a node as a process, whose callers use units as fast as they can: its words are its name, the limit, a file
-// in which each unit is noted, and the servers. It ends once there are no more.
+// node runs a node as a process, whose callers use units as fast as they can. Its words are its name, the
+// limit, a file to which each unit is appended, and the servers. It ends when no units are left.
 func node(words string) {
 	fields := strings.Fields(words)
 	limit, _ := strconv.ParseInt(fields[1], 10, 64)
@@ -53,12 +53,12 @@ func node(words string) {
 				_, wait, err := c.Take(context.Background(), time.Now(), 1)
 				switch {
 				case err != nil:
-					time.Sleep(10 * time.Millisecond) // as callers that try again; a test waits for this process
+					time.Sleep(10 * time.Millisecond) // between tries of a caller; a test waits for this process
 				case wait > 0:
 					return
 				default:
 					processtest.Check(entries.Add(file, fields[0]))
-					time.Sleep(2 * time.Millisecond) // what a call takes
+					time.Sleep(2 * time.Millisecond) // the time of a call
 				}
 			}
 		})
@@ -70,7 +70,7 @@ func node(words string) {
 }
 
 func claim(limit int64) quota.Claim {
-	return quota.Claim{Policy: "p", Key: "k", Limit: limit, Window: 100_000 * time.Hour} // which has no end in a test
+	return quota.Claim{Policy: "p", Key: "k", Limit: limit, Window: 100_000 * time.Hour} // does not end in a test
 }
 
 // open connects a node to servers.
@@ -98,7 +98,7 @@ func open(name string, nodes int, urls ...string) (q *Quota, closed func(), err 
 		}, nil
 }
 
-// opened is a node of the test's own, which is connected to servers.
+// opened opens a node in the test's process.
 func opened(t testing.TB, s *servers, name string, nodes int) *Quota {
 	t.Helper()
 	q, closed, err := open(name, nodes, s.urls...)
@@ -109,7 +109,7 @@ func opened(t testing.TB, s *servers, name string, nodes int) *Quota {
 	return q
 }
 
-// pooled is a pool of a node of the test's own.
+// pooled returns a pool of a node in the test's process.
 func pooled(t testing.TB, q *Quota) *quota.Pool {
 	t.Helper()
 	pool := quota.NewPool(q)
@@ -121,7 +121,7 @@ func pooled(t testing.TB, q *Quota) *quota.Pool {
 	return pool
 }
 
-// servers are NATS servers with a bucket, that know each other.
+// servers are clustered NATS servers with a bucket.
 type servers struct {
 	list []natstest.Server
 	all  []*processtest.Process
@@ -134,7 +134,7 @@ func startServers(t testing.TB, n int) *servers {
 	for i := range s.list {
 		one := &s.list[i]
 		if one.Store = filepath.Join(t.TempDir(), one.Port); n == 1 {
-			one.RoutesPort = "" // JetStream would wait for others
+			one.RoutesPort = "" // JetStream would wait for other servers
 		}
 		s.all, s.urls = append(s.all, one.Spawn(t)), append(s.urls, one.URL())
 	}
@@ -142,7 +142,7 @@ func startServers(t testing.TB, n int) *servers {
 	return s
 }
 
-// api asks JetStream about the bucket, until it answers.
+// api sends a JetStream request about the bucket until it is answered.
 func (s *servers) api(t testing.TB, what string, body any) []byte {
 	t.Helper()
 	data, err := json.Marshal(body)
@@ -165,7 +165,7 @@ func (s *servers) api(t testing.TB, what string, body any) []byte {
 	}
 }
 
-// leader returns which server leads the bucket; -1 while none does.
+// leader returns the index of the bucket's leader, or -1.
 func (s *servers) leader(t testing.TB) int {
 	t.Helper()
 	var info struct {
@@ -179,7 +179,7 @@ func (s *servers) leader(t testing.TB) int {
 	return slices.IndexFunc(s.list, func(one natstest.Server) bool { return info.Cluster.Leader == "s"+one.Port })
 }
 
-// taken returns what the bucket has of the counter of claim.
+// taken returns the stored record of the counter of claim.
 func taken(t testing.TB, q *Quota) *record {
 	t.Helper()
 	c := claim(1)

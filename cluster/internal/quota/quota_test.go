@@ -19,9 +19,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 )
 
-// Nodes of many callers use a limit up while nodes and the server that leads the bucket are killed:
-// never more than the limit, and of what is missing each death has at most a lease and what its
-// callers were about to note.
+// Nodes with many callers use a limit up while nodes and the leader of the bucket are killed. They never
+// exceed it, and each death wastes at most one lease and the units that its callers were about to note.
 func TestKills(t *testing.T) {
 	processtest.Leaks(t)
 	const nodes = 3
@@ -42,7 +41,7 @@ func TestKills(t *testing.T) {
 		}
 		return len(entries.Whole(string(text)))
 	}
-	more := func(n int) { // have been used
+	more := func(n int) { // waits until n more are used
 		t.Helper()
 		before, began := used(), time.Now()
 		for used() < min(before+n, limit-2*limit/8) {
@@ -94,8 +93,7 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// While the servers are away, a node uses what it has leased, and then says so; when they are back,
-// it goes on.
+// While the servers are unavailable, a node uses up its lease and then fails. It recovers with the servers.
 func TestServersAway(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -144,8 +142,8 @@ func TestServersAway(t *testing.T) {
 	}
 }
 
-// A server that lost its power comes back with an earlier state: the nodes that still run know what
-// they have taken, and no more than the limit is used.
+// A server that lost power returns with older state. Nodes that still run know what they have taken, so the
+// limit is not exceeded.
 func TestLostWrites(t *testing.T) {
 	processtest.Leaks(t)
 	const nodes, limit = 3, 240
@@ -155,7 +153,7 @@ func TestLostWrites(t *testing.T) {
 		counters = append(counters, pooled(t, opened(t, s, fmt.Sprint("n", i), nodes)).New(claim(limit)))
 	}
 	used := 0
-	use := func(most int) { // in turn, each with an answer, until so many are used or no node has any
+	use := func(most int) { // one after the other and with answers, until most are used or none are left
 		t.Helper()
 		for none, i, began := 0, 0, time.Now(); used < most && none < nodes; {
 			_, wait, err := counters[i%nodes].Take(t.Context(), time.Now(), 1)
@@ -194,7 +192,7 @@ func TestLostWrites(t *testing.T) {
 	}
 }
 
-// A window ends by the clock of the servers, and the next one has the whole limit.
+// A window ends by the clock of the servers, and the next one has the full limit.
 func TestWindows(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -225,7 +223,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// Servers without a bucket, or with another one, are said to be so.
+// A missing or wrongly configured bucket is reported.
 func TestNoBucket(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -233,7 +231,7 @@ func TestNoBucket(t *testing.T) {
 	if err := q.Reach(t.Context()); err != nil {
 		t.Error(err)
 	}
-	mark := claim(1) // as a server of one's own leaves it of a key that has expired
+	mark := claim(1) // a server leaves it for an expired key
 	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&mark), nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +266,7 @@ func TestNoBucket(t *testing.T) {
 	}
 }
 
-// What is wrong with one counter keeps no other from its leases.
+// A fault of one counter does not affect others.
 func TestOneCounter(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -294,7 +292,7 @@ func TestOneCounter(t *testing.T) {
 	}
 }
 
-// What is no counter gives no units, and is said to be none.
+// An invalid record grants no units, and is reported.
 func TestNoCounter(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -324,7 +322,7 @@ func TestNoCounter(t *testing.T) {
 	}
 }
 
-// ahead asks servers, and takes their clock for one that is ahead.
+// ahead is an asker whose clock is ahead.
 type ahead struct {
 	Asker
 	by time.Duration
@@ -346,8 +344,8 @@ func (a ahead) Ask(ctx context.Context, subject string, header map[string]string
 	return json.Marshal(info)
 }
 
-// When the clock of the servers was ahead for a while, what was counted in a window of then holds for
-// one window and no longer.
+// After the clock of the servers was set back, units taken in the future window count for one window length
+// only.
 func TestClockSetBack(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -383,7 +381,7 @@ func (silent) Ask(ctx context.Context, subject string, _ map[string]string, _ []
 	return nil, fmt.Errorf("no answer about %s: %w", subject, context.Cause(ctx))
 }
 
-// Servers answer nothing to who asks what it may not: what they must permit is said.
+// Servers do not reply to a forbidden request. The error names the permissions that are needed.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(Options{Cluster: "main", Node: "n1", Run: "r", Asker: silent{}, Nodes: func() int { return 1 }})

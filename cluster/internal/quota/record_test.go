@@ -10,8 +10,7 @@ import (
 	"github.com/exthost/exthost/governance/quota"
 )
 
-// model is a bucket with one key, and nodes that lease from it. Its writes may come late, or their
-// answers never.
+// model is a bucket with one key, and nodes that lease from it. Writes may be late, and answers may be lost.
 type model struct {
 	t        *testing.T
 	rand     *rand.Rand
@@ -20,13 +19,13 @@ type model struct {
 	record   *record
 	revision int
 	late     []write // on their way
-	within   bool    // a lease
+	within   bool    // during a lease
 	nodes    []*modelNode
 	runs     int
-	granted  map[int64]int64 // by window: what nodes were given
-	deaths   map[int64]int64 // by window: of runs
-	calm     bool            // nothing gets lost
-	bytes    bool            // more may be used than there is
+	granted  map[int64]int64 // by window: granted units
+	deaths   map[int64]int64 // by window: deaths of runs
+	calm     bool            // nothing is lost
+	bytes    bool            // a call may use more than is left
 }
 
 type write struct {
@@ -89,7 +88,7 @@ func (m *model) lease(n *modelNode) {
 		case chance == 0: // the answer is lost
 			m.put(w)
 			return
-		case chance == 1: // it is stuck in a server
+		case chance == 1: // the write is stuck in a server
 			m.late = append(m.late, w)
 			return
 		}
@@ -142,7 +141,7 @@ func (m *model) check() {
 	}
 }
 
-// drain has the nodes use up the window.
+// drain lets the nodes use up the window.
 func (m *model) drain() {
 	m.calm = true
 	start := m.now - m.now%m.window
@@ -161,8 +160,8 @@ func (m *model) drain() {
 	}
 }
 
-// Whatever comes late, gets lost or dies: no more is given in a window than the limit, no node
-// holds more than a lease, and what nobody holds or lost is given to who asks.
+// Whatever is late, lost or dies: no window grants more than the limit, no node holds more than a lease, and
+// units that nobody holds or lost are granted.
 func TestArithmetic(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -193,7 +192,7 @@ func TestArithmetic(t *testing.T) {
 					n.held -= 1 + r.Int64N(n.held)
 				}
 			case 8:
-				if m.bytes && n.held > 0 && r.IntN(4) == 0 { // bytes, of which the last may be more than there are
+				if m.bytes && n.held > 0 && r.IntN(4) == 0 { // bytes: the last response may exceed what is left
 					n.held -= r.Int64N(20)
 				}
 			case 9:
@@ -218,7 +217,7 @@ func TestArithmetic(t *testing.T) {
 	}
 }
 
-// One node alone gets every unit of a window, in leases of an eighth.
+// A single node gets every unit of a window, in leases of an eighth.
 func TestAll(t *testing.T) {
 	for _, limit := range []int64{1, 2, 7, 8, 60, 1000} {
 		var r *record
@@ -252,7 +251,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// Nodes that state different things count together as far as they can.
+// Nodes with different settings count together as far as possible.
 func TestDiffering(t *testing.T) {
 	a := want{Claim: quota.Claim{Policy: "p", Limit: 80, Window: time.Minute}, node: "a", run: "a.1", nodes: 2}
 	b := want{Claim: quota.Claim{Policy: "p", Limit: 16, Window: time.Minute}, node: "b", run: "b.1", nodes: 2}
@@ -287,7 +286,7 @@ func TestDiffering(t *testing.T) {
 	}
 }
 
-// A limit that a node lowers below what is taken holds for the others too, who are told.
+// A limit that one node lowers below what is taken holds for the others too, and they are told.
 func TestLowered(t *testing.T) {
 	a := want{Claim: quota.Claim{Policy: "p", Limit: 80, Window: time.Minute}, node: "a", run: "a.1", nodes: 1}
 	b := want{Claim: quota.Claim{Policy: "p", Limit: 8, Window: time.Minute}, node: "b", run: "b.1", nodes: 1}
@@ -310,7 +309,7 @@ func TestLowered(t *testing.T) {
 	}
 }
 
-// A record names a bounded number of runs, and counts all.
+// A record lists a bounded number of runs, but counts all.
 func TestManyRuns(t *testing.T) {
 	var r *record
 	for i := range int64(200) {

@@ -36,14 +36,14 @@ func newServer(t *testing.T, serve http.HandlerFunc) *Server {
 	return s
 }
 
-// from is the way of a run to s.
+// from returns the calls of a run to s.
 func from(s *Server, run wire.Address) Call {
 	return func(ctx context.Context, method string, body []byte) ([]byte, error) {
 		return s.Run(ctx, run, method, body)
 	}
 }
 
-// A response reaches a client of HTTP as its handler has written it.
+// A response reaches an HTTP client as its handler wrote it.
 func TestResponse(t *testing.T) {
 	long := make([]byte, 5*maxWaiting+7)
 	_, _ = rand.Read(long)
@@ -122,8 +122,7 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// The context of a request ends with its client, and with the run of the client, and when nobody
-// reads.
+// The context of a request ends when its client disconnects, its client's run is gone, or nobody reads.
 func TestClientIsGone(t *testing.T) {
 	for name, leave := range map[string]func(s *Server, cancel context.CancelFunc){
 		"its call is canceled": func(_ *Server, cancel context.CancelFunc) { cancel() },
@@ -177,7 +176,7 @@ func TestClientIsGone(t *testing.T) {
 	})
 }
 
-// A writer waits for a client that reads slowly, until its deadline.
+// A write waits for a slow client until its deadline.
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wrote := make(chan error, 1)
@@ -196,7 +195,7 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// What another run sends is never taken for a response unless it is one.
+// Messages of another run are only taken for a response if they are one.
 func TestHostileServer(t *testing.T) {
 	for name, pieces := range map[string][]string{
 		"no head":                {"x"},
@@ -223,7 +222,7 @@ func TestHostileServer(t *testing.T) {
 			if err == nil || began != strings.Contains(strings.Join(pieces, ""), "200") {
 				t.Errorf("%v, %v: %d %q", began, err, w.Code, w.Body)
 			}
-			// A run that has answered at all had the request, and may have carried it out.
+			// a run that has answered at all may have served the request
 			if e, _ := errors.AsType[*protocol.Error](err); e == nil || (e.Outcome != "") != (len(pieces) > 0) {
 				t.Errorf("%#v", err)
 			}
@@ -231,7 +230,7 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// A run reads its own streams alone, one piece at a time, and a handler that panics ends its own.
+// A run can only read its own streams, one piece at a time, and a panic in a handler ends only its stream.
 func TestHostileFront(t *testing.T) {
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); string(body) == "panic" {
@@ -276,7 +275,7 @@ func TestHostileFront(t *testing.T) {
 	<-results // the stream has ended
 }
 
-// A node has a bounded number of streams, whatever runs it names, and leaves some to the others.
+// The number of streams is bounded in total and per node, whatever runs a node names.
 func TestStreamsAreBounded(t *testing.T) {
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
@@ -300,7 +299,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// What is being read when the node leaves is read to its end, and nothing begins.
+// When the node leaves, open streams are read to their end, and no stream begins.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
@@ -335,12 +334,12 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// cutWriter is the ResponseWriter of a client that has gone.
+// cutWriter is the ResponseWriter of a client that has disconnected.
 type cutWriter struct{ *httptest.ResponseRecorder }
 
 func (cutWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// endWriter is the ResponseWriter of a request that ends while it is written to.
+// endWriter is the ResponseWriter of a request that ends during a write.
 type endWriter struct {
 	*httptest.ResponseRecorder
 	end context.CancelFunc
@@ -351,7 +350,7 @@ func (w endWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A request that ends before its response has does not have a whole one.
+// A request that ends before its response is reported as incomplete.
 func TestRequestEndsDuringAWrite(t *testing.T) {
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
@@ -363,8 +362,8 @@ func TestRequestEndsDuringAWrite(t *testing.T) {
 	}
 }
 
-// A client that goes while it is written to leaves nothing, though its node cannot reach the other
-// for ever.
+// A client that disconnects during a write leaves no stream behind, even if its node cannot reach the other
+// one.
 func TestClientGoesDuringAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -390,7 +389,7 @@ func TestClientGoesDuringAWrite(t *testing.T) {
 	})
 }
 
-// pipes is a listener whose connections are pipes.
+// pipes is a listener for pipes.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -403,8 +402,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// A stream of which nothing comes for long goes on, over HTTP/2 too, where a deadline for writing ends a
-// stream that is not written to.
+// A stream may be silent for long, over HTTP/2 too, where an expired write deadline would end an idle stream.
 func TestStreamIsSilent(t *testing.T) {
 	for name, use := range map[string]func(*http.Protocols){
 		"HTTP/1": func(p *http.Protocols) { p.SetHTTP1(true) },

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A batch gives back the messages that were put into it, whatever they are, and a message that is none
-// gives itself.
+// A batch returns the messages that were put into it, and a message that is not a batch returns itself.
 func TestBatch(t *testing.T) {
 	messages := [][]byte{[]byte("{\"k\":\"call\"}\nbody"), {}, {0}, bytes.Repeat([]byte("x"), 1<<17)}
 	var all []byte
@@ -29,8 +28,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// FuzzMessages has batches of others, which end with an empty message where they cannot be read. What was
-// read of one fits into it.
+// FuzzMessages reads arbitrary batches. An unreadable one ends with an empty message, and what was read fits
+// in it.
 func FuzzMessages(f *testing.F) {
 	whole := AppendToBatch(AppendToBatch(nil, []byte("{}\n")), []byte(strings.Repeat("y", 300)))
 	f.Add(whole)

@@ -13,7 +13,7 @@ import (
 
 const someRun = `"run":"aaaaaaaaaa"`
 
-// heads are such as a node of this or another version sends, and such as none does.
+// heads returns heads of this version, of others, and invalid ones.
 func heads() []string {
 	return []string{
 		`{"k":"call",` + someRun +
@@ -40,8 +40,8 @@ func heads() []string {
 	}
 }
 
-// Decode takes whatever comes, and reads it as encoding/json does. A head that was taken reads the same
-// once it is encoded again.
+// Decode accepts any input and agrees with encoding/json. A decoded head stays the same when it is encoded
+// again.
 func FuzzDecode(f *testing.F) {
 	for _, h := range heads() {
 		f.Add([]byte(h + "\nbody\nof lines"))
@@ -77,8 +77,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// plain reports whether encoding/json has no ways of its own with a head: it takes names in any case,
-// and members that come again and nulls change some of what was there before.
+// plain reports whether encoding/json has no peculiarities for a head: it ignores the case of names, and
+// merges repeated members and nulls.
 func plain(object []byte) bool {
 	if rawjson.Check(object) != nil || !rawjson.IsObject(object) {
 		return false
@@ -103,7 +103,7 @@ func compact(t *testing.T, h *Head) []byte {
 	return out
 }
 
-// A node of a later version may send members that this one does not know.
+// A later version may send members that are unknown to this one.
 func TestUnknownMembers(t *testing.T) {
 	h, body, err := Decode([]byte(`{"k":"tell","later":[{"k":"x"},1],` + someRun + `,"n":3}` + "\n{}"))
 	if err != nil {
