@@ -1,5 +1,5 @@
-// Package discovery finds extensions: it searches the search paths for plugin.toml files,
-// reads them, and selects the ones that apply.
+// Package discovery finds extensions: it searches the search paths for plugin.toml files, reads them, and selects those
+// that apply.
 //
 //	r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{"extensions"}})
 //	for _, c := range r.Candidates {
@@ -7,9 +7,8 @@
 //		…
 //	}
 //
-// An invalid manifest is a diagnostic and does not affect other extensions. Each omission
-// has a diagnostic with the reason. The result does not depend on the order in which the
-// file system lists entries.
+// An invalid manifest is a diagnostic and does not affect other extensions. Every extension that is left out has a
+// diagnostic with the reason. The result does not depend on the order in which the file system lists entries.
 package discovery
 
 import (
@@ -22,26 +21,26 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The codes of this package's diagnostics. Others come from package manifest.
+// The codes of this package's diagnostics. Package manifest has more.
 const (
 	CodePathMissing   = "search_path_missing"    // Warn: the search path does not exist
 	CodePathUnusable  = "search_path_unusable"   // Warn: the search path is not a directory
-	CodeUnreadable    = "directory_unreadable"   // Warn: a directory that cannot be searched
-	CodeDepth         = "max_depth_reached"      // Info: directories below max_depth
-	CodeNotDescended  = "below_manifest_skipped" // Info: directories of extensions are not searched for others
-	CodeLinkSkipped   = "link_not_followed"      // Warn: an extension behind a link, while links are not followed
-	CodeLinkEscapes   = "link_escapes"           // Error: a link that leaves its search path
+	CodeUnreadable    = "directory_unreadable"   // Warn: a directory cannot be searched
+	CodeDepth         = "max_depth_reached"      // Info: there are directories below max_depth
+	CodeNotDescended  = "below_manifest_skipped" // Info: directories of extensions are not searched for more extensions
+	CodeLinkSkipped   = "link_not_followed"      // Warn: an extension is behind a link, and links are not followed
+	CodeLinkEscapes   = "link_escapes"           // Error: a link leaves its search path
 	CodeLinkBroken    = "link_broken"            // Info: the target of a link does not exist
-	CodeLinkLoop      = "link_loop"              // Info: a link to a directory that contains it
-	CodeSameDirectory = "same_directory"         // Info: a directory that was reached twice
-	// Info, Warn when the other's manifest cannot be used: an extension inside another's directory
+	CodeLinkLoop      = "link_loop"              // Info: a link leads to a directory that contains it
+	CodeSameDirectory = "same_directory"         // Info: a directory was reached twice
+	// an extension is inside another one's directory. Info; Warn if the outer manifest is unusable
 	CodeNested = "nested_extension"
-	// Warn: an extension with the id of one in an earlier search path; Error: with that of another in the same
+	// an id is already taken. Warn: in an earlier search path; Error: in the same one
 	CodeDuplicateID    = "duplicate_id"
 	CodeDisabled       = "disabled"        // Info: disabled by the operator
 	CodeNotAllowlisted = "not_allowlisted" // Info: not in the operator's allowlist
-	CodeUnknownID      = "unknown_id"      // Warn: an id in a list that no extension has
-	// Error: a manifest, or a directory on its path, that others may change
+	CodeUnknownID      = "unknown_id"      // Warn: an id in a list belongs to no extension
+	// Error: other users may change a manifest or a directory on its path
 	CodeOwner       = "owner_refused"
 	CodeRequirement = "requirement_missing" // Warn: see [Gate]
 )
@@ -50,12 +49,12 @@ const (
 type Options struct {
 	SearchPaths []string // in order of precedence; relative to the working directory
 	IgnoreDirs  []string // base names of directories to skip; nil: node_modules, .git, target
-	Disabled    []string // ids to omit, with their servers; the id of a server is {owner}.{server}
+	Disabled    []string // ids to leave out, with their servers; a server's id is {owner}.{server}
 	Allowlist   []string // if not empty, the only ids to include, with their servers
-	Configured  []string // ids with settings of their own, which may be mistyped
-	MaxDepth    int      // depth of the manifest below its search path; 0: 4
+	Configured  []string // ids with settings, which may be misspelled
+	MaxDepth    int      // max depth of a manifest below its search path; 0: 4
 	FollowLinks bool     // follow symbolic links within a search path
-	Safe        []string // directories in which manifests count whoever owns or may write them
+	Safe        []string // directories in which any owner and mode of a manifest is accepted
 }
 
 var defaultIgnoreDirs = []string{"node_modules", ".git", "target"}
@@ -66,20 +65,20 @@ const defaultMaxDepth = 4
 type Candidate struct {
 	ID        string
 	Dir       string // absolute; the base of relative paths in the manifest
-	Path      string // of the manifest, as the given search path and the path below it
+	Path      string // of the manifest: the search path as given, and the path below it
 	RootIndex int    // index of the search path
 	Manifest  *manifest.Manifest
-	Owner     string             // for an MCP server of a manifest: the id of the manifest; ID is then {owner}.{server}
-	OwnedBy   *manifest.Manifest // for an MCP server: that manifest
+	Owner     string             // for a manifest's MCP server: the id of the manifest; ID is then {owner}.{server}
+	OwnedBy   *manifest.Manifest // for a manifest's MCP server: the manifest
 }
 
-// Result is the result of [Discover]. Candidates are sorted by (RootIndex, ID).
+// Result is the result of [Discover]. Candidates are sorted by RootIndex and ID.
 type Result struct {
 	Candidates  []Candidate
-	Conflicting []Candidate // those that do not run because they share an id within a search path
+	Conflicting []Candidate // left out, because they share an id within a search path
 	Diagnostics []protocol.Diagnostic
 	Stats       Stats
-	Dirs        []string // absolute paths of all directories in which a change may change the result, for a [Watcher]
+	Dirs        []string // absolute paths of all directories whose changes may change the result, for a [Watcher]
 }
 
 // Stats counts directories and manifests of a search.
@@ -90,8 +89,7 @@ type Stats struct {
 	TooDeep     int // directories skipped by max_depth
 }
 
-// Discover searches for extensions. A file or directory that cannot be used is a
-// diagnostic. The only error is ctx's.
+// Discover searches for extensions. Unusable files and directories become diagnostics. The only error is ctx's.
 func Discover(ctx context.Context, o Options) (*Result, error) {
 	if o.IgnoreDirs == nil {
 		o.IgnoreDirs = defaultIgnoreDirs
@@ -120,8 +118,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 	return r, ctx.Err()
 }
 
-// Hides reports whether d means that path could not be examined, so that an extension there
-// may still exist.
+// Hides reports whether d means that path could not be examined, so an extension there may still exist.
 func Hides(d protocol.Diagnostic, path string) bool {
 	switch d.Code {
 	case CodePathUnusable, CodeUnreadable, CodeLinkSkipped, CodeLinkEscapes, manifest.CodeExhausted:
@@ -130,7 +127,7 @@ func Hides(d protocol.Diagnostic, path string) bool {
 	return false
 }
 
-// existingParent returns the nearest existing directory above a path that does not exist.
+// existingParent returns the nearest existing directory above a missing path.
 func existingParent(path string) []string {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -143,8 +140,7 @@ func existingParent(path string) []string {
 	}
 }
 
-// linksOn returns the directories of the links on the path to a search path. A change there
-// may change the target.
+// linksOn returns the directories with links on the path to a search path, as a change there may change the target.
 func linksOn(r root) (dirs []string) {
 	for path := r.abs; path != filepath.Dir(path); path = filepath.Dir(path) {
 		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {

@@ -15,18 +15,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Host describes the host for the check of requirements. Zero fields stand for the values of
-// this process.
+// Host describes the host for the check of requirements. Zero fields mean the values of this process.
 type Host struct {
 	LookupEnv func(name string) (string, bool)
 	Path      string // PATH
 	OS        string // a GOOS
 	Arch      string // a GOARCH
-	Version   string // semver; any other version, such as that of a development build, satisfies all requirements
+	Version   string // semver; anything else, such as a development build, satisfies all requirements
 }
 
-// Gate returns a Warn for each requirement of c that h does not meet, with the hint of the
-// manifest if there is one. Without any, c may run.
+// Gate returns a Warn for each unmet requirement of c, with the manifest's hint if there is one. If there are none, c
+// may run.
 func Gate(c *Candidate, h Host) []protocol.Diagnostic {
 	if h.LookupEnv == nil {
 		h.LookupEnv = os.LookupEnv
@@ -58,7 +57,7 @@ type gate struct {
 	diags []protocol.Diagnostic
 }
 
-// missing reports an unmet requirement. name is its key in the hints of the manifest.
+// missing reports an unmet requirement. name is its key in the manifest's hints.
 func (g *gate) missing(name, format string, args ...any) {
 	g.diags = append(g.diags, protocol.Diagnostic{
 		Level:     protocol.LevelWarn,
@@ -70,8 +69,8 @@ func (g *gate) missing(name, format string, args ...any) {
 	})
 }
 
-// variable reports a variable that lacks a value. A running host does not see what another
-// shell exports, so the hint says where the host reads the variable.
+// variable reports a variable without a value. The hint says where the host reads variables, as it does not see what
+// another shell exports.
 func (g *gate) variable(name, lack string) {
 	g.missing(name, "the variable %s %s", name, lack)
 	d := &g.diags[len(g.diags)-1]
@@ -92,7 +91,7 @@ func (g *gate) version(here, minimum string) {
 	}
 }
 
-// onPath reports whether an absolute directory of path has an executable of that name.
+// onPath reports whether an absolute directory of path has an executable named bin.
 func onPath(bin, path string) bool {
 	for _, dir := range filepath.SplitList(path) {
 		if filepath.IsAbs(dir) {

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// follow reports whether a link leads to a directory to search.
+// follow reports whether a link leads to a directory that is to be searched.
 func (w *walk) follow(path string) bool {
 	if !w.o.FollowLinks {
 		if _, err := os.Stat(filepath.Join(path, manifest.FileName)); err == nil {
@@ -37,8 +37,7 @@ func (w *walk) follow(path string) bool {
 	return true
 }
 
-// inside reports whether the target of path is within the root, and adds a diagnostic if
-// not. A path that does not exist counts as inside.
+// inside reports whether the target of path is within the root, and adds a diagnostic if not. A missing path is inside.
 func (w *walk) inside(path string) bool {
 	target, err := real(path)
 	switch {
@@ -68,7 +67,7 @@ func real(path string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// within reports whether path is dir or below dir; /srv/ext-evil is not below /srv/ext.
+// within reports whether path is dir or below it; /srv/ext-evil is not below /srv/ext.
 func within(dir, path string) bool {
 	rest, ok := strings.CutPrefix(path, dir)
 	return ok && (rest == "" || strings.HasSuffix(dir, string(filepath.Separator)) || rest[0] == filepath.Separator)

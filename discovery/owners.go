@@ -9,14 +9,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// owners remembers which directories others may change: extensions share those above them.
+// owners caches which directories other users may change, as extensions have common parents.
 type owners struct {
 	mu   sync.Mutex
 	dirs map[string]*ownership.Refused // by path; nil: nobody else may change it
 }
 
-// refuse returns why a manifest does not count: others may change it, or a directory from
-// its own up to the search path, and so could exchange what it runs.
+// refuse returns why a manifest is not used: other users may change it, or a directory from its own up to the search
+// path, and could so replace what it runs.
 func (w *walk) refuse(path string, info fs.FileInfo) *protocol.Diagnostic {
 	refused := (ownership.Rule{Safe: w.o.Safe}).File(path, info)
 	for dir := filepath.Dir(path); refused == nil && dir != w.root.path && dir != filepath.Dir(dir); {

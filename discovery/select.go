@@ -13,17 +13,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// selection selects the manifests that apply, in several steps.
+// selection selects the manifests that apply.
 type selection struct {
 	o        Options
 	found    []found
 	unusable []found // directories with a manifest that cannot be used
 	result   *Result
-	seen     map[string]bool // all ids found, to report unknown ids in the lists
+	seen     map[string]bool // all ids found, to report unknown ids in lists
 }
 
-// run drops nested manifests before disabled ones: to disable an extension, or to break its
-// manifest, must not start what its directory holds.
+// run drops nested manifests before disabled ones: disabling an extension, or breaking its manifest, must not start
+// what its directory contains.
 func (s *selection) run() {
 	byPath := func(a, b found) int {
 		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.Path, b.Path))
@@ -69,8 +69,8 @@ func (s *selection) disabled(c Candidate) bool {
 	return true
 }
 
-// dropNested drops extensions inside the directory of another manifest, of any search path
-// and whether or not that one can be used, and directories that were found twice.
+// dropNested drops extensions inside the directory of another manifest, even of another search path or an unusable one,
+// and directories that were found twice.
 func (s *selection) dropNested() {
 	owner := make(map[string]found, len(s.found)+len(s.unusable))
 	for _, f := range s.unusable {
@@ -114,9 +114,9 @@ func (s *selection) nested(f, outer found) {
 	}
 }
 
-// dropDuplicates leaves one extension with each id: that of the first search path with one.
-// Of several in one search path none runs: the order of their folders is no choice, and the
-// first would get the state directory and the secrets of the other.
+// dropDuplicates keeps one extension per id: the one in the first search path that has it. If that search path has
+// several, none runs: the order of their folders is arbitrary, and the first would get the other's state directory and
+// secrets.
 func (s *selection) dropDuplicates() {
 	first := make(map[string][]found, len(s.found)) // in the first search path that has the id
 	for _, f := range s.found {
@@ -139,7 +139,7 @@ func (s *selection) dropDuplicates() {
 	})
 }
 
-// conflict reports that f shares its id with the others in its search path.
+// conflict reports that f shares its id with others in its search path.
 func (s *selection) conflict(f found, all []found) {
 	var others []string
 	for _, other := range all {
@@ -156,8 +156,7 @@ func (s *selection) conflict(f found, all []found) {
 	s.result.Conflicting = append(s.result.Conflicting, f.Candidate)
 }
 
-// admit adds a candidate for the manifest, if it has a transport or hooks, and one for each
-// of its servers.
+// admit adds a candidate for the manifest, if it has a transport or hooks, and one for each of its servers.
 func (s *selection) admit(c Candidate) {
 	if m := c.Manifest; (m.Transport.Kind != "" || len(m.Hooks) > 0) && s.allowed(c) {
 		s.result.Candidates = append(s.result.Candidates, c)
@@ -180,8 +179,7 @@ func (s *selection) allowed(c Candidate) bool {
 	return false
 }
 
-// serverCandidate returns the candidate for a server of owner: with the owner's requirements
-// and runtime options, and MCP as its protocol.
+// serverCandidate returns the candidate for a server of owner, with the owner's requirements and runtime options.
 func serverCandidate(owner Candidate, name string) Candidate {
 	m := owner.Manifest
 	c := owner
@@ -204,12 +202,12 @@ func serverCandidate(owner Candidate, name string) Candidate {
 	return c
 }
 
-// reportUnknown reports the ids of a list that no extension has; with mistyped, only those
-// similar to one that was found: the others may be meant for another directory.
+// reportUnknown reports the ids of a list that no extension has. With mistyped, it reports only those similar to a
+// known one, as the rest may be meant for another directory.
 func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
 	known := slices.Sorted(maps.Keys(s.seen))
 	for _, id := range ids {
-		if s.seen[id] { // to look for a similar one takes as long as there are extensions
+		if s.seen[id] { // search similar ids only for the others: it is slow
 			continue
 		}
 		near := nearest.Of(id, known)

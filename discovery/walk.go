@@ -18,15 +18,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// found is a valid manifest and its directory.
+// found is a manifest and its directory.
 type found struct {
 	Candidate
-	real string // its directory with links resolved
+	real string // the directory with links resolved
 }
 
-// walk searches one root. fastwalk calls visit from many goroutines. It checks for the
-// manifest before it lists a directory. So directories of extensions are not listed, and
-// the result does not depend on the order of a listing.
+// walk searches one root. fastwalk calls visit from many goroutines. visit checks for the manifest before the directory
+// is listed, so directories of extensions are not listed, and the result does not depend on the order of a listing.
 type walk struct {
 	ctx   context.Context
 	o     Options
@@ -37,9 +36,9 @@ type walk struct {
 	found        []found
 	unusable     []found // directories with a manifest that cannot be used
 	diags        []protocol.Diagnostic
-	firstTooDeep string // the first directory below max_depth, by name
+	firstTooDeep string // first directory below max_depth, by name
 	stats        Stats
-	dirs         []string // directories that were searched, or whose manifest was read
+	dirs         []string // directories that were searched or have a manifest
 	owners       owners
 }
 
@@ -51,7 +50,7 @@ func (w *walk) run() error {
 	if ctxErr := w.ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
-	if err != nil { // the root was removed meanwhile
+	if err != nil { // the root was removed in the meantime
 		w.unreadable(w.root.path, err)
 	}
 	return nil
@@ -99,8 +98,8 @@ func (w *walk) add(diags ...protocol.Diagnostic) {
 	w.diags = append(w.diags, diags...)
 }
 
-// visit is called for every directory, for links and for some files. For a directory that
-// cannot be listed it is called again with the error.
+// visit is called for every directory, for links and some files, and once more with an error for directories that
+// cannot be listed.
 func (w *walk) visit(path string, d fs.DirEntry, err error) error {
 	switch ctxErr := w.ctx.Err(); {
 	case ctxErr != nil:
@@ -114,7 +113,7 @@ func (w *walk) visit(path string, d fs.DirEntry, err error) error {
 	case depth <= 0: // the root may have any name, and may be a link
 		isLink = false
 	case !d.IsDir() && !isLink:
-		return fastwalk.ErrSkipFiles // files other than the manifest do not matter
+		return fastwalk.ErrSkipFiles // only the manifest matters
 	case slices.Contains(w.o.IgnoreDirs, d.Name()):
 		w.count(func(s *Stats) { s.Ignored++ })
 		return fs.SkipDir
@@ -148,7 +147,7 @@ func (w *walk) countSearched(path string) {
 	w.dirs = append(w.dirs, abs)
 }
 
-// tooDeep counts a directory below max_depth, and keeps the first by name for the diagnostic.
+// tooDeep counts a directory below max_depth, and keeps the first one by name for the diagnostic.
 func (w *walk) tooDeep(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,9 +157,9 @@ func (w *walk) tooDeep(path string) {
 	}
 }
 
-// directory reads the manifest of a directory, if there is one, and reports whether to
-// search its subdirectories. Those of an extension that does not run are searched only to
-// name what is in there: nothing inside another extension's directory runs.
+// directory reads the manifest of a directory, if there is one, and reports whether to search its subdirectories.
+// Inside the directory of an extension that does not run, the search only serves to report what is there: none of it
+// runs.
 func (w *walk) directory(dir string) (descend bool) {
 	path := filepath.Join(dir, manifest.FileName)
 	info, err := os.Lstat(path)
@@ -192,7 +191,7 @@ func (w *walk) directory(dir string) (descend bool) {
 	return m == nil || slices.Contains(w.o.Disabled, m.Plugin.ID)
 }
 
-// keep adds the manifest m at f; nil: it cannot be used.
+// keep records the manifest m at f; nil means that it is unusable.
 func (w *walk) keep(f found, m *manifest.Manifest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

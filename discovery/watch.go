@@ -16,21 +16,20 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Places are the directories and files that a [Watcher] watches.
+// Places are what a [Watcher] watches.
 type Places struct {
 	Dirs   []string // absolute; subdirectories are not included
 	Ignore []string // base names of new directories to ignore
-	// reports whether a change of this file counts; must be quick, and runs on another goroutine
+	// Wants reports whether changes of a file matter. It must be quick, and runs on another goroutine.
 	Wants func(path string) bool
 }
 
-// Watcher signals that something may have changed on disk. It does not report the change:
-// the reader searches again, so that lost and repeated events do no harm. New, removed and
-// renamed directories count, and files that Places.Wants accepts. A file that replaces
-// another by rename counts as written.
+// Watcher signals that something may have changed on disk: directories were created, removed or renamed, or files that
+// Places.Wants accepts were written or replaced. It does not tell what: its user searches again, so that lost and
+// repeated events do no harm.
 type Watcher struct {
 	changed  chan struct{} // holds a token after a change
-	interval time.Duration // interval of polling
+	interval time.Duration // of polling
 	add      func(system *fsnotify.Watcher, dir string) error
 	stop     chan struct{}
 	running  sync.WaitGroup
@@ -39,7 +38,7 @@ type Watcher struct {
 
 	mu         sync.Mutex // guards the fields below
 	system     *fsnotify.Watcher
-	pollReason error // why the Watcher polls; nil while it uses the system's events
+	pollReason error // why the Watcher polls; nil if it uses the system's events
 	closed     bool
 }
 
@@ -49,7 +48,7 @@ type view struct {
 	dirs map[string]struct{} // the set of Dirs
 }
 
-// pollInterval is the interval of polling without the system's events.
+// pollInterval is the interval of polling if the system's events are unavailable.
 const pollInterval = 2 * time.Second
 
 // NewWatcher returns a Watcher without Places. It must be closed.
@@ -64,13 +63,12 @@ func NewWatcher() *Watcher {
 	return w
 }
 
-// Changed holds a token when something may have changed since it was last taken.
+// Changed returns a channel that holds a token if something may have changed since it was last taken.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Watch watches p in place of earlier Places. It signals changes from now on. The caller
-// must search again afterwards, because earlier changes are not signalled. If the system
-// has no watches or no more of them, the Watcher polls every two seconds from then on.
-// Then polls is the reason; it is not a failure.
+// Watch replaces the watched places by p. The caller must search once afterwards, because earlier changes are not
+// signalled. If the system runs out of watches, the Watcher polls every two seconds from then on; polls is the reason,
+// and not a failure.
 func (w *Watcher) Watch(p Places) (polls error) {
 	now := &view{Places: p, dirs: make(map[string]struct{}, len(p.Dirs))}
 	for _, dir := range p.Dirs {
@@ -97,7 +95,7 @@ func (w *Watcher) Watch(p Places) (polls error) {
 			_ = w.system.Remove(dir) // usually fails because dir was removed
 		}
 	}
-	for _, dir := range p.Dirs { // also known ones, which may have been created again
+	for _, dir := range p.Dirs { // including known ones, which may have been created anew
 		if err := w.add(w.system, dir); isLimit(err) {
 			return w.poll(fmt.Errorf("%s: %w", dir, err))
 		}
@@ -105,14 +103,14 @@ func (w *Watcher) Watch(p Places) (polls error) {
 	return nil
 }
 
-// isLimit reports whether err means that the system has no more watches. Other errors, such
-// as that of a removed directory, concern one directory only.
+// isLimit reports whether err means that the system is out of watches. Other errors, such as for a removed directory,
+// concern one directory only.
 func isLimit(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) ||
 		errors.Is(err, syscall.ENOMEM)
 }
 
-// poll starts polling because of err; mu is held.
+// poll starts polling because of err. mu is held.
 func (w *Watcher) poll(err error) error {
 	w.pollReason = err
 	system := w.system
@@ -120,7 +118,7 @@ func (w *Watcher) poll(err error) error {
 	seen := w.view.Load().fingerprint()
 	w.running.Go(func() {
 		if system != nil {
-			_ = system.Close() // not under mu, because the events need it
+			_ = system.Close() // not under mu, which the handling of events needs
 		}
 		w.pollLoop(seen)
 	})
@@ -144,7 +142,7 @@ func (w *Watcher) pollLoop(seen [sha256.Size]byte) {
 	}
 }
 
-// fingerprint is a hash of the names, sizes and times of the files in view.
+// fingerprint hashes the names, sizes and times of the files in view.
 func (v *view) fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	for _, dir := range v.Dirs {

@@ -15,10 +15,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// noLimit is a time limit that no call reaches.
+// noLimit is a timeout that no call reaches.
 const noLimit = time.Duration(math.MaxInt64 / 4)
 
-// available returns why the child takes no calls, nil if it does.
+// available returns nil if the child takes calls, else the reason.
 func (c *child) available() *protocol.Error {
 	switch {
 	case c == nil || c.handshake.Load() == nil:
@@ -29,7 +29,7 @@ func (c *child) available() *protocol.Error {
 	return nil
 }
 
-// call sends r and returns the answer in the terms of MCP.
+// call sends r and returns the answer translated to MCP.
 func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
 	if d, ok := c.dialect.(*mcp); ok && d.modern &&
 		(r.Method == protocol.MethodResourcesSubscribe || r.Method == protocol.MethodResourcesUnsubscribe) {
@@ -42,7 +42,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	}
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, noLimit)
 	if _, ok := c.dialect.(*mcp); ok && r.Method == protocol.MethodTasksResult && o.Timeout > 0 {
-		o.Timeout = o.MaxTimeout // the server answers only when the task has ended
+		o.Timeout = o.MaxTimeout // the answer comes only once the task has ended
 	}
 	var token json.RawMessage
 	own := callerToken(r.Params)
@@ -69,7 +69,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	return c.dialect.result(r.Method, raw), nil
 }
 
-// subscription serves the subscribe methods, which modern servers do not have.
+// subscription emulates the subscribe methods, which modern servers do not have.
 func (c *child) subscription(ctx context.Context, d *mcp, r *Request) (json.RawMessage, *protocol.Error) {
 	if r.Method == protocol.MethodResourcesUnsubscribe {
 		c.watches.drop(textOf(r.Params, "uri"))
@@ -95,9 +95,9 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault = protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
-	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // the server did not act on the request
+	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // not processed by the server
 		return c.waitExit(ctx)
-	// of a transport that knows what became of the request
+	// from a transport that knows the outcome of the request
 	case errors.As(err, &invalid) && errors.As(invalid.Err, &fault):
 		return fault
 	case errors.As(err, &invalid):
@@ -108,7 +108,7 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault = protocol.Errorf(kind, "its answer is not a valid response: %v", invalid.Err)
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
 	case errors.As(err, &fault):
-		told := *fault // several calls may get one
+		told := *fault // copied: several calls may get the same error
 		fault = &told
 	case errors.Is(err, jsonrpc.ErrTimeout):
 		c.hangs()
@@ -129,14 +129,13 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	givenUp := errors.Is(err, jsonrpc.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, context.Canceled)
 	if givenUp && jsonrpc.Written(err) && c.traits.cancels {
-		c.leavesUnanswered() // here, because to tell a server over HTTP of the end of a call may take long
+		c.leavesUnanswered() // at once, as it may take long to tell an HTTP server that the call has ended
 	}
 	return fault
 }
 
-// waitExit waits for the end of the run, which is near when the connection has failed, and
-// returns the reason. A call made by a handler of the connection must not wait, because
-// the run waits for the handler; the ctx of such a call has ended by then.
+// waitExit waits for the end of the run, which is near once the connection has failed, and returns the reason. A call
+// made by a handler of the connection must not wait, as the run waits for the handler; its ctx has ended by then.
 func (c *child) waitExit(ctx context.Context) *protocol.Error {
 	select {
 	case <-c.done:
@@ -150,7 +149,7 @@ func (c *child) waitExit(ctx context.Context) *protocol.Error {
 	}
 }
 
-// signal puts a token into a channel of capacity one, if there is none.
+// signal puts a token into a channel of capacity one unless it has one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -158,7 +157,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// handle answers the requests of the child that belong to no call.
+// handle answers requests of the child that belong to no call.
 func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (raw json.RawMessage, err error) {
 	defer endBroken(c.spec.Logger, m, &err)
 	switch {
@@ -177,7 +176,7 @@ func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (raw json.RawMes
 	return raw, wireError(err)
 }
 
-// notified takes the notifications of the child that belong to no call.
+// notified handles notifications of the child that belong to no call.
 func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 	defer endBroken(c.spec.Logger, m, new(error))
 	switch {
@@ -190,18 +189,17 @@ func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 	}
 }
 
-// abandoned notifies the child that a call was canceled. It ends a child with
-// MaxInFlight abandoned calls, because all its capacity is lost. In MCP the child need
-// not answer canceled calls, so there a child that answers a ping goes on.
+// abandoned notifies the child that a call was canceled. A child with MaxInFlight abandoned calls has no capacity left
+// and is ended. MCP servers need not answer canceled calls, so they are pinged first.
 func (c *child) abandoned(ctx context.Context, id uint64, method string, cause error) {
 	if !c.traits.cancels {
 		return
 	}
-	if method != protocol.MethodInitialize { // MCP forbids to cancel initialize
+	if method != protocol.MethodInitialize { // MCP forbids cancelling initialize
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
 		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // best effort
 	}
-	if c.handshake.Load() == nil { // one that is not answered ends the run, and only then it is known how to ping
+	if c.handshake.Load() == nil { // an unanswered handshake ends the run; until then the ping method is unknown
 		return
 	}
 	switch ping, _ := c.dialect.ping(); {
@@ -214,8 +212,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 	}
 }
 
-// owesAll reports whether the child owes as many answers to abandoned calls as it may have
-// calls in flight.
+// owesAll reports whether as many abandoned calls are unanswered as the child may have in flight.
 func (c *child) owesAll() bool {
 	most := c.spec.Options.MaxInFlight
 	return most > 0 && c.conn.Stats().Abandoned >= most
@@ -225,14 +222,13 @@ func unknownMethod(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + cutLine([]byte(method))}
 }
 
-// errBroken is the answer to a request of the child at which the host panicked.
+// errBroken is the answer to a request of the child that made the host panic.
 var errBroken = &jsonrpc.Error{
 	Code:    jsonrpc.CodeInternal,
 	Message: "the request broke off inside the host, which is at fault; its log says where",
 }
 
-// endBroken is deferred where a message of the child is handled. A panic ends that message alone: the host has others
-// in flight.
+// endBroken recovers from a panic while a message of the child is handled, so that only that message fails.
 func endBroken(log *slog.Logger, m *jsonrpc.Message, err *error) {
 	if v := recover(); v != nil {
 		log.Error("a message of the extension broke off inside the host", "method", cutLine([]byte(m.Method)),
@@ -241,7 +237,7 @@ func endBroken(log *slog.Logger, m *jsonrpc.Message, err *error) {
 	}
 }
 
-// wireError converts a *protocol.Error into a JSON-RPC error.
+// wireError converts a *protocol.Error to a JSON-RPC error, and returns other errors unchanged.
 func wireError(err error) error {
 	var fault *protocol.Error
 	if !errors.As(err, &fault) {
@@ -251,7 +247,7 @@ func wireError(err error) error {
 	return &jsonrpc.Error{Code: int64(w.Code), Message: w.Message, Data: w.Data}
 }
 
-// faultOf returns err if it is a *protocol.Error, else a new one of the given kind.
+// faultOf returns err if it is a *protocol.Error, else wraps it in one of the given kind.
 func faultOf(err error, kind protocol.Kind) *protocol.Error {
 	if fault, ok := errors.AsType[*protocol.Error](err); ok {
 		return fault

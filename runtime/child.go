@@ -19,22 +19,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// endpoint is the other end of a connection: a process, or a remote server, which ends
-// with the connection.
+// endpoint is the other end of a connection: a process or a remote server. A remote server counts as ended when the
+// connection does.
 type endpoint interface {
-	PID() int // 0 without a process
-	// closed when the process has exited, before its descendants are gone
+	PID() int // 0 for a remote server
+	// closed when the process has exited, possibly before its descendants
 	Exited() <-chan struct{}
-	Dying() bool                                         // the process is exiting but has not exited
-	Done() <-chan struct{}                               // closed when all processes are gone
+	Dying() bool                                         // reports whether the process is exiting
+	Done() <-chan struct{}                               // closed when all processes have ended
 	Stop(ctx context.Context, grace time.Duration) error // stops gracefully, then by force
-	Kill()                                               // kills at once and does not wait
-	Tail() []string                                      // the last lines of stderr
-	evidence(ready bool) *protocol.Evidence              // of the end; incomplete before Done
+	Kill()                                               // kills without waiting
+	Tail() []string                                      // last lines of stderr
+	evidence(ready bool) *protocol.Evidence              // about the end; incomplete before Done
 	exit() string                                        // describes the end; valid after Done
 }
 
-// child is an endpoint, the connection to it, and the outcome of the run.
+// child is one run: an endpoint, the connection to it, and the outcome.
 type child struct {
 	spec      *Spec
 	dialect   dialect
@@ -44,29 +44,29 @@ type child struct {
 	conn      *jsonrpc.Conn
 	noise     *noiseFilter
 	strays    strays
-	slot      *slot     // used if traits.oneCall is set
+	slot      *slot     // if traits.oneCall is set
 	startLog  *startLog // nil for a remote server
 	startedAt time.Time
 	tokens    tokenSource
 	watches   resourceWatches
-	handshake atomic.Pointer[Handshake] // nil until the child can take calls
-	hooks     []string                  // offered in the handshake
-	roots     json.RawMessage           // the answer to roots/list; nil: the callers are asked
+	handshake atomic.Pointer[Handshake] // nil until the handshake is done
+	hooks     []string                  // from the handshake
+	roots     json.RawMessage           // the answer to roots/list; nil: ask the callers
 
-	endReason    chan *protocol.Error // holds the first reason to end the run
-	toolsChanged chan struct{}        // holds a token when the tools must be listed again
+	endReason    chan *protocol.Error // holds the first reason for ending the run
+	toolsChanged chan struct{}        // holds a token if the tools must be listed again
 	health       health
 	tasks        inflight.Gate
 
 	connDone chan struct{} // closed when the connection has ended
-	connErr  error         // the reason; set before connDone is closed
+	connErr  error         // why; set before connDone is closed
 
 	stopping atomic.Bool
 	done     chan struct{}   // closed when the run has ended
-	cause    *protocol.Error // the reason; set before done is closed
+	cause    *protocol.Error // why; set before done is closed
 }
 
-// newChild returns a child without a connection.
+// newChild returns a child that is not connected yet.
 func newChild(s *Spec, d dialect, b endpoint) *child {
 	c := &child{
 		spec:         s,
@@ -87,7 +87,7 @@ func newChild(s *Spec, d dialect, b endpoint) *child {
 	return c
 }
 
-// connect sets the transport of the connection. Nothing is read before run.
+// connect sets the transport. Nothing is read before run.
 func (c *child) connect(wire jsonrpc.Transport) {
 	o := jsonrpc.Options{
 		Handle:    c.handle,
@@ -110,12 +110,12 @@ func (c *child) connect(wire jsonrpc.Transport) {
 	case c.traits.zeroID:
 		o.FirstID = 0
 	case c.traits.randomID:
-		o.FirstID = rand.Uint64N(1 << 52) // the sum with any number of calls is exact in JavaScript too
+		o.FirstID = rand.Uint64N(1 << 52) // 52 bits, so that later ids are exact in JavaScript too
 	}
 	c.wire, c.conn = wire, jsonrpc.NewConn(wire, o)
 }
 
-// run serves the child until it ends and returns the reason, nil if ctx ended.
+// run serves the child until it ends and returns the reason; nil if ctx ended.
 func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 	c.spec.Record.Start(cassette.Start{
 		Transport: c.spec.Manifest.Transport.Kind,
@@ -130,7 +130,7 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 	return c.finish(ctx, cancel, c.watch(inner, ready))
 }
 
-// finish ends the run because of cause, nil for the end of ctx, and returns the reason.
+// finish ends the run because of cause, nil if ctx has ended, and returns the final error.
 func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *protocol.Error) *protocol.Error {
 	if cause == nil {
 		c.stopping.Store(true)
@@ -143,7 +143,7 @@ func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *pr
 	c.startLog.release(slog.LevelDebug)
 	c.cause = c.finalError(cause)
 	c.recordEnd(cause == nil)
-	close(c.done) // first, because tasks wait for done
+	close(c.done) // first: tasks wait for it
 	cancel()
 	<-c.tasks.Close()
 	if cause == nil {
@@ -152,7 +152,7 @@ func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *pr
 	return c.copyError()
 }
 
-// watch waits until something ends the run and returns the reason, nil for the end of ctx.
+// watch waits until something ends the run and returns the reason; nil if ctx ended.
 func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 	handshakeDone := make(chan error, 1)
 	c.tasks.Go(func() {
@@ -163,8 +163,8 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 		}
 	})
 	var relistDone chan struct{} // not nil while the tools are being listed
-	var broken error             // of the handshake, which the end of the connection explains better
-	var noEnd <-chan time.Time   // fires when that does not come
+	var broken error             // error of the handshake; the end of the connection explains it better
+	var noEnd <-chan time.Time   // fires if the connection does not end
 	for {
 		var changed chan struct{}
 		if relistDone == nil && c.handshake.Load() != nil {
@@ -204,14 +204,14 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 	}
 }
 
-// isConnError reports whether err of a handshake comes from the connection, or from the end of
-// ctx. Then the connection, and with it the run, is usually about to end.
+// isConnError reports whether err of a handshake is an error of the connection or due to the end of ctx. The
+// connection, and with it the run, then usually ends soon.
 func isConnError(err error) bool {
 	var fault *protocol.Error
 	return err != nil && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// doHandshake performs the handshake within start_timeout.
+// doHandshake performs the handshake within StartTimeout.
 func (c *child) doHandshake(ctx context.Context) error {
 	if d := c.spec.Options.StartTimeout; d > 0 {
 		var cancel context.CancelFunc
@@ -232,7 +232,7 @@ func (c *child) doHandshake(ctx context.Context) error {
 	return nil
 }
 
-// offer stores h, with the accepted part of o, as the current handshake.
+// offer makes h the current handshake, with the accepted part of o.
 func (c *child) offer(h *Handshake, o offer) {
 	o.execs = c.spec.Manifest.Hooks
 	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
@@ -244,11 +244,11 @@ func (c *child) offer(h *Handshake, o offer) {
 	c.recordOffer(h)
 }
 
-// resubscribePause is the time between the loss of a subscription and the next attempt.
+// resubscribePause is the pause before a lost subscription is renewed.
 const resubscribePause = 2 * time.Second
 
-// followChanges keeps up the subscription to changed tools, if the dialect has one. After
-// a loss it lists the tools again, because changes may have been missed.
+// followChanges maintains the subscription to tool changes, if the dialect has one. After it was lost, the tools are
+// listed again, as changes may have been missed.
 func (c *child) followChanges(ctx context.Context) {
 	for c.dialect.followChanges(ctx, c.conn) {
 		pause(ctx, resubscribePause)
@@ -259,7 +259,7 @@ func (c *child) followChanges(ctx context.Context) {
 	}
 }
 
-// relistPause is the shortest time between two listings of tools.
+// relistPause is the minimum time between two listings of tools.
 const relistPause = 250 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) {
@@ -269,7 +269,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// relist lists the tools again after the child announced a change.
+// relist lists the tools again after the child has announced a change.
 func (c *child) relist(ctx context.Context) {
 	if d := c.spec.Options.StartTimeout; d > 0 {
 		var cancel context.CancelFunc

@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// CommandLine returns the argv for the transport of s, with the path of the executable as
-// its first word. The error names the missing program.
+// CommandLine returns the argv for the transport of s. The first word is the path of the executable. The error names
+// the missing program.
 func CommandLine(s *Spec) ([]string, error) {
 	t := &s.Manifest.Transport
 	switch {
@@ -24,13 +24,13 @@ func CommandLine(s *Spec) ([]string, error) {
 	return resolved(s, append([]string{t.Command}, t.Args...))
 }
 
-// self is the command that stands for the host's own executable.
+// self is the command name that stands for the host's own executable.
 const self = "exthost"
 
-// resolved returns a copy of words with the path of the executable as the first word.
+// resolved returns a copy of words whose first word is the path of the executable.
 func resolved(s *Spec, words []string) ([]string, error) {
 	if len(words) == 0 {
-		words = []string{""} // Resolve returns the error for it
+		words = []string{""} // for the error of Resolve
 	}
 	if words[0] == self && s.Self != "" {
 		return append([]string{s.Self}, words[1:]...), nil
@@ -57,7 +57,7 @@ func pathOf(env []string) string {
 	return ""
 }
 
-// SpawnFailed returns err of a failed start as a *protocol.Error.
+// SpawnFailed converts the error of a failed start.
 func SpawnFailed(err error) *protocol.Error {
 	e := protocol.Errorf(protocol.SpawnFailed, "%w", err)
 	if start, ok := errors.AsType[*process.StartError](err); ok {
@@ -66,7 +66,7 @@ func SpawnFailed(err error) *protocol.Error {
 	return e
 }
 
-// EvidenceOf returns the stderr tail of a process and, after its end, the exit status.
+// EvidenceOf returns the last stderr lines of a process and, once it has ended, its exit status.
 func EvidenceOf(p *process.Process) *protocol.Evidence {
 	e := &protocol.Evidence{Stderr: p.Tail()}
 	select {

@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/internal/wire/ndjson"
 )
 
-// backlog returns what waits in the pipes to and from the child; ok is false without pipes.
+// backlog returns what waits in the pipes to and from the child; ok is false if there are no pipes.
 func (c *child) backlog() (b ndjson.Backlog, ok bool) {
 	if l, isPipe := c.wire.(*processTransport); isPipe {
 		return l.Backlog(), true
@@ -15,21 +15,19 @@ func (c *child) backlog() (b ndjson.Backlog, ok bool) {
 	return b, false
 }
 
-// taken returns the number of bytes that the child has read from its stdin, as far as the
-// system tells, and never more. It returns less if a caller writes at that moment, so it looks
-// several times.
+// taken returns how many bytes the child has read from its stdin, as far as the system tells. One measurement may be
+// too low while a caller writes, but never too high, so it takes the highest of several.
 func (c *child) taken() (most int) {
 	for range 3 {
-		sent := int(c.conn.Stats().BytesOut) // before what is in the pipe
+		sent := int(c.conn.Stats().BytesOut) // before the pipe is measured
 		b, _ := c.backlog()
 		most = max(most, sent-max(b.Unread, 0))
 	}
 	return most
 }
 
-// culprit says which side of a silent connection has stopped, and since when: the child's
-// process, its reading, the host's reading, or the work between the child's reading and its
-// writing. It is "" for a remote server, and where the system does not tell.
+// culprit tells which side of a silent connection has stopped, and since when: the child's process, its reading, the
+// host's reading, or the work in the child. It is "" for a remote server, or if the system does not tell.
 func (c *child) culprit(d *doubt) string {
 	b, ok := c.backlog()
 	if !ok {
@@ -45,7 +43,7 @@ func (c *child) culprit(d *doubt) string {
 	}
 	quiet = quiet.Round(time.Millisecond)
 	switch {
-	case b.Output > 0 && c.conn.Stats().BytesIn == d.read: // else there is just more of it than the host takes at once
+	case b.Output > 0 && c.conn.Stats().BytesIn == d.read: // otherwise the host is reading, just not all of it at once
 		return fmt.Sprintf("%d bytes of its output wait in the pipe, which the host has not read", b.Output)
 	case waits > 0 && c.taken() <= d.taken:
 		return fmt.Sprintf("it has stopped reading its stdin, where %d bytes of requests wait, and has answered "+
@@ -56,7 +54,7 @@ func (c *child) culprit(d *doubt) string {
 	return fmt.Sprintf("it reads its stdin, but has answered nothing for %v", quiet)
 }
 
-// doubts says why the host doubts that the child still works; "" if it does not.
+// doubts tells why the host doubts that the child still works; "" if it does not.
 func (c *child) doubts() string {
 	c.health.mu.Lock()
 	d := c.health.doubt
@@ -65,7 +63,7 @@ func (c *child) doubts() string {
 		calls, missed = d.calls, d.missed
 	}
 	c.health.mu.Unlock()
-	if calls == 0 && missed == 0 { // regular pings are no doubt until one is missed
+	if calls == 0 && missed == 0 { // a regular ping is no doubt until it is missed
 		return ""
 	}
 	text := fmt.Sprintf("being pinged for %v", time.Since(d.since).Round(time.Second))
@@ -78,7 +76,7 @@ func (c *child) doubts() string {
 	return text + prefixed(": ", c.culprit(d))
 }
 
-// ended is what the host does to a child that it gives up.
+// ended tells what happens to a child that is given up.
 func (c *child) ended() string {
 	if _, ok := c.endpoint.(local); ok {
 		return "killed"
@@ -86,7 +84,7 @@ func (c *child) ended() string {
 	return "disconnected"
 }
 
-// prefixed returns text behind prefix, "" without text.
+// prefixed returns prefix and text; "" if text is empty.
 func prefixed(prefix, text string) string {
 	if text == "" {
 		return ""

@@ -12,18 +12,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ExecRuntime runs an extension without a connection: each call starts one process, and no
-// process runs between calls.
+// ExecRuntime runs an extension that has no connection: each call starts a process, and none runs between calls.
 type ExecRuntime struct {
 	spec      Spec
 	startedAt time.Time
 	handshake atomic.Pointer[Handshake] // nil until the commands are resolved
 	commands  map[string]*template      // by tool name; set before handshake
-	missing   map[string]error          // why other tools have no command; set before handshake
+	missing   map[string]error          // by tool name, why it has no command; set before handshake
 
 	calls    atomic.Uint64
 	inFlight atomic.Int64
-	running  inflight.Gate   // calls; closed by Kill
+	running  inflight.Gate   // calls in flight; closed by Kill
 	killed   context.Context // ends with Kill
 	kill     context.CancelFunc
 }
@@ -36,8 +35,8 @@ func newExec(s Spec) *ExecRuntime {
 	return e
 }
 
-// Serve implements [Instance]. It resolves the commands of all tools and then waits. At the
-// end of ctx it kills the calls in flight.
+// Serve implements [Instance]. It resolves the commands of all tools and waits. When ctx ends, it kills the calls in
+// flight.
 func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	h, err := e.prepare()
 	if err != nil {
@@ -58,14 +57,13 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	return err
 }
 
-// Kill implements [Instance]: it kills all calls and admits no more.
+// Kill implements [Instance]. It kills all calls and admits no more.
 func (e *ExecRuntime) Kill() {
 	e.running.Close()
 	e.kill()
 }
 
-// prepare resolves the command of each tool. It drops a tool without a command, and fails
-// if no tool is left.
+// prepare resolves the command of each tool. It drops tools without a command, and fails if none is left.
 func (e *ExecRuntime) prepare() (*Handshake, error) {
 	m := e.spec.Manifest
 	r := reviewOffer(e.spec.ID, declaredOffer(m), m.Capabilities)
@@ -144,7 +142,7 @@ func (e *ExecRuntime) call(ctx context.Context, r *Request) (json.RawMessage, *p
 	return e.execute(ctx, argv, stdin)
 }
 
-// Notify implements [Instance]: it always fails, as no process runs.
+// Notify implements [Instance]. It always fails, as no process runs.
 func (e *ExecRuntime) Notify(_ context.Context, method string, _ json.RawMessage) error {
 	return withExtension(&e.spec, noMethod(manifest.KindExec, method))
 }

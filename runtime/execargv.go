@@ -12,7 +12,7 @@ import (
 // template is a command line whose words may be {placeholders}.
 type template struct {
 	argv []string
-	uses bool // it has placeholders, so the arguments do not go to stdin
+	uses bool // it has placeholders, so the arguments are not passed on stdin
 }
 
 var placeholder = regexp.MustCompile(`^\{[A-Za-z_][A-Za-z0-9_.-]*\}$`)
@@ -25,14 +25,14 @@ func newTemplate(argv []string) *template {
 	return t
 }
 
-// fill returns the command line for a call, and its stdin: the arguments as one line of
-// JSON, or nothing if the command line has placeholders.
+// fill returns the command line of a call and its stdin: the arguments as one line of JSON, or nothing if the command
+// line has placeholders.
 func (t *template) fill(args json.RawMessage) (argv []string, stdin []byte, fault *protocol.Error) {
 	if !t.uses {
 		return t.argv, append(args[:len(args):len(args)], '\n'), nil
 	}
 	argv = make([]string, 0, len(t.argv))
-	options := true // a word with a leading "-" is an option
+	options := true // a leading "-" makes a word an option
 	for i, word := range t.argv {
 		if word == "--" {
 			options = false
@@ -48,8 +48,7 @@ func (t *template) fill(args json.RawMessage) (argv []string, stdin []byte, faul
 	return argv, nil, nil
 }
 
-// argument returns one argument as a word of a command line: the text of a string, the
-// JSON of any other value.
+// argument returns one argument as a word of a command line: the text of a string, the JSON of any other value.
 func argument(args json.RawMessage, name string, options bool) (string, *protocol.Error) {
 	value := rawjson.Get(args, name)
 	if value == nil || string(value) == "null" {
@@ -57,7 +56,7 @@ func argument(args json.RawMessage, name string, options bool) (string, *protoco
 	}
 	word := string(value)
 	if value[0] == '"' {
-		_ = json.Unmarshal(value, &word) // params were checked before
+		_ = json.Unmarshal(value, &word) // params are already known to be valid
 	}
 	switch {
 	case strings.ContainsRune(word, 0):

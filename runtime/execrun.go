@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// stderrShown is the number of last stderr lines in the message of a failure.
+// stderrShown is how many of the last stderr lines the message of a failure includes.
 const stderrShown = 5
 
 // execute runs one command until it ends.
@@ -50,7 +50,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		e.spec.Tap.Show(proc.PID(), true, mustJSON(map[string]any{"command": argv, "stdin": string(stdin)}))
 	}
 	written := make(chan struct{})
-	go func() { // ends at the latest with the process, whose end closes Stdin
+	go func() { // ends with the process at the latest, whose end closes Stdin
 		defer close(written)
 		_, _ = proc.Stdin.Write(stdin)
 		proc.Stdin.Close()
@@ -74,7 +74,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	return nil, exitFault(fault, proc)
 }
 
-// showEnd reports the exit and the output of a command to the tap.
+// showEnd shows the exit and the output of a command to the tap.
 func (e *ExecRuntime) showEnd(proc *process.Process, out []byte, fault *protocol.Error) {
 	if !e.spec.Tap.Tapped() {
 		return
@@ -86,7 +86,7 @@ func (e *ExecRuntime) showEnd(proc *process.Process, out []byte, fault *protocol
 	e.spec.Tap.Show(proc.PID(), false, mustJSON(map[string]string{"stdout": string(out), "ended": ended}))
 }
 
-// await waits for the exit of the process, and kills the process when a limit is reached.
+// await waits for the exit of the process, or kills it when a limit is reached.
 func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow <-chan struct{},
 ) (fault *protocol.Error) {
 	due := time.Now().Add(e.spec.Options.CallTimeout)
@@ -127,8 +127,7 @@ func contextFault(ctx context.Context, how string) *protocol.Error {
 	return protocol.Errorf(kind, "the call was given up %s: %w", how, ctx.Err())
 }
 
-// outputResult converts the output of a process to a result: as JSON if valid, else as
-// text.
+// outputResult converts the output of a process to a result: JSON if it is valid, else text.
 func outputResult(data []byte) json.RawMessage {
 	if trimmed := bytes.TrimSpace(data); json.Valid(trimmed) {
 		return toolResult(trimmed)
@@ -137,8 +136,7 @@ func outputResult(data []byte) json.RawMessage {
 	return textResult(rawjson.AppendText(nil, text), nil)
 }
 
-// exitFault adds the evidence of the process to fault. A nil fault means that the exit
-// status is the fault.
+// exitFault adds the evidence of the process to fault. If fault is nil, the exit status becomes the fault.
 func exitFault(fault *protocol.Error, proc *process.Process) *protocol.Error {
 	evidence := EvidenceOf(proc)
 	switch {

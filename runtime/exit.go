@@ -14,20 +14,17 @@ import (
 )
 
 const (
-	// exitGrace is the longest time between the end of stdout and the exit of the
-	// process for which both count as one event.
+	// exitGrace is how long the process may take to exit after the end of stdout for both to count as one event.
 	exitGrace = 500 * time.Millisecond
-	// drainGrace bounds the reading of the last output of a dead process. The output
-	// has no end if a grandchild holds the other end of the pipe.
+	// drainGrace bounds the reading of a dead process's last output, which does not end if a grandchild holds the pipe.
 	drainGrace = 100 * time.Millisecond
 	// shutdownWriteTimeout bounds the writes before stdin is closed.
 	shutdownWriteTimeout = 100 * time.Millisecond
-	// stopTimeout bounds the time that a killed process takes to be gone, and that a broken
-	// connection takes to end.
+	// stopTimeout bounds how long a killed process may take to end, and a broken connection to close.
 	stopTimeout = 5 * time.Second
 )
 
-// end ends the run with a reason of the host. The first reason counts.
+// end ends the run with a reason of the host. Only the first reason counts.
 func (c *child) end(fault *protocol.Error) {
 	select {
 	case c.endReason <- fault:
@@ -35,26 +32,26 @@ func (c *child) end(fault *protocol.Error) {
 	}
 }
 
-// stop stops the child in steps: the shutdown request, the end of stdin, SIGTERM, SIGKILL.
+// stop stops the child in steps: shutdown request, end of stdin, SIGTERM, SIGKILL.
 func (c *child) stop(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	writing, cancel := context.WithTimeout(ctx, shutdownWriteTimeout)
 	defer cancel()
-	c.conn.Settle(writing) // write the cancellations of calls first
+	c.conn.Settle(writing) // writes pending cancellations first
 	if c.traits.shutdown && c.handshake.Load() != nil {
 		c.strays.ending.Store(true)
 		_ = c.wire.Write(writing, jsonrpc.Message{
 			ID:     []byte("0"),
 			Method: protocol.MethodShutdown,
 			Params: []byte(`{"reason":"the host stops the extension"}`),
-		}) // on failure, the end of stdin still stops the child
+		}) // if this fails, the end of stdin still stops the child
 	}
 	if err := c.endpoint.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
 		c.spec.Logger.Error("extension does not die", "error", err)
 	}
 }
 
-// reap makes sure that the process is dead and its last output is delivered.
+// reap makes sure that the process has ended and its last output is processed.
 func (c *child) reap() {
 	c.endpoint.Kill()
 	select {
@@ -66,8 +63,8 @@ func (c *child) reap() {
 	c.conn.Close()
 }
 
-// drainOutput waits for the end of the connection of a dead process, and reports whether
-// it came. A grandchild that escaped may hold the other end of the pipe.
+// drainOutput waits for the end of a dead process's connection, and reports whether it came. An escaped grandchild may
+// hold the pipe.
 func (c *child) drainOutput() bool {
 	c.conn.DrainFast()
 	select {
@@ -78,8 +75,7 @@ func (c *child) drainOutput() bool {
 	}
 }
 
-// disconnected returns why the connection ended. The end of stdout is usually the first
-// sign of the exit of the process.
+// disconnected returns why the connection ended. The end of stdout is usually the first sign that the process exits.
 func (c *child) disconnected() *protocol.Error {
 	if fault := c.protocolViolation(); fault != nil {
 		return fault
@@ -94,8 +90,8 @@ func (c *child) disconnected() *protocol.Error {
 	return protocol.Errorf(protocol.WriteStalled, "the pipes to it broke (%v) and it was killed", c.connErr)
 }
 
-// processExits reports whether the process exits by itself. A process that is exiting may
-// take longer than exitGrace on a busy machine.
+// processExits reports whether the process exits by itself. An exiting process may take longer than exitGrace on a busy
+// machine.
 func (c *child) processExits() bool {
 	wait := cmp.Or(c.spec.exitGrace, exitGrace)
 	for given := time.Duration(0); given < stopTimeout; given += wait {
@@ -111,8 +107,7 @@ func (c *child) processExits() bool {
 	return false
 }
 
-// protocolViolation returns the fault of the child that ended the connection, nil if there
-// was none.
+// protocolViolation returns the violation of the child that ended the connection; nil if there was none.
 func (c *child) protocolViolation() *protocol.Error {
 	if fault := recordedDeath(c.connErr); fault != nil {
 		return fault
@@ -133,8 +128,8 @@ func (c *child) protocolViolation() *protocol.Error {
 	return nil
 }
 
-// exited returns the reason of an exit: a protocol violation, after which the host closed
-// the pipe, or else the exit status.
+// exited returns why the process exited: a protocol violation, after which the host closed the pipe, or its exit
+// status.
 func (c *child) exited() *protocol.Error {
 	if c.drainOutput() {
 		if fault := c.protocolViolation(); fault != nil {
@@ -159,8 +154,7 @@ func (c *child) handshakeError(err error) *protocol.Error {
 	return fault
 }
 
-// finalError adds the evidence to cause. A run that was stopped has a final error too, for
-// the calls that were in flight.
+// finalError adds the evidence to cause. A stopped run has a final error too, for the calls in flight.
 func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	if cause == nil {
 		cause = protocol.Errorf(protocol.ShuttingDown, "it was stopped")
@@ -176,7 +170,7 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	}
 	ready := c.handshake.Load() != nil
 	cause.Evidence = c.endpoint.evidence(ready)
-	if cause.Evidence.Line = line; !ready { // what it printed instead of an answer says what it is
+	if cause.Evidence.Line = line; !ready { // what it printed instead of an answer shows what it is
 		cause.Evidence.Line = cmp.Or(line, noise)
 	}
 	if cause.Kind == protocol.HandshakeTimeout {
@@ -185,8 +179,7 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	return withExtension(c.spec, cause)
 }
 
-// explainSilence completes the error of a handshake without an answer: what the child wrote
-// explains more than its time.
+// explainSilence completes the error of an unanswered handshake: what the child wrote explains more than the time.
 func (c *child) explainSilence(fault *protocol.Error) {
 	fault.Message += fmt.Sprintf(" (%v)", c.spec.Options.StartTimeout)
 	switch {
@@ -201,7 +194,7 @@ func (c *child) explainSilence(fault *protocol.Error) {
 	}
 }
 
-// copyError returns a copy of the final error, which the caller may change.
+// copyError returns a copy of the final error that the caller may change.
 func (c *child) copyError() *protocol.Error {
 	fault, evidence := *c.cause, *c.cause.Evidence
 	fault.Evidence = &evidence

@@ -11,36 +11,35 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pingTimeout bounds the answer to a ping. A shorter health_interval takes its place.
+// pingTimeout bounds the answer to a ping. A shorter HealthInterval takes precedence.
 const pingTimeout = 5 * time.Second
 
-// maxMisses is the number of unanswered pings in a row that ends the run.
+// maxMisses is how many missed pings in a row end the run.
 const maxMisses = 2
 
-// maxUnanswered is the number of calls in a row without an answer after which the child is
-// pinged. It is the threshold of the breaker.
+// maxUnanswered is how many calls in a row without an answer cause pings. It equals the threshold of the breaker.
 const maxUnanswered = 5
 
-// health knows whether the child must be pinged.
+// health tracks whether the child must be pinged.
 type health struct {
-	mu       sync.Mutex // guards what follows
-	calls    int        // in a row that ended without an answer
-	answered uint64     // answers of the child until the latest such call
-	doubt    *doubt     // while the child is pinged, of which there is one at a time
+	mu       sync.Mutex // guards the fields below
+	calls    int        // consecutive calls that ended without an answer
+	answered uint64     // the child's answers when the latest such call ended
+	doubt    *doubt     // not nil while the child is pinged
 }
 
-// doubt is how the child was when the pings began.
+// doubt is the state of the child when pinging began.
 type doubt struct {
 	since    time.Time
-	calls    int    // in a row without an answer; 0: the pings come of health_interval
-	answered uint64 // answers of the child
-	taken    int    // bytes that it had read from its stdin
+	calls    int    // consecutive calls without an answer; 0 for regular pings
+	answered uint64 // answers of the child so far
+	taken    int    // bytes that the child had read from its stdin
 	read     uint64 // bytes of its output that the host had read
-	missed   int    // pings in a row; guarded by health.mu
+	missed   int    // consecutive missed pings; guarded by health.mu
 }
 
-// unanswered counts a call without an answer, and reports whether it was the last of
-// maxUnanswered. answered is the number of the child's answers so far.
+// unanswered counts a call without an answer and reports whether maxUnanswered is reached. answered is the number of
+// the child's answers so far.
 func (h *health) unanswered(answered uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +53,7 @@ func (h *health) unanswered(answered uint64) bool {
 	return true
 }
 
-// begin notes the doubt d, and reports false if there is one already.
+// begin records the doubt d; false if there is one already.
 func (h *health) begin(d *doubt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,14 +71,14 @@ func (h *health) end() {
 	h.doubt = nil
 }
 
-// miss notes how many pings in a row have been missed.
+// miss records the number of consecutive missed pings.
 func (h *health) miss(d *doubt, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.missed = n
 }
 
-// pingLimit returns the longest time that an answer to a ping may take.
+// pingLimit returns how long an answer to a ping may take.
 func (c *child) pingLimit() time.Duration {
 	limit := cmp.Or(c.spec.pingTimeout, pingTimeout)
 	if every := c.spec.Options.HealthInterval; every > 0 {
@@ -88,7 +87,7 @@ func (c *child) pingLimit() time.Duration {
 	return limit
 }
 
-// watchHealth pings the child every health_interval, if there is one.
+// watchHealth pings the child every HealthInterval.
 func (c *child) watchHealth(ctx context.Context) {
 	ticker := time.NewTicker(c.spec.Options.HealthInterval)
 	defer ticker.Stop()
@@ -102,24 +101,24 @@ func (c *child) watchHealth(ctx context.Context) {
 	}
 }
 
-// hangs has the child pinged after a call that timed out, with recycle_on_hang.
+// hangs has the child pinged after a call that timed out, if RecycleOnHang is set.
 func (c *child) hangs() {
 	if c.spec.Options.RecycleOnHang {
 		c.suspect(c.pingLimit(), 1)
 	}
 }
 
-// leavesUnanswered counts a call without an answer. After maxUnanswered of them the child is
-// pinged. Without call_timeout a call may take any time.
+// leavesUnanswered counts a call without an answer, and has the child pinged after maxUnanswered of them. Without
+// CallTimeout a call may take any time, so there are no pings.
 func (c *child) leavesUnanswered() {
 	if c.health.unanswered(c.conn.Stats().Answered) && c.spec.Options.CallTimeout > 0 {
 		c.suspect(c.patience()/maxMisses, maxUnanswered)
 	}
 }
 
-// patience returns the time that all pings take together. A child that works on one call at
-// a time answers a ping behind a call that takes call_timeout. So it may answer nothing for
-// twice that time, and a child that has answered calls out of order for call_timeout.
+// patience returns how long all pings together may take. A child that works on one call at a time answers a ping only
+// after a call that may take CallTimeout, so it may be silent for twice that time; a child that has answered calls out
+// of order, for CallTimeout only.
 func (c *child) patience() time.Duration {
 	limit := c.spec.Options.CallTimeout
 	quiet := limit
@@ -129,8 +128,7 @@ func (c *child) patience() time.Duration {
 	return max(maxMisses*cmp.Or(c.spec.pingTimeout, pingTimeout), min(limit, quiet-c.conn.Quiet()))
 }
 
-// suspect pings the child in a task, after calls without an answer. A child that is healthy
-// has no goroutine for pings.
+// suspect pings the child in a task, after calls without an answer.
 func (c *child) suspect(limit time.Duration, calls int) {
 	if c.handshake.Load() != nil {
 		c.tasks.Go(func() { c.ping(limit, calls) })
@@ -143,10 +141,10 @@ func (c *child) newDoubt(calls int) *doubt {
 	return &doubt{since: time.Now(), calls: calls, answered: stats.Answered, taken: c.taken(), read: stats.BytesIn}
 }
 
-// ping pings the child until it answers anything or has missed maxMisses pings, which ends
-// the run. A ping is not missed if the child wrote messages meanwhile, or is in the middle of
-// one; but a child that does not answer within max_call_timeout, the longest that any call may
-// take, ends too. Lines that are no messages do not count: a thread of its own may write them.
+// ping pings the child until it answers anything or has missed maxMisses pings, which ends the run. A ping is not
+// missed if the child has written messages meanwhile, even part of one; but a child that answers nothing within
+// MaxCallTimeout, the most that any call may take, is ended too. Lines that are not messages do not count, as a
+// separate thread may write them.
 func (c *child) ping(limit time.Duration, calls int) {
 	d := c.newDoubt(calls)
 	if method, _ := c.dialect.ping(); method == "" || !c.health.begin(d) {
@@ -156,7 +154,7 @@ func (c *child) ping(limit time.Duration, calls int) {
 	for misses := 0; misses < maxMisses; c.health.miss(d, misses) {
 		before := c.conn.Stats().Signs
 		switch err := c.sendPing(limit); {
-		case errors.Is(err, jsonrpc.ErrClosed): // something else ends the run
+		case errors.Is(err, jsonrpc.ErrClosed): // the run is ending anyway
 			return
 		case !errors.Is(err, context.DeadlineExceeded) || c.conn.Stats().Answered != d.answered:
 			c.recovers(d, misses)
@@ -179,7 +177,7 @@ func (c *child) ping(limit time.Duration, calls int) {
 		prefixed(": ", c.culprit(d))))
 }
 
-// recovers is called when a child that was pinged has answered.
+// recovers handles an answer of a pinged child.
 func (c *child) recovers(d *doubt, missed int) {
 	if missed > 0 {
 		c.spec.Logger.Info("extension answers again", "after", time.Since(d.since).Round(time.Millisecond))
@@ -189,8 +187,8 @@ func (c *child) recovers(d *doubt, missed int) {
 	}
 }
 
-// sendPing pings the child. The limit holds also for the writing: a child that reads little by
-// little would otherwise never miss a ping that waits behind large requests.
+// sendPing pings the child. The limit includes the writing: otherwise a child that reads slowly would never miss a ping
+// that waits behind large requests.
 func (c *child) sendPing(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

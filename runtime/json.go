@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// emptyObject is the params of a request without any.
+// emptyObject are the params of a request without any.
 var emptyObject = json.RawMessage(`{}`)
 
 func orEmpty(raw json.RawMessage) json.RawMessage {
@@ -20,13 +20,12 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// mayHave reports false if raw cannot have a member key. It is much faster than a search
-// for the member.
+// mayHave returns false if raw cannot have a member key. It is much faster than a search for the member.
 func mayHave(raw json.RawMessage, key string) bool {
 	return bytes.Contains(raw, []byte(key)) || bytes.Contains(raw, []byte(`\u`))
 }
 
-// prepend returns the object raw with a new member. raw must not have that member.
+// prepend adds a member to the object raw, which must not have it yet.
 func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMessage {
 	raw = bytes.TrimLeft(raw, " \t\r\n")
 	if len(raw) == 0 || raw[0] != '{' {
@@ -41,28 +40,26 @@ func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMes
 	return append(out, raw[1:]...)
 }
 
-// textOf returns the string member key, "" if there is none.
+// textOf returns the string member key; "" if there is none.
 func textOf(raw json.RawMessage, key string) (text string) {
 	text, _ = rawjson.Text(rawjson.Get(raw, key))
 	return text
 }
 
-// arrayOf decodes the array member key. ok is false if the member is of another type; an
-// absent member or null is an empty array.
+// arrayOf decodes the array member key. A missing member or null is an empty array; ok is false for other types.
 func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 	value := rawjson.Get(raw, key)
 	return list, value == nil || json.Unmarshal(value, &list) == nil
 }
 
-// statesIdentity reports whether a member of _meta is one by which the host alone says who
-// calls; see [Request].Meta. Some extensions decode names case-insensitively.
+// statesIdentity reports whether a member of _meta is reserved for the host to state who calls; see [Request].Meta. It
+// ignores case, as some extensions do.
 func statesIdentity(name []byte) bool {
 	return bytes.EqualFold(name, []byte("agent_id")) || bytes.EqualFold(name, []byte("session_id"))
 }
 
-// WithoutIdentity returns params without what the caller states as its identity in _meta,
-// however often and in whichever case that stands there. The arguments of a tool call have
-// no _meta of the caller.
+// WithoutIdentity removes the caller's claims of identity from _meta of params, in any case and number. The arguments
+// of a tool call have no _meta of the caller.
 func WithoutIdentity(params json.RawMessage) json.RawMessage {
 	if !mayHave(params, "_m") && !bytes.Contains(params, []byte("_M")) {
 		return params
@@ -91,8 +88,7 @@ func WithoutIdentity(params json.RawMessage) json.RawMessage {
 	return rawjson.Edit(params, edits)
 }
 
-// claimsIdentity reports whether the _meta of params has a member for [WithoutIdentity] to
-// remove. Hardly any has, so it costs no allocation.
+// claimsIdentity reports whether [WithoutIdentity] has something to remove. It does not allocate, because that is rare.
 func claimsIdentity(params json.RawMessage) (claims bool) {
 	rawjson.Each(params, func(name []byte, meta json.RawMessage) bool {
 		if bytes.EqualFold(name, []byte("_meta")) {
@@ -106,12 +102,12 @@ func claimsIdentity(params json.RawMessage) (claims bool) {
 	return claims
 }
 
-// notJSON reports whether err of a decoder means that a text is not JSON at all.
+// notJSON reports whether err of a decoder means that the text is not JSON at all.
 func notJSON(err error) bool {
 	return errors.Is(err, rawjson.ErrEnd) || errors.Is(err, rawjson.ErrSyntax) || errors.Is(err, rawjson.ErrControl)
 }
 
-// mustJSON encodes a value of strings, numbers and valid JSON.
+// mustJSON encodes strings, numbers and valid JSON.
 func mustJSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -120,7 +116,7 @@ func mustJSON(v any) json.RawMessage {
 	return raw
 }
 
-// cutLine returns at most 2 KiB of a frame as valid UTF-8 and in whole words, for errors and logs.
+// cutLine returns at most 2 KiB of a frame, as valid UTF-8 and whole words, for errors and logs.
 func cutLine(line []byte) string {
 	const most = 2 << 10
 	return strings.ToValidUTF8(display.CutWords(string(line[:min(len(line), most+1)]), most), "\uFFFD")

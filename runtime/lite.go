@@ -10,11 +10,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// lite is the dialect of scripts: no handshake and one call at a time. A request is
-// {"method","params","id"} with the tool's arguments as params.
+// lite is the dialect of scripts: without handshake, one call at a time. A request is {"method","params","id"} with the
+// tool's arguments as params.
 type lite struct {
 	offered offer
-	methods map[string]string // by tool name
+	methods map[string]string // tool name to method
 }
 
 func newLite(m *manifest.Manifest) *lite {
@@ -56,7 +56,7 @@ func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return tool
 
 func (*lite) followChanges(context.Context, *jsonrpc.Conn) bool { return false }
 
-// arguments returns the arguments of a tools/call with Meta as their _meta.
+// arguments returns the arguments of a tools/call, with Meta as their _meta.
 func arguments(r *Request) json.RawMessage {
 	args := rawjson.Get(r.Params, "arguments")
 	if !rawjson.IsObject(args) {

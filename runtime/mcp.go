@@ -16,22 +16,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// mcp is the dialect of MCP servers of legacy and modern versions: with a session that initialize opens,
-// and stateless, with the context in the _meta of every request.
+// mcp is the dialect of MCP servers: legacy ones with a session opened by initialize, and modern ones that are
+// stateless and get the context in _meta of every request.
 type mcp struct {
 	log             *slog.Logger
-	version         string          // mcp_version of the manifest
+	version         string          // the manifest's mcp_version
 	preferOlder     bool            // try legacy versions first
-	legacyTransport bool            // the transport exists in legacy versions only
+	legacyTransport bool            // the transport only exists in legacy versions
 	probe           time.Duration   // see probeTimeout
 	client          json.RawMessage // clientInfo
 	relayed         json.RawMessage // client capabilities
 	answersRoots    bool            // the host answers roots/list
-	envelope        json.RawMessage // the _meta of a request to a stateless server
+	envelope        json.RawMessage // the _meta of requests to a stateless server
 
-	// Set by the handshake.
+	// Set by the handshake:
 	modern      bool           // the server is stateless
-	listChanges map[string]any // the list changes that the server announces, as params of subscriptions/listen
+	listChanges map[string]any // list changes announced by the server, as params of subscriptions/listen
 }
 
 func newMCP(s *Spec) *mcp {
@@ -56,7 +56,7 @@ func newMCP(s *Spec) *mcp {
 	return d
 }
 
-// withRoots returns client capabilities with the one for roots if the host answers for them.
+// withRoots adds the capability for roots if the host answers roots/list.
 func (d *mcp) withRoots(capabilities json.RawMessage) json.RawMessage {
 	if !d.answersRoots || rawjson.Get(capabilities, "roots") != nil {
 		return capabilities
@@ -79,8 +79,8 @@ func (d *mcp) ping() (string, json.RawMessage) {
 func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMessage, err error) {
 	params := d.params(nil)
 	listed := 0
-	var last json.RawMessage          // the page before
-	asked := make(map[string]bool, 1) // the cursors of the pages so far
+	var last json.RawMessage          // previous page
+	asked := make(map[string]bool, 1) // cursors of the pages so far
 	for range limits.pages {
 		raw, err := c.Call(ctx, protocol.MethodToolsList, params, nil)
 		if err != nil {
@@ -94,7 +94,7 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 		if !ok || !rawjson.IsObject(raw) {
 			return nil, notObject(protocol.MethodToolsList, raw)
 		}
-		if bytes.Equal(raw, last) { // the whole list again
+		if bytes.Equal(raw, last) { // the server ignores cursors and repeats the whole list
 			page = nil
 		}
 		last = raw
@@ -117,7 +117,7 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 		limits.pages)
 }
 
-// params returns the params of a request that the host makes itself.
+// params returns the params of a request by the host itself.
 func (d *mcp) params(own map[string]string) json.RawMessage {
 	params := emptyObject
 	if own != nil {
@@ -129,10 +129,9 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 	return params
 }
 
-// outgoing keeps the caller's _meta, except for the keys that belong to legacy or modern versions alone. A
-// stateless server gets the revision of the host's connection; the capabilities of the
-// caller and the client info of a stateless one pass unchanged, because the server acts on them. A
-// server with a session gets none of these keys.
+// outgoing keeps the caller's _meta except for keys that only legacy or only modern versions define. A server with a
+// session gets none of these. A stateless server gets the protocol version of the host's connection, but the caller's
+// capabilities and client info if stated, because it acts on them.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := WithoutIdentity(orEmpty(r.Params))
 	asIs := token == nil && r.Meta == nil
@@ -181,8 +180,8 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 
 func (*mcp) result(_ string, raw json.RawMessage) json.RawMessage { return raw }
 
-// followChanges subscribes to changed lists on a stateless server. The server answers the
-// request when the subscription ends, which may be at any time.
+// followChanges subscribes to list changes on a stateless server. The server answers the request when the subscription
+// ends, which may be at any time.
 func (d *mcp) followChanges(ctx context.Context, c *jsonrpc.Conn) (again bool) {
 	if !d.modern || len(d.listChanges) == 0 {
 		return false

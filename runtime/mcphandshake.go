@@ -13,11 +13,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// probeTimeout is the time to wait for the answer to server/discover before initialize is
-// sent as well.
+// probeTimeout is how long to wait for an answer to server/discover before initialize is sent too.
 const probeTimeout = 2 * time.Second
 
-// legacyVersions are the revisions with an initialize handshake, newest first.
+// legacyVersions are the revisions with initialize, newest first.
 var legacyVersions = []string{protocol.MCP20251125, protocol.MCP20250618, protocol.MCP20250326, protocol.MCP20241105}
 
 func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error) {
@@ -30,7 +29,7 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 	d.modern = protocol.IsModern(h.ProtocolVersion)
 	tools, err := d.relist(ctx, c)
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok && rawjson.Get(h.Capabilities, "tools") == nil {
-		return h, offer{}, nil // its capabilities have no tools
+		return h, offer{}, nil // no tools capability: the error is expected
 	}
 	if err != nil {
 		return nil, offer{}, handshakeError(protocol.MethodToolsList, err)
@@ -38,8 +37,7 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 	return h, offer{tools: tools}, nil
 }
 
-// listChangesOf returns the list changes that a server announces, by the names of
-// subscriptions/listen.
+// listChangesOf returns the list changes that a server announces, by their names in subscriptions/listen.
 func listChangesOf(capabilities json.RawMessage) map[string]any {
 	tells := make(map[string]any)
 	for capability, name := range map[string]string{
@@ -83,8 +81,8 @@ func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake,
 	return nil, either(newer, err)
 }
 
-// either returns the error of a server that has refused both handshakes: that of initialize, unless
-// server/discover wants a login, without which a modern server tells nothing.
+// either returns the error of a server that has refused both handshakes: the one of initialize, unless server/discover
+// asks for a login, without which a modern server reveals nothing.
 func either(discover, initialize error) error {
 	if protocol.KindOf(discover) == protocol.RequirementMissing &&
 		protocol.KindOf(initialize) == protocol.HandshakeInvalid {
@@ -93,9 +91,8 @@ func either(discover, initialize error) error {
 	return initialize
 }
 
-// negotiate tries modern versions first. After an error it sends initialize. A server that
-// is slow to start gets both requests; a late answer to server/discover counts if the
-// server refuses initialize.
+// negotiate tries modern versions first, and sends initialize after an error. A server that starts slowly gets both
+// requests; a late answer to server/discover counts if the server refuses initialize.
 func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {

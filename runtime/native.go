@@ -14,9 +14,8 @@ import (
 
 type native struct{ spec *Spec }
 
-// traits of a service on NATS differ: other hosts call it too, so the requests of this one have
-// ids that no other has, and it is not shut down. Its answers can be lost, and no process is freed by
-// the end of a run.
+// traits differ for a service on NATS, which other hosts call too: request ids must be unique across hosts, and it is
+// not shut down. Its answers can be lost, and the end of a run frees no process.
 func (d *native) traits() traits {
 	own := d.spec.Manifest.Transport.Kind != manifest.KindNATS
 	return traits{cancels: true, mayIgnoreCanceled: !own, shutdown: own, zeroID: own, randomID: !own}
@@ -34,7 +33,7 @@ func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, of
 		StateDir:        d.spec.StateDir,
 	}
 	if d.spec.Manifest.Transport.Kind == manifest.KindNATS {
-		p.StateDir = "" // of another machine
+		p.StateDir = "" // the directory is on this machine
 	}
 	raw, err := c.Call(ctx, protocol.MethodInitialize, mustJSON(p), nil)
 	if err != nil {
@@ -88,8 +87,7 @@ func speaksMCP() error {
 		`it answered the native handshake as an MCP server does; set protocol = "mcp" under [transport]`)
 }
 
-// nativeRefused translates a refused initialize. It recognises an MCP server, which
-// rejects native params.
+// nativeRefused translates a refused initialize. It recognises MCP servers, which reject native params.
 func nativeRefused(err error) error {
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		said := refused.Message + string(refused.Data)
@@ -117,8 +115,7 @@ func (d *native) relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage
 	return tools, nil
 }
 
-// outgoing puts Meta into the arguments, so that tool code finds it without access to the
-// envelope.
+// outgoing puts Meta into the arguments, so that tools see it without access to the envelope.
 func (*native) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := WithoutIdentity(orEmpty(r.Params))
 	if r.Meta != nil {

@@ -18,26 +18,25 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxNoise is the number of lines that are not frames above which the connection ends:
-// all such lines until the end of the handshake, later those in a row.
+// maxNoise is how many non-frame lines are tolerated: in total until the end of the handshake, later in a row.
 const maxNoise = 64
 
-// noiseFilter logs and counts the lines on stdout that are not frames.
+// noiseFilter logs and counts non-frame lines on stdout.
 type noiseFilter struct {
 	log           *slog.Logger
-	onNoise       func(line []byte) // called for every such line that has an end; may be nil
+	onNoise       func(line []byte) // called for every complete non-frame line; may be nil
 	handshakeDone atomic.Bool       // the handshake has ended
-	framed        atomic.Bool       // a frame has come
+	framed        atomic.Bool       // a frame was read
 
-	// Used by the reading goroutine only; others may read them after the connection's end.
+	// For the reading goroutine, and for others after the end of the connection:
 	limit    *rate.Limiter
-	unlogged int // lines since the last logged line
-	inRow    int // lines that count against maxNoise
+	unlogged int // lines since the last one that was logged
+	inRow    int // lines that count towards maxNoise
 	last     string
-	partial  string // the partial line at the end of the stream
+	partial  string // incomplete line at the end of the stream
 }
 
-// line handles a line that is not a frame. An error ends the connection.
+// line handles a non-frame line. An error ends the connection.
 func (n *noiseFilter) line(line []byte, err error) error {
 	n.last = cutLine(line)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // the child ended while writing a line
@@ -67,7 +66,7 @@ func (n *noiseFilter) frame() {
 	}
 }
 
-// fault is the reason to kill a child after too many lines that are not frames.
+// fault returns why a child with too many non-frame lines is killed.
 func (n *noiseFilter) fault() *protocol.Error {
 	fault := protocol.Errorf(protocol.InvalidJSON,
 		"it wrote more than %d lines in a row to stdout that are not frames, and was killed", maxNoise)
@@ -107,11 +106,11 @@ func (l *processTransport) WriteLater(ctx context.Context, m jsonrpc.Message) er
 	return l.Transport.WriteLater(ctx, m)
 }
 
-// tappedTransport is a transport without lines. It reports each message to seen.
+// tappedTransport is a transport that is not based on lines. It reports each message to seen.
 type tappedTransport struct {
 	jsonrpc.Transport
 	seen observers
-	read atomic.Uint64 // messages
+	read atomic.Uint64 // messages so far
 }
 
 func (t *tappedTransport) Read() (jsonrpc.Message, error) {
@@ -123,7 +122,7 @@ func (t *tappedTransport) Read() (jsonrpc.Message, error) {
 	return m, err
 }
 
-// Traffic returns the counts so far.
+// Traffic returns the number of messages so far.
 func (t *tappedTransport) Traffic() jsonrpc.Traffic { return jsonrpc.Traffic{Signs: t.read.Load()} }
 
 func (t *tappedTransport) Write(ctx context.Context, m jsonrpc.Message) error {
@@ -131,7 +130,7 @@ func (t *tappedTransport) Write(ctx context.Context, m jsonrpc.Message) error {
 	return t.Transport.Write(ctx, m)
 }
 
-// observers take what passes between the host and an extension.
+// observers see all messages between the host and an extension.
 type observers struct {
 	tap    *wiretap.Wire
 	record *recorder.Wire
@@ -139,7 +138,7 @@ type observers struct {
 }
 
 func (o *observers) received(m *jsonrpc.Message) {
-	if m.Raw == nil { // the transport made it up, for an exchange over HTTP that failed
+	if m.Raw == nil { // made up by the transport for an HTTP exchange that failed
 		return
 	}
 	o.tap.Show(o.pid, false, m.Raw)

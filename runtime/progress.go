@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// callerToken returns the progress token in the caller's params, nil without one.
+// callerToken returns the progress token in the caller's params; nil if there is none.
 func callerToken(params json.RawMessage) json.RawMessage {
 	if !mayHave(params, protocol.MetaProgressToken) {
 		return nil
@@ -23,8 +23,8 @@ func callerToken(params json.RawMessage) json.RawMessage {
 	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
 }
 
-// tokenSource makes unique progress tokens. Tokens of callers cannot be used, because they
-// are unique within one session only, and one child serves many sessions.
+// tokenSource makes unique progress tokens. The callers' own are unique only within a session, and a child serves many
+// sessions.
 type tokenSource struct {
 	prefix string
 	last   atomic.Uint64
@@ -42,7 +42,7 @@ func (m *tokenSource) next() json.RawMessage {
 	return append(strconv.AppendUint(b, m.last.Add(1), 10), '"')
 }
 
-// tokenOf returns the progress token in a message of the child, which names a call.
+// tokenOf returns the progress token in a message of the child, which identifies a call.
 func tokenOf(m *jsonrpc.Message) string {
 	if !bytes.Contains(m.Params, []byte(protocol.MetaProgressToken)) {
 		return ""
@@ -53,8 +53,8 @@ func tokenOf(m *jsonrpc.Message) string {
 	return string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))
 }
 
-// loose reports whether a message without a progress token may belong to a call: requests
-// except ping, and log messages. Other notifications are about the server itself.
+// loose reports whether a message without progress token may belong to a call: requests except ping, and log messages.
+// Other notifications are about the server itself.
 func loose(m *jsonrpc.Message) bool {
 	if m.ID != nil {
 		return m.Method != protocol.MethodPing
@@ -62,7 +62,7 @@ func loose(m *jsonrpc.Message) bool {
 	return m.Method == protocol.MethodMessage
 }
 
-// cancels returns the id of the request that a notification of the child cancels.
+// cancels returns the id of the request that a notification of the child cancels; nil for other messages.
 func cancels(m *jsonrpc.Message) json.RawMessage {
 	if m.Method != protocol.MethodCancelled {
 		return nil
@@ -70,10 +70,10 @@ func cancels(m *jsonrpc.Message) json.RawMessage {
 	return rawjson.Get(m.Params, "requestId")
 }
 
-// relay passes the messages of the child about a call to the caller.
+// relay passes the child's messages about a call to the caller.
 type relay struct {
-	client      protocol.Peer   // nil drops notifications and refuses requests
-	callerToken json.RawMessage // the progress token of the caller; nil without one
+	client      protocol.Peer   // nil: drop notifications, refuse requests
+	callerToken json.RawMessage // the caller's progress token; nil if there is none
 	log         *slog.Logger
 }
 
@@ -96,7 +96,7 @@ func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (raw json.RawMe
 	return raw, wireError(err)
 }
 
-// restore replaces the token in m by the token of the caller.
+// restore puts the caller's token back into the params of m.
 func (r *relay) restore(m *jsonrpc.Message) json.RawMessage {
 	if r.callerToken == nil || tokenOf(m) == "" {
 		return m.Params

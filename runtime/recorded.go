@@ -9,12 +9,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// observers returns what takes the frames of the connection.
+// observers returns the observers of this connection.
 func (c *child) observers() observers {
 	return observers{tap: c.spec.Tap, record: c.spec.Record, pid: c.endpoint.PID()}
 }
 
-// recorded returns h as cassettes have it.
+// recorded converts h to its form in a cassette.
 func (h *Handshake) recorded() *cassette.Offer {
 	o := &cassette.Offer{
 		Protocol:      h.Protocol,
@@ -32,7 +32,7 @@ func (h *Handshake) recorded() *cassette.Offer {
 	return o
 }
 
-// recordOffer records what the child offers.
+// recordOffer records the handshake h.
 func (c *child) recordOffer(h *Handshake) {
 	c.spec.Record.Offer(func() *cassette.Offer {
 		o := h.recorded()
@@ -46,7 +46,7 @@ func (c *child) recordOffer(h *Handshake) {
 	})
 }
 
-// recordEnd records why the run has ended.
+// recordEnd records why the run ended.
 func (c *child) recordEnd(stopped bool) {
 	if stopped {
 		c.spec.Record.End(cassette.End{})
@@ -55,8 +55,7 @@ func (c *child) recordEnd(stopped bool) {
 	c.spec.Record.End(cassette.End{Kind: c.cause.Kind, Message: c.cause.Message, Evidence: c.cause.Evidence})
 }
 
-// recordCall records a call as the frame that an extension with a connection would get: a command
-// has none.
+// recordCall records a call as the frame that an extension with a connection would get.
 func (e *ExecRuntime) recordCall(id uint64, r *Request) {
 	if e.spec.Record.On() {
 		e.recordFrame(true, jsonrpc.Message{ID: strconv.AppendUint(nil, id, 10), Method: r.Method, Params: r.Params})

@@ -23,15 +23,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// RemoteRuntime connects to a remote MCP server, over streamable HTTP or the older HTTP
-// with server-sent events, or to a service on NATS. A run is one connection: it ends when the
-// server cannot be reached or no longer knows the session, or the service is gone.
+// RemoteRuntime connects to a remote MCP server, over streamable HTTP or the older HTTP with server-sent events, or to
+// a service on NATS. A run is one connection: it ends when the server is unreachable or has lost the session, or the
+// service is gone.
 type RemoteRuntime struct{ run }
 
 var _ Instance = (*RemoteRuntime)(nil)
 
-// remote is the endpoint of a connection over HTTP or NATS. It has no process; the transport
-// reports the end.
+// remote is the endpoint of a connection over HTTP or NATS. It has no process; the transport reports the end.
 type remote struct {
 	jsonrpc.Transport
 	closed chan struct{}
@@ -57,7 +56,7 @@ func dial(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	return c, nil
 }
 
-// connect returns a transport to the server or service of s, whose secrets are resolved.
+// connect returns a transport to the server or service of s, with secrets already resolved.
 func connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error) {
 	if s.Manifest.Transport.Kind == manifest.KindNATS {
 		if s.Services == nil {
@@ -109,7 +108,7 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 	return o, nil
 }
 
-// Token returns what token_env or token_file of the transport holds; "" without both.
+// Token returns the content of the transport's token_env or token_file; "" if it has neither.
 func (s *Spec) Token() (string, error) {
 	t := &s.Manifest.Transport
 	switch {
@@ -126,14 +125,13 @@ func (s *Spec) Token() (string, error) {
 	return token, nil
 }
 
-// tokenFile returns a function that reads the token for each request and calls tell with
-// each new token.
+// tokenFile returns a function that reads the token for each request and passes each new one to tell.
 func tokenFile(dir, name string, tell func(string)) func(context.Context) (string, error) {
 	l := &told{tell: tell}
 	return func(context.Context) (string, error) { return l.of(readToken(dir, name)) }
 }
 
-// told tells the tokens that requests are sent with.
+// told reports the tokens that requests are sent with, so that they can be redacted.
 type told struct {
 	login Login
 	tell  func(token string) // may be nil
@@ -142,7 +140,7 @@ type told struct {
 	last string
 }
 
-// of tells a token unless it is the last one, and returns it.
+// of reports a token unless it is the same as before, and returns it.
 func (t *told) of(token string, err error) (string, error) {
 	if err != nil || token == "" || t.tell == nil {
 		return token, err
@@ -183,8 +181,8 @@ func noToken(dir, name string) error {
 		"transport.token_file: %s holds no token: one word of plain characters is expected", filepath.Join(dir, name))
 }
 
-// readSecret reads a file below dir. A link that leaves dir is not followed: the secret goes to a
-// server that the manifest chooses.
+// readSecret reads a file below dir. It follows no link out of dir, because the manifest chooses the server that gets
+// the secret.
 func readSecret(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	root, err := os.OpenRoot(dir)
@@ -231,8 +229,7 @@ func (r *remote) Stop(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// setTools makes the headers of calls repeat the arguments that the schemas of the tools
-// mark for that.
+// setTools makes calls repeat arguments in HTTP headers, where the schemas of the tools ask for that.
 func (r *remote) setTools(tools []protocol.Tool) {
 	s, ok := r.Transport.(*mcpclient.Streamable)
 	if !ok {
@@ -247,8 +244,8 @@ func (r *remote) setTools(tools []protocol.Tool) {
 	s.SetMirrors(mirrors)
 }
 
-// remoteFault translates an error of an HTTP exchange. It returns nil for other errors and
-// for those that end the run, which are reported by the end of the run.
+// remoteFault translates an error of an HTTP exchange. It returns nil for other errors, and for errors that end the
+// run, which are reported at its end.
 func remoteFault(err error) *protocol.Error {
 	var status *mcpclient.StatusError
 	var broken *mcpclient.BrokenError
@@ -256,7 +253,7 @@ func remoteFault(err error) *protocol.Error {
 	switch {
 	case errors.Is(err, jsonrpc.ErrClosed):
 	case errors.As(err, &credentials):
-		fault := *faultOf(credentials.Err, protocol.RequirementMissing) // several calls may get one
+		fault := *faultOf(credentials.Err, protocol.RequirementMissing) // copied: several calls may get the same error
 		return &fault
 	case errors.As(err, &status):
 		kind := protocol.ExtensionError
@@ -281,11 +278,10 @@ func remoteFault(err error) *protocol.Error {
 	return nil
 }
 
-// connectionFault translates the error that ended the connection to a server or service; nil if
-// err is not one of those.
+// connectionFault translates the error that ended the connection to a server or service; nil for other errors.
 func connectionFault(err error, ready bool) *protocol.Error {
 	if fault, ok := errors.AsType[*protocol.Error](err); ok && !errors.As(err, new(*mcpclient.CredentialsError)) {
-		told := *fault // calls may have got it too
+		told := *fault // copied: calls may have got the same error
 		told.Outcome = ""
 		return &told
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ReplayRuntime stands in for an extension: its calls are answered from a cassette. No process runs.
+// ReplayRuntime stands in for an extension and answers calls from a cassette. No process runs.
 type ReplayRuntime struct{ run }
 
 var _ Instance = (*ReplayRuntime)(nil)
 
-// replay is the endpoint that is a player.
+// replay is the endpoint of a connection to a player.
 type replay struct {
 	*player.Player
 	closed chan struct{} // closed by Kill and Stop
@@ -57,7 +57,7 @@ func (r *replay) Stop(context.Context, time.Duration) error {
 	return nil
 }
 
-// evidence returns what the recorded process left.
+// evidence returns the evidence that was recorded.
 func (r *replay) evidence(bool) *protocol.Evidence {
 	if e := r.Dead(); e != nil && e.Evidence != nil {
 		evidence := *e.Evidence
@@ -66,7 +66,7 @@ func (r *replay) evidence(bool) *protocol.Evidence {
 	return &protocol.Evidence{}
 }
 
-// recordedDeath returns why a recorded run ended, nil if err is not that of one.
+// recordedDeath returns why a recorded run ended; nil if err has another cause.
 func recordedDeath(err error) *protocol.Error {
 	d, ok := errors.AsType[*player.Death](err)
 	if !ok {
@@ -74,7 +74,7 @@ func recordedDeath(err error) *protocol.Error {
 	}
 	kind := d.Kind
 	if !slices.Contains(protocol.Kinds(), kind) {
-		kind = protocol.ChildExited // of another version
+		kind = protocol.ChildExited // recorded by another version
 	}
 	fault := protocol.Errorf(kind, "%s", d.Message)
 	if d.Evidence != nil {

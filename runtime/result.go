@@ -8,9 +8,9 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// toolResult converts the answer of a child without MCP to an MCP CallToolResult. An
-// object with a content array is returned unchanged. A string becomes a text block. Any
-// other value becomes a text block with its JSON, and an object also structuredContent.
+// toolResult converts the answer of a non-MCP child to a CallToolResult. An object with a content array is returned
+// unchanged. A string becomes a text block; any other value a text block with its JSON, and an object structuredContent
+// too.
 func toolResult(raw json.RawMessage) json.RawMessage {
 	raw = bytes.TrimSpace(raw)
 	switch {
@@ -37,8 +37,8 @@ func textResult(text, structured []byte) json.RawMessage {
 	return append(appendPieces(append(out, middle...), structured), '}')
 }
 
-// appendPieces is append in pieces, for texts of megabytes. One copy cannot be preempted
-// and would block the whole program when a garbage collection is about to start.
+// appendPieces appends a text of megabytes piece by piece: a single copy cannot be preempted, and would delay a garbage
+// collection and thus the whole program.
 func appendPieces(out, text []byte) []byte {
 	for piece := range slices.Chunk(text, 128<<10) {
 		out = append(out, piece...)

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// RootsResult returns the result of roots/list with the given directories; nil without any.
+// RootsResult returns the result of roots/list with the given directories; nil if there are none.
 func RootsResult(dirs []string) json.RawMessage {
 	if len(dirs) == 0 {
 		return nil
@@ -22,7 +22,7 @@ func RootsResult(dirs []string) json.RawMessage {
 	list := make([]root, 0, len(dirs))
 	for _, dir := range dirs {
 		path := filepath.ToSlash(dir)
-		if !strings.HasPrefix(path, "/") { // a drive of Windows
+		if !strings.HasPrefix(path, "/") { // a Windows drive
 			path = "/" + path
 		}
 		uri := url.URL{Scheme: "file", Path: path}
@@ -31,7 +31,7 @@ func RootsResult(dirs []string) json.RawMessage {
 	return mustJSON(map[string]any{"roots": list})
 }
 
-// answersRoots reports whether the host itself answers a request of the child.
+// answersRoots reports whether the host answers this request of the child itself.
 func (c *child) answersRoots(m *jsonrpc.Message) bool {
 	return c.roots != nil && m.ID != nil && m.Method == protocol.MethodRootsList
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// run is the [Instance] over a connection: to a process, or to a server.
+// run is an [Instance] with a connection to a process or a server.
 type run struct {
 	spec  Spec
 	open  func(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error)
 	calls atomic.Uint64
-	child atomic.Pointer[child] // nil before Serve has opened the connection
+	child atomic.Pointer[child] // nil until Serve has opened the connection
 }
 
 func newDialect(s *Spec) (dialect, error) {

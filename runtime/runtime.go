@@ -17,134 +17,124 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Spec describes the extension that an instance runs, and how. It must not change after
-// it was given to [New].
+// Spec describes an extension and how to run it. It must not change after the call of [New].
 type Spec struct {
 	ID       string             // the extension's id, named in logs and errors
 	Dir      string             // the extension's directory, absolute
 	Manifest *manifest.Manifest // required; its transport is stdio, exec, http, sse, nats or replay
-	Options  manifest.Options   // the result of Manifest.Runtime.Resolve; zero durations are no limit
+	Options  manifest.Options   // from Manifest.Runtime.Resolve; zero durations mean no limit
 
-	Config json.RawMessage // config of a native extension; nil is {}
-	// requests that the host can relay to the client: native or MCP client capabilities; nil is {}
+	Config json.RawMessage // of a native extension; nil is {}
+	// Capabilities are the native or MCP client capabilities that the host can relay to the client; nil is {}.
 	Capabilities json.RawMessage
 	StateDir     string
 	HostVersion  string
-	Self         string               // the executable for command = "exthost"; "" searches PATH
+	Self         string               // executable for command = "exthost"; "" searches PATH
 	Env          []string             // the child's complete environment
-	Containment  *process.Containment // contains the processes that the child starts; nil uses its process group only
+	Containment  *process.Containment // of the started processes; nil: process group only
 	Logger       *slog.Logger         // already has the extension's id; nil discards
-	Tap          *wiretap.Wire        // gets every frame; nil for none
-	Record       *recorder.Wire       // gets every frame, the handshake and the end; nil for none
+	Tap          *wiretap.Wire        // sees every frame; nil for none
+	Record       *recorder.Wire       // sees every frame, the handshake and the end; nil for none
 
-	// Replay answers for the extension; required for transport replay.
+	// Replay answers in place of the extension; required for transport replay.
 	Replay *player.Tape
 
-	// Sandbox confines the processes; nil confines nothing.
+	// Sandbox confines the processes; nil does not.
 	Sandbox *sandbox.Policy
 
 	// NewPrivileges lets the processes gain privileges; see [process.Spec].
 	NewPrivileges bool
 
-	// Permit is asked before each process that is started other than by Serve: a command of
-	// exec, and what a [Standby] keeps ready. Its error refuses the start. still, which may be
-	// nil, is asked when the process has loaded its code, and its error refuses what the process
-	// says. Nil permits all.
+	// Permit is called before each process start other than by Serve: a command of exec, a [Standby]'s process. Its
+	// error refuses the start. still, which may be nil, is called once the process has loaded its code; its error
+	// refuses the output. Nil permits everything.
 	Permit func(ctx context.Context) (still func() error, err error)
 
-	// ClientInfo is the clientInfo of the handshake with an MCP server, an
-	// Implementation object. Nil is that of the host.
+	// ClientInfo is the clientInfo of an MCP handshake, an Implementation object; nil is the host's.
 	ClientInfo json.RawMessage
 
-	// Roots are absolute paths of directories that the host answers roots/list of an MCP
-	// server with. Empty: the callers are asked.
+	// Roots are the absolute paths of directories that the host answers roots/list with. Empty: the callers are asked.
 	Roots []string
 
-	// Standby, if it holds a process, hands that process to the instance, which then
-	// starts none. It must have the same command line and environment as the Spec.
+	// Standby, if it has a process, hands it to the instance, which then starts none. It must have been created for the
+	// same command line and environment.
 	Standby *Standby
 
-	// Resolve returns the spec with the values of secrets in place of references to them, and
-	// tells their values to Secret. It is called before each start of a process and each
-	// connection, whose failure its error is. Nil: there are no references.
+	// Resolve replaces references to secrets by their values, and passes these to Secret. It is called before each
+	// process start and each connection, and its error fails them. Nil: there are no references.
 	Resolve func(ctx context.Context, s *Spec) (*Spec, error)
 
-	// Login gives the tokens for a remote server whose manifest states no other. Nil: it gets none.
+	// Login provides the tokens for a remote server, unless the manifest states a token. May be nil.
 	Login Login
 
-	// Services connects to an extension that is a service on NATS; required for transport nats.
+	// Services connects to services on NATS; required for transport nats.
 	Services Services
 
-	// Secret is called with each new token that is read from transport.token_file or that Login
-	// gives, and with the values of secrets before a process or a server gets them. May be nil.
+	// Secret is called with each new token from transport.token_file or Login, and with the values of secrets before a
+	// process or server gets them. May be nil.
 	Secret func(value string)
 
-	// Older asks an MCP server that speaks legacy and modern versions for a session of the older one.
+	// Older makes the host open a legacy session with an MCP server that supports both legacy and modern versions.
 	Older bool
 
-	// Incoming takes the requests and notifications of the child that belong to no call
-	// in flight. The result for a notification is dropped. Nil refuses requests as
-	// unknown methods. Incoming runs on separate goroutines and must return when ctx
-	// ends.
+	// Incoming handles the requests and notifications of the child that belong to no call in flight. Its result is
+	// ignored for notifications. Nil refuses requests as unknown methods. Incoming runs on separate goroutines and must
+	// return when ctx ends.
 	Incoming func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
 
-	// Held counts the requests and notifications of the child that the host has in hand, with those of all
-	// instances that have it: they share a bound. Nil: each has its own.
+	// Held limits the requests and notifications of children that the host is handling, over all instances with the
+	// same Held. Nil: each instance has its own limit.
 	Held *Held
 
-	// ToolsChanged is called when the tools of the child have changed after the
-	// handshake; Handshake then returns the new tools. May be nil.
+	// ToolsChanged is called when the child's tools have changed after the handshake; Handshake then returns the new
+	// ones. May be nil.
 	ToolsChanged func()
 
-	// Set by tests; 0 is the default.
+	// For tests; 0 is the default.
 	writeTimeout, probeTimeout, pingTimeout, exitGrace, slowStart, goneGrace time.Duration
 }
 
-// Held bounds what several instances ask and tell together.
+// Held is a limit that several instances share; see [Spec].Held.
 type Held = jsonrpc.Held
 
-// Login gives access tokens. Its methods may be called by many goroutines at once, and their errors
-// are *protocol.Error.
+// Login provides access tokens. Its methods must be safe for concurrent use, and their errors are *protocol.Error.
 type Login interface {
-	// Token returns the token for a request; "" when nobody has signed in.
+	// Token returns the token for a request; "" if nobody has signed in.
 	Token(ctx context.Context) (string, error)
-	// Renew returns another token than the one that the server has refused with a challenge, the
-	// values of its WWW-Authenticate header; "" when the challenge asks for no login.
+	// Renew returns a new token after the server has refused one. challenge holds the values of its WWW-Authenticate
+	// header. It returns "" if the challenge does not ask for a login.
 	Renew(ctx context.Context, refused string, challenge []string) (string, error)
-	// Refused returns the error for a token that Renew has given and the server refuses too.
+	// Refused returns the error for a token from Renew that the server refuses too.
 	Refused(token string) error
-	// Needed says why a person has to sign in, and how; "" as far as is known nobody has to.
+	// Needed tells why a person has to sign in, and how; "" if nobody has to, as far as is known.
 	Needed() string
 }
 
-// Services connects to extensions that are services on NATS. Package cluster/services has one: an
-// embedding program that needs none links no client of NATS.
+// Services connects to extensions that are services on NATS. Package cluster/services implements it, so that embedding
+// programs without NATS do not link its client.
 type Services interface {
-	// Connect connects to the service of s, whose references to secrets are resolved, until the
-	// transport is closed. ctx bounds the connecting alone. Its errors and those of the
-	// transport are *protocol.Error: what was not sent has no Outcome.
+	// Connect connects to the service of s, with secrets already resolved. The connection lasts until the transport is
+	// closed; ctx bounds only the connecting. The errors, also the transport's, are *protocol.Error; an error without
+	// Outcome means that nothing was sent.
 	Connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error)
 }
 
-// Instance is one run of an extension. A new run needs a new Instance.
+// Instance is one run of an extension. Each run needs a new Instance.
 type Instance interface {
-	// Serve starts the extension, calls ready when the extension can take calls, and
-	// blocks until the extension has ended and its processes are cleaned up. It may be
-	// called once only. When ctx ends, Serve stops the extension in steps (shutdown for
-	// native, stdin closed, shutdown_grace, SIGTERM, SIGKILL) and returns nil.
-	// Otherwise it returns a *protocol.Error with the reason and Evidence; its kind is
-	// overloaded when the host ended a child that was busy with abandoned calls.
+	// Serve starts the extension, calls ready when it can take calls, and blocks until it has ended and its processes
+	// are cleaned up. It may be called only once. When ctx ends, Serve stops the extension in steps (shutdown request
+	// if native, end of stdin, ShutdownGrace, SIGTERM, SIGKILL) and returns nil. Otherwise it returns a *protocol.Error
+	// with the reason and Evidence; the kind is overloaded if the host ended a child that was busy with abandoned
+	// calls.
 	Serve(ctx context.Context, ready func()) error
 
-	// Kill ends the processes of the extension at once, without these steps. It does
-	// not wait; Serve returns soon after. Before Serve and after its end, Kill does
-	// nothing.
+	// Kill ends the extension's processes at once. It does not wait; Serve returns soon after. Before Serve and after
+	// its end, Kill does nothing.
 	Kill()
 
-	// Call sends one request and waits for its answer, the end of ctx or a time limit.
-	// The answer to tools/call is an MCP CallToolResult, in all protocols. Errors are
-	// *protocol.Error; Outcome is "unknown" when the extension may have acted on the
-	// request.
+	// Call sends one request and waits for its answer, the end of ctx or a time limit. In all protocols, the answer to
+	// tools/call is an MCP CallToolResult. Errors are *protocol.Error; Outcome is "unknown" if the extension may have
+	// acted on the request.
 	Call(ctx context.Context, r *Request) (json.RawMessage, error)
 
 	// Notify sends a notification.
@@ -157,50 +147,50 @@ type Instance interface {
 	Info() Info
 }
 
-// Request is one request of a caller, in MCP's terms.
+// Request is a request of a caller, in terms of MCP.
 type Request struct {
 	Method string          // an MCP method, hooks/{name} or governance/decide
-	Params json.RawMessage // of the caller, but with the extension's own tool name; nil is {}
+	Params json.RawMessage // the caller's, but with the extension's own tool name; nil is {}
 	Meta   json.RawMessage // members to add to the extension's _meta ([context] passthrough); nil for none
-	// the party that makes the call, comparable; a request of the child that names no call goes to the owner of all
-	// calls in flight; nil is no owner
+	// Owner is the calling party, comparable; nil for none. A request of the child that names no call goes to the owner
+	// of all calls in flight, if there is just one.
 	Owner  any
-	Origin string // the id of the decision about the call, for a node of the cluster; "" for none
-	// Capabilities are those of the caller's MCP client, for a server that learns them with
-	// each request. Those in the _meta of Params count before them. Nil: those of Spec.
+	Origin string // id of the decision about the call, for a cluster node; "" for none
+	// Capabilities are the caller's MCP client capabilities, for stateless servers. Capabilities in the _meta of Params
+	// take precedence. Nil: Spec.Capabilities.
 	Capabilities json.RawMessage
 
-	Client protocol.Peer // takes notifications and requests of the child during this call; nil drops and refuses them
+	Client protocol.Peer // handles notifications and requests of the child during this call; nil drops and refuses them
 }
 
-// Handshake is the checked result of the handshake.
+// Handshake is the checked result of a handshake.
 type Handshake struct {
 	ServerVersion   string                // of the extension; "" if unknown
 	Protocol        string                // native, mcp, lite or exec
-	ProtocolVersion string                // the MCP revision spoken; "" for the others
-	Tools           []protocol.Tool       // in the order offered
-	Hooks           []string              // in the order offered
+	ProtocolVersion string                // MCP revision; "" for other protocols
+	Tools           []protocol.Tool       // in the offered order
+	Hooks           []string              // in the offered order
 	Capabilities    json.RawMessage       // of an MCP server, raw
 	Instructions    string                // of an MCP server
 	ServerInfo      json.RawMessage       // of an MCP server, raw; nil if absent
-	Diagnostics     []protocol.Diagnostic // the tools and hooks that were left out, and why
+	Diagnostics     []protocol.Diagnostic // about rejected tools and hooks
 }
 
 // Info is a snapshot of one run.
 type Info struct {
-	PID             int       // 0 when no process runs
+	PID             int       // 0 if no process runs
 	StartedAt       time.Time // zero before the process was started
-	Installing      bool      // the process is npx or the like, and nothing has come of the program that it downloads
+	Installing      bool      // a package runner such as npx may still be installing the program
 	Protocol        string
-	ProtocolVersion string // the MCP revision spoken; "" for the others
+	ProtocolVersion string // MCP revision; "" for other protocols
 
 	Calls     uint64 // started so far
-	InFlight  int    // calls without an answer yet, including abandoned ones
-	Abandoned int    // of these, calls that ended by ctx or a timeout
+	InFlight  int    // without an answer yet, including abandoned ones
+	Abandoned int    // ended by ctx or a timeout, and still unanswered
 	Late      uint64 // answers to abandoned calls
 	Unknown   uint64 // answers to ids never sent
-	Noise     uint64 // lines on stdout that were not frames
-	Doubt     string // why the host doubts that the instance still works, and pings it; "" if it does not
+	Noise     uint64 // non-frame lines on stdout
+	Doubt     string // why the instance is suspected to hang, and pinged; "" if it is not
 	Stderr    []string
 }
 
@@ -227,8 +217,8 @@ func New(s Spec) (Instance, error) {
 	return nil, protocol.Errorf(protocol.ManifestInvalid, "transport kind %q has no runtime", t.Kind)
 }
 
-// Resolved returns s with the values of secrets in place of references to them; s itself where
-// there are none. The error is a *protocol.Error.
+// Resolved returns s with the values of secrets in place of references; s itself if it has none. The error is a
+// *protocol.Error.
 func (s *Spec) Resolved(ctx context.Context) (*Spec, error) {
 	out, fault := s.resolved(ctx)
 	if fault != nil {
@@ -254,8 +244,8 @@ func withExtension(s *Spec, err *protocol.Error) *protocol.Error {
 	return err
 }
 
-// stallTimeout bounds the time in which the child reads nothing. It is not longer than
-// CallTimeout, because a call that cannot be written cannot be answered either.
+// stallTimeout bounds how long the child may read nothing. It is at most CallTimeout, as a call that cannot be written
+// cannot be answered in time either.
 func (s *Spec) stallTimeout() time.Duration {
 	if s.writeTimeout > 0 {
 		return s.writeTimeout

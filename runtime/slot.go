@@ -12,19 +12,19 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// slot admits one call at a time, for a child that reads one request at a time. After a
-// canceled call the slot stays taken until the child has answered.
+// slot admits one call at a time, for a child that takes one request at a time. After a canceled call it stays taken
+// until the child has answered.
 type slot struct {
 	token     chan struct{} // holds a token while a call is in flight
-	noiseSeen chan struct{} // holds a token after a line that fails a call
+	noiseSeen chan struct{} // holds a token after a line that failed a call
 
 	mu     sync.Mutex
-	failed chan *protocol.Error // for the call in flight: takes why it fails; nil without a call
-	since  time.Time            // when that call was sent; zero without a call
+	failed chan *protocol.Error // takes the failure of the call in flight; nil without a call
+	since  time.Time            // when the call in flight was sent; zero without a call
 }
 
-// failCall fails the call in flight because of a line that is not its answer. A child that
-// takes one call at a time prints the line in place of the answer.
+// failCall fails the call in flight because of a line that is not its answer. A child that takes one call at a time
+// prints such a line in place of the answer.
 func (s *slot) failCall(fault *protocol.Error) {
 	signal(s.noiseSeen)
 	s.mu.Lock()
@@ -35,7 +35,7 @@ func (s *slot) failCall(fault *protocol.Error) {
 	}
 }
 
-// notAnswer is the fault of a line that is not a frame.
+// notAnswer is the error for a non-frame line.
 func notAnswer(line []byte) *protocol.Error {
 	fault := protocol.Errorf(protocol.InvalidResponse,
 		`it answered with JSON that is no answer; an answer is {"id", "result"} or {"id", "error"}`)
@@ -47,7 +47,7 @@ func notAnswer(line []byte) *protocol.Error {
 	return fault
 }
 
-// wrongID is the fault of an answer to a request that does not wait for one.
+// wrongID is the error for an answer with an unknown id.
 func wrongID(m *jsonrpc.Message) *protocol.Error {
 	fault := protocol.Errorf(protocol.InvalidResponse,
 		"its answer has the id %s, which is not that of the request; an answer repeats the id of its request",
@@ -56,11 +56,11 @@ func wrongID(m *jsonrpc.Message) *protocol.Error {
 	return fault
 }
 
-// quietTime is the time without output after which the next call may start. The rest of a
-// traceback must not fail the next call.
+// quietTime is the silence required before the next call after a failure, so that the rest of a traceback does not fail
+// it.
 const quietTime = 100 * time.Millisecond
 
-// awaitQuiet returns when no line has come for quietTime, or when ctx ends.
+// awaitQuiet waits until no line has come for quietTime, or until ctx ends.
 func (s *slot) awaitQuiet(ctx context.Context) {
 	for {
 		select {
@@ -73,7 +73,7 @@ func (s *slot) awaitQuiet(ctx context.Context) {
 	}
 }
 
-// start marks a call as in flight and returns the channel for the reason that it fails.
+// start marks a call as in flight and returns the channel for its failure.
 func (s *slot) start() chan *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,14 +83,13 @@ func (s *slot) start() chan *protocol.Error {
 
 func (s *slot) release() {
 	s.mu.Lock()
-	s.failed, s.since = nil, time.Time{} // the next call has the token a moment before it starts
+	s.failed, s.since = nil, time.Time{} // before the token: the next call may start at once
 	s.mu.Unlock()
 	<-s.token
 }
 
-// patience returns how long a call may wait for the slot: limit, the call_timeout, but not
-// when the call in the slot was sent more than twice as long ago. So a child that hangs is
-// replaced although each of its callers waits for less than limit.
+// patience returns how long a call may wait for the slot: at most limit, the CallTimeout, and no longer than until the
+// call in the slot is 2*limit old. So a hanging child is replaced even if each caller waits for less than limit.
 func (s *slot) patience(limit time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,9 +99,9 @@ func (s *slot) patience(limit time.Duration) time.Duration {
 	return max(1, min(limit, 2*limit-time.Since(s.since)))
 }
 
-// callOne calls a child that takes one call at a time.
+// callOne makes a call of a child that takes one call at a time.
 func (c *child) callOne(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	select { // a free slot says nothing about the call before
+	select { // do not involve the previous call if the slot is free
 	case c.slot.token <- struct{}{}:
 		return c.callInSlot(ctx, method, params)
 	default:
@@ -129,7 +128,7 @@ func (c *child) callOne(ctx context.Context, method string, params json.RawMessa
 	return c.callInSlot(ctx, method, params)
 }
 
-// callInSlot makes a call; the caller has taken the slot.
+// callInSlot makes a call. The caller holds the slot.
 func (c *child) callInSlot(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	type answer struct {
 		raw json.RawMessage
@@ -172,8 +171,8 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 	}
 }
 
-// lastLook waits for an outcome after a limit that was noticed late, see [jsonrpc.CatchUp]. It
-// reports whether the outcome came.
+// lastLook gives a result a last chance if a limit was noticed late, see [jsonrpc.CatchUp], and reports whether it
+// came.
 func lastLook[T any](due time.Time, outcome <-chan T) (v T, ok bool) {
 	if due.IsZero() || !jsonrpc.Late(due) {
 		return v, false
@@ -186,7 +185,7 @@ func lastLook[T any](due time.Time, outcome <-chan T) (v T, ok bool) {
 	}
 }
 
-// deadlineOf returns the deadline of a ctx that ended by it, else zero.
+// deadlineOf returns the deadline of ctx if that has ended it, else zero.
 func deadlineOf(ctx context.Context) (due time.Time) {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		due, _ = ctx.Deadline()
@@ -199,7 +198,7 @@ type maybeExecuted struct{ error }
 
 func (u maybeExecuted) Unwrap() error { return u.error }
 
-// timerFor returns a channel that fires after d; never if d is 0.
+// timerFor returns a channel that fires after d, and never if d is 0.
 func timerFor(d time.Duration) (<-chan time.Time, func() bool) {
 	if d <= 0 {
 		return nil, func() bool { return false }

@@ -10,27 +10,26 @@ import (
 	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
-// Standby keeps one started process ready for the next instance of a Spec with this
-// Standby. Its methods are safe for concurrent use; a nil Standby keeps no process.
+// Standby keeps one started process ready for the next instance whose Spec has this Standby. Its methods are safe for
+// concurrent use; a nil Standby keeps no process.
 type Standby struct {
 	spec Spec
 
 	mu      sync.Mutex
-	idle    *idleProcess // nil: no process is ready
+	idle    *idleProcess // nil if no process is ready
 	filling bool
 
 	tasks inflight.Gate // Fill and watch calls; closed by Stop
 }
 
-// NewStandby returns a Standby for instances of s, whose transport must be stdio. Only
-// Fill starts a process.
+// NewStandby returns a Standby for instances of s, whose transport must be stdio. Only Fill starts a process.
 func NewStandby(s Spec) *Standby {
 	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	return &Standby{spec: s}
 }
 
-// Fill starts the process, unless one is ready or another Fill runs. The error is a
-// *protocol.Error: that of Spec.Permit, or one of kind spawn_failed.
+// Fill starts the process, unless one is ready or being started. The error is a *protocol.Error: the one of
+// Spec.Permit, or of kind spawn_failed.
 func (b *Standby) Fill(ctx context.Context) error {
 	if b == nil || !b.begin() {
 		return nil
@@ -60,7 +59,7 @@ func (b *Standby) Fill(ctx context.Context) error {
 	return nil
 }
 
-// begin reports whether the caller may fill, and marks the Standby as filling.
+// begin reports whether the caller is to fill the Standby, and marks it as filling.
 func (b *Standby) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,8 +70,8 @@ func (b *Standby) begin() bool {
 	return true
 }
 
-// watch handles the end of a process that was never taken. It starts no replacement,
-// which would probably end as well; the next Fill does.
+// watch handles the end of a process that was never taken. It does not replace it, as the replacement would probably
+// end too; the next Fill does.
 func (b *Standby) watch(p *idleProcess) {
 	select {
 	case <-p.taken:
@@ -93,7 +92,7 @@ func (b *Standby) watch(p *idleProcess) {
 	}
 }
 
-// take hands the process over; nil if none is ready.
+// take hands over the process; nil if none is ready.
 func (b *Standby) take() *idleProcess {
 	if b == nil {
 		return nil
@@ -107,14 +106,14 @@ func (b *Standby) take() *idleProcess {
 	return p
 }
 
-// Drop stops the process that is ready, so that the next one is started as things are now.
+// Drop stops the process, so that the next one starts under the current conditions.
 func (b *Standby) Drop(ctx context.Context) {
 	if p := b.take(); p != nil {
 		p.end(ctx, b.spec.Options.ShutdownGrace)
 	}
 }
 
-// PID returns the process id, 0 when there is no process.
+// PID returns the process id; 0 if there is no process.
 func (b *Standby) PID() int {
 	if b == nil {
 		return 0
@@ -127,8 +126,8 @@ func (b *Standby) PID() int {
 	return b.idle.proc.PID()
 }
 
-// Stop stops the process in the same steps as an instance, and closes the Standby for
-// good. It waits for the end and may be called again.
+// Stop stops the process in the same steps as an instance, and closes the Standby for good. It waits for the end and
+// may be called again.
 func (b *Standby) Stop(ctx context.Context) {
 	if b == nil {
 		return
@@ -140,7 +139,7 @@ func (b *Standby) Stop(ctx context.Context) {
 	<-ended
 }
 
-// Kill ends the process at once. It does not wait.
+// Kill kills the process without waiting.
 func (b *Standby) Kill() {
 	if b == nil {
 		return
@@ -154,6 +153,6 @@ func (b *Standby) Kill() {
 
 // end stops a process that was never taken.
 func (p *idleProcess) end(ctx context.Context, grace time.Duration) {
-	_ = p.proc.Stop(ctx, grace) // nothing more can be done about a process that survives SIGKILL
+	_ = p.proc.Stop(ctx, grace) // nothing can be done about a process that survives SIGKILL
 	p.proc.Stdout.Close()
 }

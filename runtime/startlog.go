@@ -14,34 +14,33 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// startLog logs what a process writes on stderr. Servers of MCP may complain about requests
-// of the handshake that they do not know, so their lines are held until the outcome of the
-// handshake is known: they matter only if the handshake fails or takes long.
+// startLog logs a process's stderr. MCP servers may complain about handshake requests that they do not know, so their
+// lines are held back during the handshake: they matter only if it fails or takes long.
 type startLog struct {
 	log *slog.Logger
 
-	spoke   atomic.Bool            // a line came that is not of an installer
-	refusal atomic.Pointer[string] // why roots/list was refused, which many servers repeat on stderr
+	spoke   atomic.Bool            // a line came that is not an installer's
+	refusal atomic.Pointer[string] // why roots/list was refused; many servers repeat that on stderr
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	holding bool
 	held    []process.Line
-	lost    int // lines before the held ones
+	lost    int // dropped lines before the held ones
 }
 
-// installerWords begin the lines that npx, uvx and the like write before the program runs.
+// installerWords are first words of lines that npx, uvx and the like write before the program runs.
 var installerWords = []string{"npm", "npm:", "progress:", "packages:", "resolving", "resolved", "resolved,",
 	"downloading", "downloaded",
 	"building", "built", "using", "preparing", "prepared", "creating", "installing"}
 
-// installing reports whether the process may still be a package runner that installs its
-// program: nothing of the program has come yet.
+// installing reports whether the process may be a package runner that is still installing its program, as the program
+// has written nothing yet.
 func (c *child) installing() bool {
 	return c.spec.Manifest.Transport.Downloads() && c.startLog != nil && !c.startLog.spoke.Load() &&
 		!c.noise.framed.Load()
 }
 
-// maxHeld bounds the lines that are held.
+// maxHeld bounds the held lines.
 const maxHeld = 50
 
 // line logs or holds a line.
@@ -51,7 +50,7 @@ func (s *startLog) line(l process.Line) {
 		s.spoke.Store(!slices.Contains(installerWords, strings.ToLower(word)))
 	}
 	if said := s.refusal.Load(); said != nil && strings.Contains(l.Text, *said) {
-		l.Level = min(l.Level, slog.LevelDebug) // the host has logged it
+		l.Level = min(l.Level, slog.LevelDebug) // already logged by the host
 	}
 	s.mu.Lock()
 	holding := s.holding
@@ -67,10 +66,9 @@ func (s *startLog) line(l process.Line) {
 	}
 }
 
-// release logs the held lines at their own levels, or below if most is below, and holds no
-// more.
+// release stops holding and logs the held lines, with a level of at most most.
 func (s *startLog) release(most slog.Level) {
-	if s == nil { // the end of a connection to a remote server, which has no stderr
+	if s == nil { // a remote server, which has no stderr
 		return
 	}
 	s.mu.Lock()
@@ -85,10 +83,10 @@ func (s *startLog) release(most slog.Level) {
 	}
 }
 
-// slowStart is the time after which a handshake that goes on is logged, for the first time.
+// slowStart is when a handshake that is still going on is logged for the first time.
 const slowStart = 5 * time.Second
 
-// announceWait logs that the handshake goes on, less and less often, until ctx ends.
+// announceWait logs that the handshake is still going on, at doubling intervals, until ctx ends.
 func (c *child) announceWait(ctx context.Context) {
 	for wait := cmp.Or(c.spec.slowStart, slowStart); ; wait *= 2 {
 		if pause(ctx, time.Until(c.startedAt.Add(wait))); ctx.Err() != nil {

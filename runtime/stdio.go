@@ -12,19 +12,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// StdioRuntime runs an extension as one child process, which reads frames on stdin and
-// writes frames on stdout.
+// StdioRuntime runs an extension as one child process that reads frames on stdin and writes frames on stdout.
 type StdioRuntime struct{ run }
 
 var _ Instance = (*StdioRuntime)(nil)
 
-// local is the endpoint that is a child process.
+// local is the endpoint of a child process.
 type local struct{ *process.Process }
 
 var _ endpoint = local{}
 
-// lastWords is how long before its end a process that was ready has written the lines that
-// may explain the end.
+// lastWords is how far back the stderr lines of a ready process may explain its end.
 const lastWords = 10 * time.Second
 
 func (l local) evidence(ready bool) *protocol.Evidence {
@@ -37,12 +35,12 @@ func (l local) evidence(ready bool) *protocol.Evidence {
 
 func (l local) exit() string { return l.Exit().String() }
 
-// idleProcess is a running process without a connection yet.
+// idleProcess is a running process without a connection.
 type idleProcess struct {
 	proc     *process.Process
 	startLog *startLog
-	taken    chan struct{}          // closed when a Standby has handed the process over
-	still    func() *protocol.Error // of its permit; nil for a process that Serve starts
+	taken    chan struct{}          // closed when a Standby has handed over the process
+	still    func() *protocol.Error // from its permit; nil for a process started by Serve
 }
 
 func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) {
@@ -73,7 +71,7 @@ func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) 
 	return p, nil
 }
 
-// permitted asks Permit. still is never nil.
+// permitted calls Permit. still is never nil.
 func (s *Spec) permitted(ctx context.Context) (still func() *protocol.Error, fault *protocol.Error) {
 	still = func() *protocol.Error { return nil }
 	if s.Permit == nil {
@@ -89,7 +87,7 @@ func (s *Spec) permitted(ctx context.Context) (still func() *protocol.Error, fau
 	return still, nil
 }
 
-// notPermitted words an error of Permit; nil is none.
+// notPermitted converts an error of Permit; nil stays nil.
 func notPermitted(err error) *protocol.Error {
 	if err == nil {
 		return nil
@@ -97,18 +95,17 @@ func notPermitted(err error) *protocol.Error {
 	return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s", protocol.Reason(err))
 }
 
-// handshakeIsNoisy reports whether the handshake for s may make servers complain on
-// stderr about requests that they do not know.
+// handshakeIsNoisy reports whether servers may complain on stderr about handshake requests that they do not know.
 func handshakeIsNoisy(s *Spec) bool {
 	d, err := newDialect(s)
 	return err == nil && d.traits().noisyHandshake
 }
 
-// spawn takes the process of the Standby, or starts one. Nothing is read before run.
+// spawn takes the process of the Standby or starts one. Nothing is read before run.
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	p := s.Standby.take()
 	if p != nil {
-		if fault := p.still(); fault != nil { // it may run something else
+		if fault := p.still(); fault != nil { // its program may have changed
 			s.Logger.Warn("the process kept ready is replaced", "reason", protocol.Reason(fault), "pid", p.proc.PID())
 			p.end(ctx, s.Options.ShutdownGrace)
 			p = nil

@@ -11,14 +11,14 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// strays are the answers of a child that are not for a call.
+// strays are a child's answers that belong to no call.
 type strays struct {
-	limit  *rate.Limiter // of the log
+	limit  *rate.Limiter // of log lines
 	last   atomic.Pointer[string]
-	ending atomic.Bool // the child was asked to shut down, and answers that under an id that no call has
+	ending atomic.Bool // the child was asked to shut down, and may answer that request
 }
 
-// latest returns what the latest one was, in brackets, for an error text; "" if there was none.
+// latest describes the latest stray answer in brackets, for an error text; "" if there was none.
 func (s *strays) latest() string {
 	if said := s.last.Load(); said != nil {
 		return " (" + *said + ")"
@@ -26,8 +26,8 @@ func (s *strays) latest() string {
 	return ""
 }
 
-// stray handles an answer that no call waits for, or an error without an id, which taken says is
-// the answer of a call.
+// stray handles an answer with an unknown id, or an error without id. taken reports that the latter was used as the
+// answer of a call.
 func (c *child) stray(m *jsonrpc.Message, taken bool) {
 	if c.strays.ending.Load() {
 		return

@@ -13,14 +13,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A modern MCP server has no resources/subscribe. Its client sends a
-// subscriptions/listen instead, which the server answers when the subscription
-// ends. Callers of the host send resources/subscribe in legacy and modern protocol versions.
+// Modern MCP servers have no resources/subscribe. Their clients send subscriptions/listen, which is answered when the
+// subscription ends. Callers of the host use resources/subscribe with all versions.
 
-// ackTimeout bounds the time until a server acknowledges a subscription.
+// ackTimeout bounds how long a server may take to acknowledge a subscription.
 const ackTimeout = 5 * time.Second
 
-// resourceWatches are the resources with an open listen request.
+// resourceWatches are the resources with an open listen request, by URI.
 type resourceWatches struct {
 	mu    sync.Mutex
 	byURI map[string]*resourceWatch
@@ -28,10 +27,10 @@ type resourceWatches struct {
 
 type resourceWatch struct {
 	cancel       context.CancelFunc
-	acknowledged chan struct{} // holds a token once the server has acknowledged the subscription
+	acknowledged chan struct{} // holds a token once acknowledged by the server
 }
 
-// add returns the watch of uri, and whether it is new.
+// add returns the watch of uri and whether it is new.
 func (w *resourceWatches) add(uri string, cancel context.CancelFunc) (_ *resourceWatch, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +53,7 @@ func (w *resourceWatches) drop(uri string) {
 	}
 }
 
-// acknowledge handles an acknowledgement of the server.
+// acknowledge handles the server's acknowledgement.
 func (w *resourceWatches) acknowledge(params json.RawMessage) {
 	uris, _ := arrayOf[string](rawjson.Get(params, "notifications"), "resourceSubscriptions")
 	w.mu.Lock()
@@ -66,7 +65,7 @@ func (w *resourceWatches) acknowledge(params json.RawMessage) {
 	}
 }
 
-// subscribeResource serves resources/subscribe of a caller.
+// subscribeResource handles a caller's resources/subscribe.
 func (c *child) subscribeResource(ctx context.Context, d *mcp, params json.RawMessage) (json.RawMessage, error) {
 	uri := textOf(params, "uri")
 	listening, cancel := context.WithCancel(context.Background()) // Call also ends with the connection
@@ -116,8 +115,7 @@ func (d *mcp) listenTo(notifications map[string]any) json.RawMessage {
 	return rawjson.Set(mustJSON(map[string]any{"notifications": notifications}), "_meta", d.envelope)
 }
 
-// withoutSubscription returns params without the subscription id in _meta: the id belongs
-// to the host's own subscription.
+// withoutSubscription removes the id of the host's own subscription from _meta of params.
 func withoutSubscription(params json.RawMessage) json.RawMessage {
 	meta := rawjson.Get(params, "_meta")
 	if rawjson.Get(meta, protocol.MetaSubscriptionID) == nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// limits bound the offer of one extension.
+// limits bound what one extension may offer.
 var limits = struct {
-	tools      int // descriptors of one handshake; the catalog takes fewer, and says what it drops
-	pages      int // answers to tools/list of one listing
-	listed     int // bytes of these answers together
-	descriptor int // bytes of one descriptor; a longer one is dropped
-	hooks      int // names of hooks
+	tools      int // descriptors of one handshake; the catalog has a lower limit, and reports what it drops
+	pages      int // pages of one listing
+	listed     int // bytes of all pages together
+	descriptor int // bytes of one descriptor; longer ones are dropped
+	hooks      int // hook names
 }{tools: 16384, pages: 1024, listed: 64 << 20, descriptor: 256 << 10, hooks: 64}
 
-// offer is the unchecked list of tools and hooks of an extension.
+// offer is an extension's list of tools and hooks, unchecked.
 type offer struct {
 	tools []json.RawMessage
 	hooks []string
@@ -37,9 +37,8 @@ type review struct {
 	diagnostics []protocol.Diagnostic
 }
 
-// reviewOffer checks the shape of every descriptor, and the names against declared, the
-// [capabilities] of the manifest. A list in declared admits only its names; nil admits
-// all.
+// reviewOffer checks the shape of every descriptor, and the names against declared, the manifest's [capabilities]: a
+// list admits only its names, nil admits all.
 func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *review {
 	r := &review{extension: extension}
 	names := r.readTools(o.tools)
@@ -63,7 +62,7 @@ func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *re
 	return r
 }
 
-// readTools fills r.tools and returns the names of all well-formed tools.
+// readTools fills r.tools and returns the names of all well-formed tools, in order.
 func (r *review) readTools(raws []json.RawMessage) (names []string) {
 	seen := make(map[string]bool, len(raws))
 	r.tools = make([]protocol.Tool, 0, len(raws))
@@ -84,7 +83,7 @@ func (r *review) readTools(raws []json.RawMessage) (names []string) {
 	return names
 }
 
-// readHooks fills r.hooks with the valid hook points, in snake_case, each once.
+// readHooks fills r.hooks with the valid hook points, in snake_case, without duplicates.
 func (r *review) readHooks(names []string) {
 	for i, name := range names {
 		e, ok := manifest.ParseHookEvent(name)
@@ -130,8 +129,7 @@ func (r *review) warn(code, hint, format string, args ...any) {
 	})
 }
 
-// parseTool reads the name, which [capabilities] refers to. The catalog checks the rest of
-// the descriptor.
+// parseTool reads the name, which [capabilities] refers to. The catalog checks the rest of the descriptor.
 func parseTool(raw json.RawMessage) (protocol.Tool, error) {
 	t := protocol.Tool{Raw: raw}
 	switch {
@@ -149,8 +147,7 @@ func parseTool(raw json.RawMessage) (protocol.Tool, error) {
 	return t, nil
 }
 
-// Declared returns the tools that the manifest declares: all tools of an extension without
-// a handshake (exec and lite).
+// Declared returns the tools in the manifest, which are all tools of an extension without handshake (exec and lite).
 func Declared(m *manifest.Manifest) []protocol.Tool {
 	return reviewOffer(m.Plugin.ID, declaredOffer(m), m.Capabilities).tools
 }
@@ -170,8 +167,8 @@ func declaredOffer(m *manifest.Manifest) (o offer) {
 			d["annotations"] = s.Annotations
 		}
 		raw, err := tojson.Encode(d)
-		if err != nil { // a value without a JSON form, such as infinity
-			raw = emptyObject // the review drops it as a tool without a name
+		if err != nil { // a value without JSON form, such as infinity
+			raw = emptyObject // reported as a tool without name
 		}
 		o.tools = append(o.tools, raw)
 	}

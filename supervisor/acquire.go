@@ -16,18 +16,15 @@ type lease[S Service] struct {
 	ticket ticket
 }
 
-// Acquire returns a Ready instance for one call and a release function, which takes
-// the call's outcome. The caller must call release; a second call does nothing. The
-// key chooses the slot of a PerKey group; other groups ignore it.
+// Acquire returns a Ready instance for one call, and a release function that takes the call's outcome. The caller must
+// call release; further calls do nothing. key selects the slot of a PerKey group; other groups ignore it.
 //
-// Acquire starts an Idle slot. It waits, in order of arrival, while the instance
-// starts, while a restart is due within 1 s, or until an instance has room.
-// Otherwise it fails with a *protocol.Error: Overloaded (the queue is full,
-// QueueTimeout has passed, or all MaxInstances are busy), BreakerOpen and NotReady
-// (both with RetryAfter), Failed (with RetryAfter before a Trial), ShuttingDown; or with the error of the on-demand
-// start that it waited for. When ctx ends during the wait, the error wraps
-// ctx.Err(). Its kind is Canceled; after a deadline it is Overloaded if an instance
-// was Ready and NotReady if none was.
+// Acquire starts an Idle slot. It waits, in order of arrival, while the instance starts, while a restart is due within
+// 1 s, or until an instance has room. Otherwise it fails with a *protocol.Error: Overloaded (the queue is full,
+// QueueTimeout has passed, or all MaxInstances are busy), BreakerOpen and NotReady (both with RetryAfter), Failed (with
+// RetryAfter before a Trial), ShuttingDown; or with the error of the on-demand start that it waited for. If ctx ends
+// during the wait, the error wraps ctx.Err(): its kind is Canceled, or after a deadline Overloaded if an instance was
+// Ready, else NotReady.
 func (g *Group[S]) Acquire(ctx context.Context, key string) (S, func(outcome error), error) {
 	var (
 		none S
@@ -54,8 +51,7 @@ func (g *Group[S]) Acquire(ctx context.Context, key string) (S, func(outcome err
 	return l.inst.service, l.release, nil
 }
 
-// await blocks until w has a lease or an error, until ctx ends, or until w has
-// waited for QueueTimeout while p had a Ready slot.
+// await blocks until w has a lease or an error, ctx ends, or w has waited for QueueTimeout while p had a Ready slot.
 func (g *Group[S]) await(ctx context.Context, p *pool[S], w *waiter[S]) (*lease[S], error) {
 	timer := time.NewTimer(g.o.QueueTimeout)
 	defer timer.Stop()
@@ -85,8 +81,7 @@ func (g *Group[S]) await(ctx context.Context, p *pool[S], w *waiter[S]) (*lease[
 
 func (w *waiter[S]) isDone() bool { return w.lease != nil || w.err != nil }
 
-// remainingWait is how long w may still wait. Time without a Ready slot in p does
-// not count.
+// remainingWait returns how long w may still wait. Time without a Ready slot in p does not count.
 func (g *Group[S]) remainingWait(p *pool[S], w *waiter[S]) time.Duration {
 	if !p.has(Ready) {
 		return g.o.QueueTimeout
@@ -98,7 +93,7 @@ func (g *Group[S]) remainingWait(p *pool[S], w *waiter[S]) time.Duration {
 	return from.Add(g.o.QueueTimeout).Sub(g.now())
 }
 
-// contextError is the error of a call whose context ended in the queue.
+// contextError returns the error of a call whose context ended in the queue.
 func (p *pool[S]) contextError(cause error) error {
 	switch {
 	case !errors.Is(cause, context.DeadlineExceeded):
@@ -109,8 +104,8 @@ func (p *pool[S]) contextError(cause error) error {
 	return protocol.Errorf(protocol.NotReady, "not ready within the call's time: %w", cause)
 }
 
-// release gives the instance back with the outcome of the call. After the death of
-// the instance it changes nothing: the slot may run the next instance by then.
+// release returns the instance with the outcome of the call. It changes nothing once the instance has ended, as the
+// slot may already run the next one.
 func (l *lease[S]) release(err error) {
 	g, sl := l.g, l.slot
 	o, ended := g.o.outcomeOf(err), g.o.Ended(err)
@@ -124,10 +119,10 @@ func (l *lease[S]) release(err error) {
 		if sl.inst != inst {
 			return
 		}
-		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // only these read lastUsed
+		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // others do not read lastUsed
 			sl.lastUsed = g.now()
 		}
-		if inst.exiting = inst.exiting || ended; !inst.exiting { // the next instance has its own breaker
+		if inst.exiting = inst.exiting || ended; !inst.exiting { // the next instance gets a new breaker
 			g.report(sl, l.ticket, o)
 			if o == succeeded && g.o.Restart.Cooldown > 0 {
 				sl.policy.reset()
@@ -139,7 +134,7 @@ func (l *lease[S]) release(err error) {
 	})
 }
 
-// report counts the outcome of a call on the breaker of sl.
+// report passes the outcome of a call to the breaker of sl.
 func (g *Group[S]) report(sl *slot[S], t ticket, o outcome) {
 	was := sl.breaker.state
 	if sl.breaker.report(t, o); sl.breaker.state != was {
@@ -147,8 +142,7 @@ func (g *Group[S]) report(sl *slot[S], t ticket, o outcome) {
 	}
 }
 
-// acquireOrEnqueue returns a lease or an error if tryAcquire has one, and else puts
-// the call into the queue.
+// acquireOrEnqueue returns the lease or error of tryAcquire, or else queues the call.
 func (g *Group[S]) acquireOrEnqueue(p *pool[S]) (*lease[S], *waiter[S], error) {
 	l, err := g.tryAcquire(p, len(p.queue)+1)
 	if l != nil || err != nil {

@@ -7,15 +7,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxRestartWait is the longest time until a restart that calls wait for. Calls are
-// refused when the restart is due later.
+// maxRestartWait is how soon a restart must be due for calls to wait for it instead of being refused.
 const maxRestartWait = time.Second
 
-// probeRetryAfter is the RetryAfter of calls that are refused during a probe. The
-// end of a probe is not known in advance.
+// probeRetryAfter is the RetryAfter of calls refused during a probe, whose end is unknown.
 const probeRetryAfter = time.Second
 
-// availability says how a slot that cannot serve a call now could serve it later.
+// availability tells how a slot that cannot serve a call now may serve it later.
 type availability int
 
 const (
@@ -40,9 +38,8 @@ func (g *Group[S]) availabilityOf(sl *slot[S]) availability {
 	return unavailable
 }
 
-// tryAcquire returns a lease on an instance of p or the error for a call; it returns
-// neither when the call has to wait. It starts an instance if those that start
-// already have not enough room for that many waiting calls.
+// tryAcquire returns a lease on an instance of p, or the error for a call, or neither if the call has to wait. It
+// starts an instance if the starting ones do not have room for that many waiting calls.
 func (g *Group[S]) tryAcquire(p *pool[S], waiting int) (*lease[S], error) {
 	if g.st.stopping || p.released {
 		return nil, errShuttingDown
@@ -55,7 +52,7 @@ func (g *Group[S]) tryAcquire(p *pool[S], waiting int) (*lease[S], error) {
 	for _, sl := range p.slots {
 		k := g.availabilityOf(sl)
 		count[k]++
-		if slots[k] == nil || slots[k].failedForGood() { // report a temporary refusal rather than a final one
+		if slots[k] == nil || slots[k].failedForGood() { // prefer a temporary refusal
 			slots[k] = sl
 		}
 	}
@@ -73,7 +70,7 @@ func (g *Group[S]) permits(sl *slot[S]) bool {
 	return sl.breaker.state == BreakerClosed || sl.breaker.permits(g.now())
 }
 
-// pick returns the Ready slot with the fewest calls that may take one more.
+// pick returns the Ready slot with the fewest calls in flight that can take one more.
 func (g *Group[S]) pick(p *pool[S]) *slot[S] {
 	var best *slot[S]
 	for i := range p.slots {
@@ -108,7 +105,7 @@ func (g *Group[S]) hasRoom() bool {
 	return g.o.Mode != PerKey || running < g.o.MaxInstances
 }
 
-// refusal is the error for calls to a slot whose availability is unavailable.
+// refusal returns the error for calls to an unavailable slot.
 func (g *Group[S]) refusal(sl *slot[S]) error {
 	switch {
 	case sl.state == Ready:
@@ -144,8 +141,7 @@ func (g *Group[S]) refusal(sl *slot[S]) error {
 	}
 }
 
-// evidence is the Evidence of the failure cause, with the restart count of sl and
-// the time until the next start.
+// evidence returns the Evidence of cause, with sl's restart count and the time until the next start.
 func (g *Group[S]) evidence(sl *slot[S], cause error, next time.Duration) *protocol.Evidence {
 	var ev protocol.Evidence
 	if e := (*protocol.Error)(nil); errors.As(cause, &e) && e.Evidence != nil {

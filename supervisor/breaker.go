@@ -22,18 +22,17 @@ type outcome int
 
 const (
 	succeeded outcome = iota // the instance answered
-	faulted                  // the instance did not answer, or not in a usable way
-	excluded                 // the call says nothing about the instance, such as one that was canceled
+	faulted                  // no answer, or no usable one
+	excluded                 // says nothing about the instance, such as a canceled call
 )
 
 var errFaulted, errExcluded = errors.New("faulted"), errors.New("excluded")
 
 func (o outcome) err() error { return [...]error{nil, errFaulted, errExcluded}[o] }
 
-// breaker refuses calls to an instance that keeps failing them. It wraps a gobreaker
-// circuit with two additions: after a failed probe, a new circuit with twice the
-// timeout replaces the circuit, and a success on a closed breaker without faults,
-// the common case by far, costs nothing. The group's lock guards the breaker.
+// breaker refuses calls to an instance that keeps failing them. It wraps a gobreaker circuit with two additions: each
+// failed probe doubles the timeout, by a new circuit, and a success on a closed breaker without faults, by far the most
+// common case, costs nothing. It is guarded by the group's lock.
 type breaker struct {
 	Breaker
 	name    string
@@ -41,13 +40,13 @@ type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	state       BreakerState
-	epoch       uint64    // counts changes of state; outcomes of calls from an earlier epoch are ignored
-	until       time.Time // while open: when a probe may pass
-	probing     bool      // while half open: a probe is in flight
-	lastFaulted bool      // while closed: the latest outcome was a fault
+	epoch       uint64    // counts state changes; outcomes of calls from earlier epochs are ignored
+	until       time.Time // open: when a probe may pass
+	probing     bool      // half open: a probe is in flight
+	lastFaulted bool      // closed: the latest outcome was a fault
 }
 
-// ticket identifies an admitted call when it reports its outcome.
+// ticket belongs to an admitted call until it reports its outcome.
 type ticket struct {
 	epoch uint64
 	probe func(error) // nil unless the call is the probe
@@ -57,7 +56,7 @@ func newBreaker(name string, o Breaker) *breaker {
 	return &breaker{Breaker: o, name: name, state: BreakerClosed}
 }
 
-// permits reports whether admit would let a call pass.
+// permits reports whether admit would let a call through.
 func (b *breaker) permits(now time.Time) bool {
 	switch b.state {
 	case BreakerOpen:
@@ -68,7 +67,7 @@ func (b *breaker) permits(now time.Time) bool {
 	return true
 }
 
-// admit lets a call pass. permits must have returned true before.
+// admit lets a call through. permits must have returned true.
 func (b *breaker) admit() ticket {
 	if b.state == BreakerClosed {
 		return ticket{epoch: b.epoch}
@@ -81,7 +80,7 @@ func (b *breaker) admit() ticket {
 	return ticket{epoch: b.epoch, probe: done}
 }
 
-// report counts the outcome of a call that was admitted with t.
+// report counts the outcome of the call that was admitted with t.
 func (b *breaker) report(t ticket, o outcome) {
 	switch {
 	case t.epoch != b.epoch:
@@ -107,22 +106,22 @@ func (b *breaker) reportProbe(done func(error), o outcome) {
 	}
 }
 
-// record counts one outcome on the closed circuit. The first fault creates the circuit.
+// record counts an outcome on the closed circuit, which the first fault creates.
 func (b *breaker) record(o outcome) {
 	if b.circuit == nil {
 		b.newCircuit(b.Timeout)
 	}
-	if done, err := b.circuit.Allow(); err == nil { // always, as the circuit is closed
+	if done, err := b.circuit.Allow(); err == nil { // always nil, as the circuit is closed
 		done(o.err())
 	}
 }
 
-// newCircuit replaces the circuit by a closed one with the given timeout.
+// newCircuit replaces the circuit with a closed one.
 func (b *breaker) newCircuit(timeout time.Duration) {
 	b.timeout, b.state = timeout, BreakerClosed
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         b.name,
-		Timeout:      timeout - 1, // gobreaker lets a probe pass after the timeout, this package at it
+		Timeout:      timeout - 1, // gobreaker permits a probe after the timeout, this package at it
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= b.Threshold },
 		IsSuccessful: func(err error) bool { return err == nil },
 		IsExcluded:   func(err error) bool { return err == errExcluded },

@@ -7,12 +7,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Refusal returns the error with which Acquire refuses a call with that key until a
-// Cooldown has passed: a *protocol.Error of kind NotReady, with RetryAfter and the
-// Evidence of the latest failure. It is nil when no Cooldown keeps the call out. A
-// key without a slot is answered as a new key. Refusal starts no instance and no
-// trial. An instance that a call saw end may not have returned yet; Refusal waits
-// for it as Acquire does, and returns nil when ctx ends first.
+// Refusal returns the error with which Acquire refuses calls of key because of a Cooldown: a *protocol.Error of kind
+// NotReady, with RetryAfter and the Evidence of the latest failure; nil if no Cooldown applies. A key without a slot is
+// treated as a new key. Refusal starts nothing. If a call has seen an instance end that has not returned yet, Refusal
+// waits for that like Acquire, and returns nil if ctx ends first.
 func (g *Group[S]) Refusal(ctx context.Context, key string) (err error) {
 	if g.o.Mode != PerKey {
 		key = ""
@@ -38,8 +36,8 @@ func (g *Group[S]) Refusal(ctx context.Context, key string) (err error) {
 	return err
 }
 
-// cooldown returns the end of the Cooldown that applies to sl, the slot's own or that
-// of the group's starts, and the failure that caused it. The zero time is no Cooldown.
+// cooldown returns the end of the Cooldown that applies to sl, its own or the one of the group's starts, and the
+// failure that caused it. Zero means no Cooldown.
 func (g *Group[S]) cooldown(sl *slot[S]) (until time.Time, cause error) {
 	if g.st.starts.until.After(sl.policy.until) {
 		return g.st.starts.until, g.st.startErr
@@ -47,8 +45,7 @@ func (g *Group[S]) cooldown(sl *slot[S]) (until time.Time, cause error) {
 	return sl.policy.until, sl.err
 }
 
-// coolingDown reports whether a Cooldown, or the time before a Trial, keeps a call from
-// starting an instance in sl.
+// coolingDown reports whether a Cooldown, or the time before a Trial, keeps calls from starting an instance in sl.
 func (g *Group[S]) coolingDown(sl *slot[S]) bool {
 	if sl.inst != nil || sl.failedForGood() || g.o.Restart.OnCall {
 		return false
@@ -57,13 +54,12 @@ func (g *Group[S]) coolingDown(sl *slot[S]) bool {
 	return !until.IsZero() && until.After(g.now())
 }
 
-// failedForGood reports whether nothing but Restart starts another instance.
+// failedForGood reports whether only Restart can start another instance.
 func (sl *slot[S]) failedForGood() bool { return sl.state == Failed && sl.next.IsZero() }
 
-// startFailed counts a failed start against the budget that all keys of a PerKey
-// group share. Without it, every new key would start a broken program again. A
-// requirement that is missing says nothing about the program: one caller may lack a
-// login that others have.
+// startFailed counts a failed start against the budget shared by all keys of a PerKey group. Without it, every new key
+// would start a broken program again. A missing requirement does not count: one caller may lack a login that others
+// have.
 func (g *Group[S]) startFailed(err error) {
 	if g.o.Mode != PerKey || g.o.Restart.Cooldown <= 0 || protocol.KindOf(err) == protocol.RequirementMissing {
 		return

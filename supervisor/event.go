@@ -2,10 +2,10 @@ package supervisor
 
 import "time"
 
-// maxPendingEvents bounds the events kept for an OnEvent that lags.
+// maxPendingEvents bounds the events queued for a slow OnEvent.
 const maxPendingEvents = 1024
 
-// EventKind is the subject of an event.
+// EventKind tells what has changed.
 type EventKind string
 
 // The kinds of event.
@@ -22,20 +22,20 @@ type Event struct {
 	Kind  EventKind
 
 	State       State
-	Attempt     int   // Restarting, and the Spawning and Ready after it: the number of this restart
-	Again       bool  // Spawning, and the Ready after it: the instance follows one that ended unasked
+	Attempt     int   // Restarting, and the Spawning and Ready after it: number of this restart
+	Again       bool  // Spawning, and the Ready after it: the previous instance ended by itself
 	MaxAttempts int   // Restart.MaxAttempts; negative: unlimited
 	Err         error // Restarting and Failed: the cause
-	Asked       bool  // Restarting and Failed: Start or Restart waited for this start and returns Err
-	// Restarting: when the next instance is due; Failed: when a trial may start, zero for never; Breaker open: when the
-	// probe may pass
+	Asked       bool  // Restarting and Failed: Start or Restart is waiting and returns Err
+	// Restarting: when the next instance is due. Failed: when a trial may start; zero for never. Breaker open: when the
+	// probe may pass.
 	Next    time.Time
 	Breaker BreakerState
 
-	Lost int // events dropped just before this one because OnEvent lagged
+	Lost int // events dropped just before this one because OnEvent was too slow
 }
 
-// emit queues an event about sl for the hook. The group's lock is held.
+// emit queues an event about sl. The group's lock is held.
 func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 	if g.o.OnEvent == nil {
 		return
@@ -68,8 +68,8 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 	st.pendingEvents = append(st.pendingEvents, e)
 }
 
-// deliver calls OnEvent for every pending event, outside the lock. At most one
-// deliver runs at a time, which keeps the events in order.
+// deliver calls OnEvent for all pending events, without the lock. At most one deliver runs at a time, so that events
+// stay in order.
 func (g *Group[S]) deliver() {
 	for {
 		var events []Event

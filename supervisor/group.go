@@ -13,38 +13,35 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Group keeps the instances of one thing alive. Its methods are safe for concurrent
-// use and do not block, except where their comment says that they wait.
+// Group runs the instances of one thing. Its methods are safe for concurrent use and do not block unless stated.
 type Group[S Service] struct {
 	start func(key string) (S, error)
 	o     Options
 
-	mu sync.Mutex // guards st; held for bookkeeping only, never while foreign code runs
+	mu sync.Mutex // guards st; never held while foreign code runs
 	st groupState[S]
 }
 
 // groupState is the mutable state of a group. Only update changes it.
 type groupState[S Service] struct {
 	now   time.Time           // of the current update; see Group.now
-	pools map[string]*pool[S] // by key; the one pool of a Shared or Fixed group has key ""
-	// of all pools, in order of creation; includes slots of released keys until they have stopped
+	pools map[string]*pool[S] // by key; Shared and Fixed groups have one pool, with key ""
+	// of all pools, in order of creation, including slots of released keys that have not stopped yet
 	slots    []*slot[S]
-	starts   policy // of a PerKey group with a Cooldown: the failed starts of all keys
+	starts   policy // failed starts of all keys, in a PerKey group with a Cooldown
 	startErr error  // of the latest failed start
 	stopping bool
 	busy     int           // running goroutines of the group
-	changed  chan struct{} // closed by the next change; nil while no wait runs
+	changed  chan struct{} // closed by the next change; nil if nobody waits
 
 	pendingEvents []Event
 	delivering    bool
 	lostEvents    int
 }
 
-// NewGroup returns a group whose slots get their instances from start. start runs on
-// a goroutine of the slot and gets the slot's key: "" when Shared, "0", "1"… when
-// Fixed, the key of the call when PerKey. It should return quickly and leave slow
-// work to Serve of the instance. An error of start counts as a failed start. No
-// instance runs before Start or the first Acquire.
+// NewGroup returns a group that gets its instances from start. start runs on a goroutine of the slot with the slot's
+// key: "" if Shared, "0", "1"… if Fixed, the call's key if PerKey. It should be quick and leave slow work to Serve. Its
+// error counts as a failed start. No instance runs before Start or the first Acquire.
 func NewGroup[S Service](start func(key string) (S, error), o Options) *Group[S] {
 	g := &Group[S]{start: start, o: o.withDefaults()}
 	g.st.pools = make(map[string]*pool[S])
@@ -62,9 +59,8 @@ func NewGroup[S Service](start func(key string) (S, error), o Options) *Group[S]
 	return g
 }
 
-// update makes one change to the state and applies the consequences: it serves or
-// refuses the calls that wait for a slot of p (nil: none), and starts the delivery
-// of events.
+// update applies one change to the state and its consequences: it serves or refuses the calls queued on p, which may be
+// nil, and starts the delivery of events.
 func (g *Group[S]) update(p *pool[S], change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,8 +79,8 @@ func (g *Group[S]) update(p *pool[S], change func()) {
 	}
 }
 
-// now is the time of the current update, the same throughout. The clock is read on
-// first use only, because a call to a healthy instance does not need the time.
+// now returns the time of the current update, which stays the same throughout. The clock is read on first use, because
+// a call to a healthy instance does not need it.
 func (g *Group[S]) now() time.Time {
 	if g.st.now.IsZero() {
 		g.st.now = time.Now()
@@ -99,8 +95,8 @@ func (g *Group[S]) broadcast() {
 	}
 }
 
-// wait blocks until done returns true or ctx ends. It calls done under the lock,
-// again after every change of a slot's state.
+// wait blocks until done returns true or ctx ends. It calls done under the lock, and again after every state change of
+// a slot.
 func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 	for {
 		var changed chan struct{}
@@ -124,12 +120,11 @@ func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// Start starts the slots of an eager group and waits until one of them is Ready or the
-// first starts of all have failed; the error joins the errors of all. A slot whose first
-// start fails is Failed at once, or Restarting where restarts are unlimited. After the first Ready slot the others go
-// on starting. When ctx ends first, Start returns ctx.Err() and the start goes on. A start that a
-// call has begun before counts as the first. In a group that starts on demand, Start
-// does nothing.
+// Start starts the slots of an eager group and waits until one is Ready or the first starts of all have failed; the
+// error joins all of theirs. A slot whose first start fails becomes Failed at once, or Restarting if restarts are
+// unlimited. After the first slot is Ready, the others go on starting. If ctx ends first, Start returns ctx.Err() and
+// the starts go on. A start already begun by a call counts as the first. Start does nothing in a group that starts on
+// demand.
 func (g *Group[S]) Start(ctx context.Context) error {
 	if g.o.onDemand() {
 		return nil
@@ -148,11 +143,9 @@ func (g *Group[S]) Start(ctx context.Context) error {
 	return g.outcome(ctx, p.slots, true)
 }
 
-// Restart replaces the instances of the slots with the given keys, or of all slots
-// when no key is given, and clears their failures, also those of Failed slots. Calls
-// in flight get DrainTimeout to end; new calls wait. Restart waits until each new
-// instance is Ready or its first start has failed, and joins the errors of the
-// failed ones. When ctx ends first, it returns ctx.Err() and the restart goes on.
+// Restart replaces the instances of the slots with the given keys, or of all slots if there are none, and clears their
+// failures. Calls in flight get DrainTimeout to end; new calls wait. Restart waits until each new instance is Ready or
+// its first start has failed, and joins the errors. If ctx ends first, it returns ctx.Err() and the restart goes on.
 // Idle slots stay idle; unknown keys are ignored.
 func (g *Group[S]) Restart(ctx context.Context, keys ...string) error {
 	var slots []*slot[S]
@@ -170,8 +163,8 @@ func (g *Group[S]) Restart(ctx context.Context, keys ...string) error {
 	return g.outcome(ctx, slots, false)
 }
 
-// outcome waits until all slots with a requested start are Ready or Failed, and joins
-// the errors. With firstIsEnough it returns nil as soon as one slot is Ready.
+// outcome waits until all slots with a requested start are Ready or Failed, and joins the errors. With firstIsEnough it
+// returns nil as soon as one slot is Ready.
 func (g *Group[S]) outcome(ctx context.Context, slots []*slot[S], firstIsEnough bool) error {
 	var failures []error
 	var ready, undecided int
@@ -194,8 +187,8 @@ func (g *Group[S]) outcome(ctx context.Context, slots []*slot[S], firstIsEnough 
 	return errors.Join(failures...)
 }
 
-// startError is the error of a requested start; nil if the slot was Ready, even when
-// the instance has died since.
+// startError returns the error of a requested start; nil if the slot became Ready, even if the instance has ended
+// since.
 func (sl *slot[S]) startError() error {
 	switch {
 	case sl.state == Failed:
@@ -208,11 +201,9 @@ func (sl *slot[S]) startError() error {
 	return nil
 }
 
-// Release ends the slot of key in a PerKey group: calls in flight get DrainTimeout to
-// end, waiting calls are refused. A start that is under way may end first, one at a time
-// in a group: it may be an installation that every later start would begin again.
-// Release does not wait. A later call with that key gets a new slot. In other groups
-// Release does nothing.
+// Release removes the slot of key from a PerKey group: calls in flight get DrainTimeout to end, waiting calls are
+// refused. One start in the group may finish first, because it may be an installation that every later start would
+// repeat. Release does not wait. A later call with that key gets a new slot. Release does nothing in other groups.
 func (g *Group[S]) Release(key string) {
 	if g.o.Mode != PerKey {
 		return
@@ -224,7 +215,7 @@ func (g *Group[S]) Release(key string) {
 	})
 }
 
-// remove takes p out of the table and ends its slot.
+// remove removes p and stops its slot.
 func (g *Group[S]) remove(p *pool[S], drain time.Duration) {
 	mayLinger := !slices.ContainsFunc(g.st.slots, (*slot[S]).lingers)
 	p.released = true
@@ -237,14 +228,13 @@ func (g *Group[S]) remove(p *pool[S], drain time.Duration) {
 	g.serveQueue(p)
 }
 
-// lingers reports whether sl ends its start though its key was released.
+// lingers reports whether sl finishes its start although its key was released.
 func (sl *slot[S]) lingers() bool { return sl.pool.released && sl.state == Spawning }
 
-// Stop ends the group for good: new calls are refused, calls in flight get up to
-// drain to end, then the context of every instance ends. Stop waits until all
-// instances have returned and the last event is delivered. A second Stop may give a
-// shorter drain. When ctx ends first, Stop ends all contexts at once, and the error
-// names the slots that have not stopped or says that OnEvent has not returned.
+// Stop ends the group for good: new calls are refused, calls in flight get up to drain to end, then the context of
+// every instance ends. Stop waits until all instances have returned and the last event is delivered. A second Stop may
+// shorten drain. If ctx ends first, Stop ends all contexts at once, and the error names the slots that have not
+// stopped, or tells that OnEvent has not returned.
 func (g *Group[S]) Stop(ctx context.Context, drain time.Duration) error {
 	g.update(nil, func() {
 		g.st.stopping = true

@@ -7,11 +7,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pool holds the slots that calls with one key can use, and the queue of waiting calls.
+// pool holds the slots for the calls of one key, and the queue of waiting calls.
 type pool[S Service] struct {
 	key        string
 	slots      []*slot[S]
-	nextSlot   int // where the search for a slot starts, so that equally busy slots take turns
+	nextSlot   int // where to start searching, so that equally busy slots take turns
 	queue      []*waiter[S]
 	readySince time.Time // since when at least one slot has been Ready
 	released   bool      // the key was released; new calls are refused
@@ -48,8 +48,7 @@ func (p *pool[S]) has(states ...State) bool {
 	return slices.ContainsFunc(p.slots, func(sl *slot[S]) bool { return slices.Contains(states, sl.state) })
 }
 
-// poolOf returns the pool for a key. In a full PerKey group it evicts another key. kept is
-// Options.Keep of the key.
+// poolOf returns the pool of a key. In a full PerKey group it evicts another one. kept is Options.Keep of the key.
 func (g *Group[S]) poolOf(key string, kept bool) (*pool[S], error) {
 	if g.st.stopping {
 		return nil, errShuttingDown
@@ -69,9 +68,8 @@ func (g *Group[S]) poolOf(key string, kept bool) (*pool[S], error) {
 	return p, nil
 }
 
-// evict removes an unused key: one without an instance if there is one, else the
-// least recently used one that Options.Keep does not protect. It reports whether
-// there was such a key.
+// evict removes an unused key: preferably one without an instance, else the least recently used one that Options.Keep
+// does not protect. It reports whether there was one.
 func (g *Group[S]) evict() bool {
 	var victim *slot[S]
 	for _, sl := range g.st.slots {
@@ -91,8 +89,7 @@ func (g *Group[S]) evict() bool {
 	return victim != nil
 }
 
-// serveQueue serves or refuses the calls in the queue of p, in order, up to the first
-// one that must still wait.
+// serveQueue serves or refuses the queued calls of p in order, up to the first one that must still wait.
 func (g *Group[S]) serveQueue(p *pool[S]) {
 	for len(p.queue) > 0 {
 		l, err := g.tryAcquire(p, len(p.queue))
@@ -103,7 +100,7 @@ func (g *Group[S]) serveQueue(p *pool[S]) {
 	}
 }
 
-// refuse fails all calls in the queue of p.
+// refuse fails all queued calls of p.
 func (g *Group[S]) refuse(p *pool[S], err error) {
 	for len(p.queue) > 0 {
 		p.resolve(p.queue[0], nil, err)

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// policy decides whether and when a slot is restarted. It reads no clock: callers
-// pass the time, and the jitter comes from a seeded source.
+// policy decides whether and when a slot is restarted. It is deterministic: callers pass the time, and the jitter comes
+// from a seeded source.
 type policy struct {
 	Restart
 	rand *rand.Rand
-	// failures within the window that were granted a restart, oldest first; nil when unlimited
+	// failures within the window that were followed by a restart, oldest first; nil if restarts are unlimited
 	recent        []time.Time
-	restartsInRow int       // restarts since the slot was last healthy
+	restartsInRow int       // since the slot was last healthy
 	until         time.Time // end of the Cooldown or time of the Trial; zero unless the budget is spent
 }
 
-// failed counts a failure at now, after the time healthy in state Ready (0: never
-// Ready). It returns the delay of the restart, or false when the budget is spent.
+// failed counts a failure at now, of an instance that was Ready for the time healthy (0: never). It returns the delay
+// of the restart, or false if the budget is spent.
 func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Duration, ok bool) {
 	recovered := healthy > 0 && healthy >= p.HealthyAfter
 	if recovered {
@@ -45,8 +45,8 @@ func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Durati
 	return delay, true
 }
 
-// backoff is 0 for the first restart in a row. After that it is random between 0 and
-// a bound that starts at BaseBackoff and doubles (full jitter).
+// backoff returns 0 for the first restart in a row, then a random delay up to a bound that starts at BaseBackoff and
+// doubles (full jitter).
 func (p *policy) backoff() time.Duration {
 	if p.restartsInRow == 0 {
 		return 0
@@ -58,8 +58,8 @@ func (p *policy) backoff() time.Duration {
 	return time.Duration(p.rand.Int64N(int64(min(bound, p.MaxBackoff)) + 1))
 }
 
-// attempt is the number of the latest restart: within the window, or since the slot
-// was last healthy when restarts are unlimited.
+// attempt returns the number of the latest restart: within the window, or since the slot was last healthy if restarts
+// are unlimited.
 func (p *policy) attempt() int {
 	if p.MaxAttempts < 0 {
 		return p.restartsInRow
@@ -67,8 +67,8 @@ func (p *policy) attempt() int {
 	return len(p.recent)
 }
 
-// exhaust begins a Cooldown, or the time before a Trial, if the policy has one. From then on
-// failed returns false until reset, and after a Trial until the instance was healthy.
+// exhaust begins the Cooldown or the time before the Trial, if there is one. From then on failed returns false until
+// reset, or after a Trial until the instance was healthy.
 func (p *policy) exhaust(now time.Time) {
 	switch {
 	case p.Cooldown > 0:

@@ -5,20 +5,18 @@ import (
 	"errors"
 )
 
-// Service is one instance: one run of the supervised thing. It is used once.
+// Service is one run of the supervised thing. It is used once.
 type Service interface {
-	// Serve runs the service in the calling goroutine until the service ends. It
-	// calls ready once, when the service can take calls. After the end of ctx it
-	// stops the service and returns; the result is then ignored. Any other return,
-	// nil included, is a failure that counts against the restart budget. An error
-	// that wraps [ErrPermanent] allows no restart.
+	// Serve runs the service until it ends. It calls ready once the service can take calls. When ctx ends, it stops the
+	// service and returns; the result is then ignored. Any other return, even nil, is a failure that counts against the
+	// restart budget. An error that wraps [ErrPermanent] prevents a restart.
 	Serve(ctx context.Context, ready func()) error
 }
 
 // ErrPermanent marks an error of a [Service] that a restart cannot fix.
 var ErrPermanent = errors.New("permanent failure")
 
-// errEnded is the error of a service that returned nil before its context ended.
+// errEnded replaces the nil error of a service that returned before its context ended.
 var errEnded = errors.New("the service ended by itself")
 
 // State is the state of a slot.
@@ -26,10 +24,10 @@ type State string
 
 // The states of a slot.
 const (
-	Idle       State = "idle"       // no instance runs; the next call, or Start, starts one
-	Spawning   State = "spawning"   // an instance runs and is not Ready yet
+	Idle       State = "idle"       // no instance; the next call or Start starts one
+	Spawning   State = "spawning"   // an instance is starting
 	Ready      State = "ready"      // the instance takes calls
-	Restarting State = "restarting" // the instance has died; the next one is due at SlotStatus.Next
+	Restarting State = "restarting" // the instance has ended; the next one is due at SlotStatus.Next
 	Draining   State = "draining"   // the instance takes no new calls and is being stopped
 	Failed     State = "failed"     // no restarts, except by Group.Restart and after a Cooldown or a Trial
 	Shutdown   State = "shutdown"   // stopped for good

@@ -7,45 +7,45 @@ import (
 	"time"
 )
 
-// slot runs one instance at a time and keeps the state that outlives an instance. Its
-// methods, and those of Group that take a slot, run under the group's lock.
+// slot runs one instance at a time and keeps the state that outlives an instance. Its methods, and those of Group that
+// take a slot, require the group's lock.
 type slot[S Service] struct {
 	pool     *pool[S]
 	key      string
 	state    State
 	since    time.Time // of the state
 	inst     *instance[S]
-	lastUsed time.Time // the latest release of a call, or when the instance became Ready
+	lastUsed time.Time // latest release of a call, or when the instance became Ready
 	kept     bool      // Options.Keep of the key
 
 	policy   policy
 	breaker  *breaker // of the current instance, or of the next one
 	attempt  int      // number of the latest restart within the budget; 0: none
-	restarts int      // instances that followed one that ended unasked, in all
-	again    bool     // the current instance is one of them
-	// Restarting: when the next instance is due; Draining: when the drain ends; Failed: when a trial may start, zero
-	// for never
+	restarts int      // instances that followed one that ended by itself, in total
+	again    bool     // the current instance is one of these
+	// Restarting: when the next instance is due. Draining: when the drain ends. Failed: when a trial may start; zero
+	// for never.
 	next time.Time
 	err  error // of the latest failure
-	// of the latest start that failed; nil since an instance was Ready, or Start or Restart asked for one
+	// of the latest failed start; nil once an instance was Ready, or Start or Restart has requested one
 	startErr error
-	// Start or Restart waits for this instance, and a failed start is final unless restarts are unlimited
+	// Start or Restart waits for this instance; a failed start is then final unless restarts are unlimited
 	asked      bool
-	afterDrain State // Draining: the next state, Idle, Spawning or Shutdown
+	afterDrain State // Draining: the next state: Idle, Spawning or Shutdown
 
 	timer    *time.Timer
-	timerSeq int // number of the timer, by which a late callback is recognized
+	timerSeq int // identifies the timer, to ignore a late callback
 }
 
-// instance is one run of the service, with the calls on it.
+// instance is one run of the service.
 type instance[S Service] struct {
 	service  S
 	cancel   context.CancelFunc
 	inFlight int
-	exiting  bool // a call saw the end; Serve has not returned yet
+	exiting  bool // a call saw its end; Serve has not returned yet
 }
 
-// ending is how an instance ended.
+// ending tells how an instance ended.
 type ending struct {
 	err      error
 	replaced bool // Options.Replaced of err
@@ -59,7 +59,7 @@ func (g *Group[S]) setState(sl *slot[S], s State) {
 	g.broadcast()
 }
 
-// setTimer calls onTimer after d unless the state changes before.
+// setTimer calls onTimer after d unless the state changes first.
 func (g *Group[S]) setTimer(sl *slot[S], d time.Duration) {
 	sl.stopTimer()
 	n := sl.timerSeq
@@ -79,13 +79,13 @@ func (sl *slot[S]) stopTimer() {
 	}
 }
 
-// onTimer handles the end of the time that the state of a slot waited for.
+// onTimer handles the end of a slot's timer.
 func (g *Group[S]) onTimer(sl *slot[S]) {
 	switch sl.state {
 	case Restarting, Failed:
 		if !g.o.onDemand() {
 			g.spawn(sl, false)
-		} // else serveQueue starts it if a call waits
+		} // otherwise serveQueue starts it if a call waits
 	case Draining:
 		sl.inst.cancel()
 	case Ready:
@@ -103,13 +103,13 @@ func (g *Group[S]) onTimer(sl *slot[S]) {
 	}
 }
 
-// spawn starts an instance in a slot that has none. With asked, Start or Restart waits for it.
+// spawn starts an instance in a slot that has none. asked means that Start or Restart waits for it.
 func (g *Group[S]) spawn(sl *slot[S], asked bool) {
-	// an attempt costs nothing where the host has replaced the instance
+	// attempt is 0 if the host has replaced the instance
 	if sl.again = sl.attempt > 0 || sl.state == Restarting; sl.again {
 		sl.restarts++
 	}
-	if !g.st.starts.until.IsZero() { // this start is the trial; the next one may follow after another Cooldown
+	if !g.st.starts.until.IsZero() { // this start is the trial; the next may follow after another Cooldown
 		g.st.starts.exhaust(g.now())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -122,7 +122,7 @@ func (g *Group[S]) spawn(sl *slot[S], asked bool) {
 	go g.serve(ctx, sl, inst)
 }
 
-// serve is the goroutine of one instance.
+// serve runs one instance on a goroutine.
 func (g *Group[S]) serve(ctx context.Context, sl *slot[S], inst *instance[S]) {
 	defer inst.cancel()
 	service, err := g.start(sl.key)
@@ -161,8 +161,8 @@ func (g *Group[S]) onReady(sl *slot[S], inst *instance[S], service S) {
 	}
 }
 
-// onExit moves a slot to its next state after the instance has returned. Calls in flight
-// belong to that instance and do not count for the next one.
+// onExit moves a slot to its next state after the instance has returned. Calls in flight belong to that instance and do
+// not count for the next one.
 func (g *Group[S]) onExit(sl *slot[S], end ending) {
 	was, asked := sl.state, sl.asked
 	sl.inst, sl.asked = nil, false
@@ -182,15 +182,14 @@ func (g *Group[S]) onExit(sl *slot[S], end ending) {
 	default:
 		g.onFailure(sl, end, asked)
 	}
-	if g.o.Mode == PerKey { // calls of another key may have waited for room
+	if g.o.Mode == PerKey { // calls of other keys may be waiting for room
 		for _, other := range g.st.slots {
 			g.serveQueue(other.pool)
 		}
 	}
 }
 
-// onFailure handles an instance that ended without being stopped: the slot restarts or
-// fails.
+// onFailure restarts or fails the slot of an instance that ended by itself.
 func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
 	err := end.err
 	var healthy time.Duration
@@ -209,29 +208,29 @@ func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
 		}
 	} else {
 		sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
-		sl.asked = asked // for the event only
+		sl.asked = asked // only for the event
 		g.setState(sl, Restarting)
 		sl.asked = false
 		g.setTimer(sl, delay)
 	}
 	switch {
 	case started || sl.pool.has(Ready, Spawning):
-	case g.o.onDemand(): // calls that waited for this instance get the error of its start
+	case g.o.onDemand(): // waiting calls get the error of the start
 		g.refuse(sl.pool, err)
-	// else they would start the next instance at once, without end
+	// otherwise the waiting calls would start the next instance at once, again and again
 	case g.o.Restart.OnCall && sl.next.Sub(g.now()) > maxRestartWait:
 		g.refuse(sl.pool, g.refusal(sl))
 	}
 }
 
-// fail moves a slot to Failed: for good, or until a Cooldown or a Trial is over.
+// fail moves a slot to Failed: for good, or until a Cooldown or a Trial.
 func (g *Group[S]) fail(sl *slot[S], err error, asked bool) {
 	sl.policy.until = time.Time{}
 	if !errors.Is(err, ErrPermanent) {
 		sl.policy.exhaust(g.now())
 	}
 	sl.err, sl.next = err, sl.policy.until
-	sl.asked = asked // for the event only
+	sl.asked = asked // only for the event
 	g.setState(sl, Failed)
 	sl.asked = false
 	if !sl.next.IsZero() {
@@ -239,7 +238,7 @@ func (g *Group[S]) fail(sl *slot[S], err error, asked bool) {
 	}
 }
 
-// resetBreaker gives the next instance a new, closed breaker.
+// resetBreaker gives the next instance a closed breaker.
 func (g *Group[S]) resetBreaker(sl *slot[S]) {
 	was := sl.breaker.state
 	sl.breaker = newBreaker(g.o.Name, g.o.Breaker)
@@ -248,7 +247,7 @@ func (g *Group[S]) resetBreaker(sl *slot[S]) {
 	}
 }
 
-// restart replaces the instance of the slot, if there is one, and clears its failures.
+// restart replaces the instance of the slot, if any, and clears its failures.
 func (g *Group[S]) restart(sl *slot[S]) {
 	if g.st.stopping || sl.pool.released {
 		return
@@ -263,8 +262,8 @@ func (g *Group[S]) restart(sl *slot[S]) {
 	sl.asked = true
 }
 
-// stop moves a slot to the state then, by way of Draining. Calls in flight get up to
-// drain, or the rest of an earlier, shorter drain.
+// stop moves a slot to then, by way of Draining. Calls in flight get drain to end, or the rest of an earlier, shorter
+// drain.
 func (g *Group[S]) stop(sl *slot[S], drain time.Duration, then State) {
 	until := g.now().Add(drain)
 	switch {

@@ -2,26 +2,26 @@ package supervisor
 
 import "time"
 
-// SlotStatus is a snapshot of one slot.
+// SlotStatus is the state of one slot.
 type SlotStatus struct {
-	Key         string // of the slot: "" when Shared, "0", "1"… when Fixed, the call's key when PerKey
+	Key         string // "" if Shared, "0", "1"… if Fixed, the call's key if PerKey
 	State       State
 	Since       time.Time // of the state
-	Attempt     int       // number of the latest restart; 0: none
-	MaxAttempts int       // of restarts within the window; negative: unlimited
+	Attempt     int       // number of the latest restart within the budget; 0: none
+	MaxAttempts int       // max restarts within the window; negative: unlimited
 	Next        time.Time // Restarting: when the next instance is due; Failed: when a trial may start, zero for never
-	Restarts    int       // in all
-	Err         error     // of the latest failure; nil if there was none or Restart cleared it
+	Restarts    int       // in total
+	Err         error     // of the latest failure; nil if there was none or Restart has cleared it
 
 	Breaker      BreakerState
 	BreakerUntil time.Time // Breaker open: when the probe may pass
 
 	InFlight int // calls on the running instance
-	Queued   int // waiting calls; a Fixed group counts all of them on its first slot
+	Queued   int // waiting calls; in a Fixed group, all of them are counted on the first slot
 }
 
-// Status returns a snapshot of every slot, in order of creation. It includes slots of
-// released keys until they have stopped.
+// Status returns the state of every slot, in order of creation, including slots of released keys that have not stopped
+// yet.
 func (g *Group[S]) Status() []SlotStatus {
 	var all []SlotStatus
 	g.update(nil, func() {

@@ -1,2 +1,2 @@
-// Package concurrent has what goroutines share: counts of work under way, and one run for many requests.
+// Package concurrent groups helpers for goroutines: counting work in flight, and combining requests into one run.
 package concurrent

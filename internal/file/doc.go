@@ -1,2 +1,2 @@
-// Package file has functions of files: replacing, rotating, locking, and who may change one.
+// Package file groups helpers for files: replacing, rotating, locking, and checking who may change them.
 package file

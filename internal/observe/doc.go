@@ -1,3 +1,3 @@
-// Package observe has what a host shows of itself while it runs: log records, frames and durations. Counts and
-// events are host/stats; traces, which only the program sends, are cli/traces.
+// Package observe groups what shows the inside of a running host: log records, frames and durations. Counts and events
+// are in host/stats; traces, which only the program sends, in cli/traces.
 package observe

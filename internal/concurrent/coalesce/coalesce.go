@@ -1,5 +1,4 @@
-// Package coalesce runs a function for requests that come faster than it ends: one run
-// serves all that came before it.
+// Package coalesce combines requests that come faster than they are served: one run serves all requests made before it.
 package coalesce
 
 import (
@@ -7,30 +6,28 @@ import (
 	"time"
 )
 
-// Requests ask for runs of one function. Many goroutines may add requests at once.
-type Requests struct{ token chan struct{} } // holds a token when a run is due
+// Requests ask for runs of a function. They may be added concurrently.
+type Requests struct{ token chan struct{} } // holds a token if a run is due
 
-// New returns Requests without one.
+// New returns Requests with none pending.
 func New() Requests { return Requests{make(chan struct{}, 1)} }
 
-// Add asks for a run that begins after this call. It does not wait.
+// Add requests a run that begins after this call. It does not wait.
 func (r Requests) Add() {
 	select {
 	case r.token <- struct{}{}:
-	default: // the run that is due begins later
+	default: // the pending run begins later
 	}
 }
 
-// rest is how much longer than a run the pause after it is, up to maxRest: what a run costs
-// grows with the number of things that ask for one, and all runs together must not grow with
-// its square.
+// The pause after a run is rest times as long as the run, up to maxRest: the cost of a run grows with the number of
+// things that request one, and the total must not grow with its square.
 const (
 	rest    = 4
 	maxRest = time.Second
 )
 
-// Serve runs f while there are requests, until ctx ends: at once for the first, and then after
-// a pause of at least that length.
+// Serve runs f until ctx ends: at once for the first request, then with at least pause between runs.
 func (r Requests) Serve(ctx context.Context, pause time.Duration, f func()) {
 	for {
 		select {

@@ -2,13 +2,13 @@ package coalesce
 
 import "sync"
 
-// Shared runs one function for callers that wait for its result: all who ask before a run
-// begins share that run. Runs do not overlap. The zero value is ready.
+// Shared runs one function for concurrent callers: all that call before a run begins share its result. Runs do not
+// overlap. The zero value is ready.
 type Shared[T any] struct {
-	turn sync.Mutex // held by the run that is under way
+	turn sync.Mutex // held by the current run
 
 	mu   sync.Mutex // guards next
-	next *run[T]    // that has not begun; nil when nobody waits for one
+	next *run[T]    // has not begun; nil if nobody waits for it
 }
 
 type run[T any] struct {
@@ -16,10 +16,10 @@ type run[T any] struct {
 	result T
 }
 
-// Do returns the result of a run that begins after this call. All callers give the same f.
+// Do returns the result of a run that begins after this call. All callers must pass the same f.
 func (s *Shared[T]) Do(f func() T) T { return s.await(s.join(), f) }
 
-// join returns the next run that begins.
+// join returns the next run to begin.
 func (s *Shared[T]) join() *run[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *Shared[T]) await(r *run[T], f func() T) T {
 		s.turn.Lock()
 		defer s.turn.Unlock()
 		s.mu.Lock()
-		s.next = nil // whoever asks from now on needs a later run
+		s.next = nil // later callers need a later run
 		s.mu.Unlock()
 		r.result = f()
 	})

@@ -1,20 +1,17 @@
-// Package inflight counts work that is under way, admits no more once it is closed, and
-// tells when the last of it has ended.
+// Package inflight counts work in flight, rejects new work once closed, and signals when the last work has ended.
 package inflight
 
 import "sync"
 
-// Gate counts the work inside. Its zero value is open. Its methods may be called by many
-// goroutines at once.
+// Gate counts work in flight. The zero value is open. Its methods are safe for concurrent use.
 type Gate struct {
 	mu     sync.Mutex
 	inside int
 	closed bool
-	idle   chan struct{} // closed when the gate is closed and nothing is inside; nil before Close and Drain
+	idle   chan struct{} // closed when the gate is closed and idle; nil before Close and Drain
 }
 
-// Enter admits one piece of work, whose end is a call of Leave. It reports false, and
-// admits nothing, once the gate is closed.
+// Enter admits one piece of work, whose end must call Leave. It returns false once the gate is closed.
 func (g *Gate) Enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -33,8 +30,7 @@ func (g *Gate) Leave() {
 	g.closeIfIdleLocked()
 }
 
-// Go runs f inside, on a goroutine of its own. It reports false, and does not run f, once
-// the gate is closed.
+// Go runs f as work on a new goroutine. It returns false, and does not run f, once the gate is closed.
 func (g *Gate) Go(f func()) bool {
 	if !g.Enter() {
 		return false
@@ -46,8 +42,7 @@ func (g *Gate) Go(f func()) bool {
 	return true
 }
 
-// Close closes the gate and returns a channel that is closed once nothing is inside. It is
-// idempotent.
+// Close closes the gate and returns a channel that is closed once no work is in flight. It is idempotent.
 func (g *Gate) Close() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,8 +50,7 @@ func (g *Gate) Close() <-chan struct{} {
 	return g.drainLocked()
 }
 
-// Drain closes the gate as soon as nothing is inside, and returns the channel of Close.
-// Until then the gate admits work, because the work inside may need more of it to end.
+// Drain is like Close, but closes the gate only when no work is in flight: until then, work may need more work to end.
 func (g *Gate) Drain() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +65,7 @@ func (g *Gate) drainLocked() <-chan struct{} {
 	return g.idle
 }
 
-// closeIfIdleLocked closes idle, and the gate, when the last work has ended.
+// closeIfIdleLocked closes idle, and the gate, if the last work has ended.
 func (g *Gate) closeIfIdleLocked() {
 	if g.inside == 0 && g.idle != nil {
 		g.closed = true

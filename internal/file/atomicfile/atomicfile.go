@@ -1,5 +1,5 @@
-// Package atomicfile replaces the content of a file in one step: readers see the old
-// content or the new, also after a crash.
+// Package atomicfile replaces the content of a file in one step: readers see the old or the new content, even after a
+// crash.
 package atomicfile
 
 import (
@@ -12,14 +12,13 @@ import (
 	"strings"
 )
 
-// Write replaces the content of a file, or creates the file with mode 0644 less the umask.
-// A file that exists keeps its mode and, where the process may set them, its owner and its
-// group; a symbolic link stays, and its target is replaced. A file that is read-only or not
-// regular is an error, and so is a link to nothing. After an error the old content is there.
+// Write replaces the content of a file, or creates it with mode 0644 less the umask. An existing file keeps its mode
+// and, as far as permitted, its owner and group; a symbolic link stays, and its target is replaced. It fails for a
+// read-only file, a file that is not regular, and a dangling link. After an error the old content is still there.
 func Write(path string, data []byte) error { return write(path, data, 0o644) }
 
-// WritePrivate is [Write] for content that nobody else may read: a new file has mode 0600,
-// and one that exists loses the permissions of its group and of others.
+// WritePrivate is like [Write] for content that only the owner may read: a new file has mode 0600, and an existing one
+// loses the permissions of group and others.
 func WritePrivate(path string, data []byte) error { return write(path, data, 0o600) }
 
 func write(path string, data []byte, mode fs.FileMode) error {
@@ -29,7 +28,7 @@ func write(path string, data []byte, mode fs.FileMode) error {
 	}
 	created := mode
 	if old != nil {
-		created = 0o600 // until the owner is known
+		created = 0o600 // until the owner is set
 	}
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text())
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, created)
@@ -54,20 +53,20 @@ func write(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// leftover is the end of the name of a file that a write makes: that of [rand.Text].
+// leftover matches the random end of a temporary file's name, see [rand.Text].
 var leftover = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// Sweep removes what writes of path have left that were killed. Nobody may write path meanwhile.
+// Sweep removes the temporary files of killed writes of path. Nothing may write path concurrently.
 func Sweep(path string) {
 	entries, _ := os.ReadDir(filepath.Dir(path))
 	for _, e := range entries {
 		if rest, ok := strings.CutPrefix(e.Name(), "."+filepath.Base(path)+"-"); ok && leftover.MatchString(rest) {
-			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name())) // the next sweep tries it again
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name())) // retried by the next Sweep
 		}
 	}
 }
 
-// existing returns the file that path leads to, and what it is: nil for a new one.
+// existing returns the file that path leads to and its FileInfo, nil if it is new.
 func existing(path string) (string, fs.FileInfo, error) {
 	refuse := func(why string) (string, fs.FileInfo, error) {
 		return "", nil, &fs.PathError{Op: "replace", Path: path, Err: errors.New(why)}
@@ -88,7 +87,7 @@ func existing(path string) (string, fs.FileInfo, error) {
 		return "", nil, err
 	case !info.Mode().IsRegular():
 		return refuse("it is not a regular file")
-	case info.Mode().Perm()&0o222 == 0: // a rename could replace it, and root may open it, but its owner protected it
+	case info.Mode().Perm()&0o222 == 0: // root could open it, and a rename replace it
 		return refuse("it is read-only")
 	}
 	f, err := os.OpenFile(target, os.O_WRONLY, 0) // for the same reason

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// try reports with its error whether another program has the lock.
+// try locks dir. taken reports, along with an error, that another program has the lock.
 func try(dir string) (unlock func(), taken bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {

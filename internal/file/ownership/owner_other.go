@@ -4,7 +4,7 @@ package ownership
 
 import "io/fs"
 
-// On these systems the mode of a file does not say who may change it.
+// On these systems file modes do not tell who may change a file.
 func factsOf(fs.FileInfo) (facts, bool) { return facts{}, false }
 
 func self() user                       { return user{} }
@@ -12,5 +12,5 @@ func private(owner, group uint32) bool { return false }
 func userName(uint32) string           { return "" }
 func groupName(uint32) string          { return "" }
 
-// Own has no owners and modes to look at.
+// Own always returns nil on this system, which has no owners and modes.
 func Own(string, fs.FileInfo) error { return nil }

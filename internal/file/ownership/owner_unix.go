@@ -20,7 +20,7 @@ func factsOf(info fs.FileInfo) (facts, bool) {
 	return facts{owner: st.Uid, group: st.Gid, mode: info.Mode()}, true
 }
 
-// self returns who runs this process. As root's, the files of who called sudo count too.
+// self returns the user of this process. For root, that includes the user who called sudo.
 var self = sync.OnceValue(func() user {
 	u := user{id: uint32(os.Geteuid())}
 	u.sudo = u.id
@@ -32,8 +32,8 @@ var self = sync.OnceValue(func() user {
 
 var privates sync.Map // [2]uint32{owner, group} to bool
 
-// private reports whether group is the primary group of owner and has its name, so that
-// nobody else is in it. The user database is asked once for each pair.
+// private reports whether group is the primary group of owner and has the same name, so that nobody else is in it.
+// Results are cached.
 func private(owner, group uint32) bool {
 	key := [2]uint32{owner, group}
 	if known, ok := privates.Load(key); ok {
@@ -63,7 +63,7 @@ func groupName(id uint32) string {
 	return fmt.Sprintf("gid %d", id)
 }
 
-// Own refuses a file that this program wrote, if another user owns it or can write it. Root may own it.
+// Own returns an error if another user than root owns or can write a file that this program wrote.
 func Own(path string, info fs.FileInfo) error {
 	f, ok := factsOf(info)
 	switch {

@@ -1,4 +1,4 @@
-// Package ownership tells who may change a file: this user and root, or others too.
+// Package ownership tells whether users other than this one and root may change a file.
 package ownership
 
 import (
@@ -10,24 +10,23 @@ import (
 	"strings"
 )
 
-// Rule says whose files count. The zero value accepts the files of this user and of root
-// that nobody else may write.
+// Rule decides which files are accepted. The zero value accepts files of this user and of root that nobody else may
+// write.
 type Rule struct {
-	Safe []string // directories whose files count whoever owns or may write them, with all below
+	Safe []string // directories in which all files are accepted
 }
 
 // Refused is the error for a file or directory that others may change.
 type Refused struct {
 	Path    string // absolute
 	Message string // who may change it, such as "everybody may write this file"
-	Hint    string // how to go on
+	Hint    string // what to do
 }
 
 func (r *Refused) Error() string { return r.Path + " is not used: " + r.Message + "; " + r.Hint }
 
-// File returns why a file must not decide what runs here, nil when it may. info is that of
-// the open file, so that nobody exchanges it in between; the directory of path counts too.
-// The result is nil on Windows.
+// File returns why a file must not decide what runs here, nil if it may. info must be from the open file, so that it
+// cannot be replaced in between. The directory of path is checked too. The result is always nil on Windows.
 func (r Rule) File(path string, info fs.FileInfo) *Refused {
 	if refused := r.check(path, info); refused != nil {
 		return refused
@@ -35,8 +34,7 @@ func (r Rule) File(path string, info fs.FileInfo) *Refused {
 	return r.Directory(filepath.Dir(path))
 }
 
-// Named is [Rule.File] for a file that is opened later. A file that does not exist is for
-// its reader to report.
+// Named is like [Rule.File], for a file that is opened later. It returns nil if the file does not exist.
 func (r Rule) Named(path string) *Refused {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -45,8 +43,8 @@ func (r Rule) Named(path string) *Refused {
 	return r.File(path, info)
 }
 
-// Secret returns why a file is no place for a secret, nil when it is one: others may change it,
-// as for [Rule.Named], or read it.
+// Secret returns why a file must not hold a secret, nil if it may: others may change it, as for [Rule.Named], or read
+// it.
 func (r Rule) Secret(path string) *Refused {
 	if refused := r.Named(path); refused != nil {
 		return refused
@@ -54,18 +52,18 @@ func (r Rule) Secret(path string) *Refused {
 	return r.Readable(path)
 }
 
-// Readable returns who else may read a file, nil when it is this user and root alone, or the
-// file does not exist. The directories above it do not count: they change for other reasons.
+// Readable returns who else may read a file; nil if only this user and root may, or if it does not exist. The
+// directories above it are not checked.
 func (r Rule) Readable(path string) *Refused {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil // reading the file reports it
+		return nil // reported when it is read
 	}
 	return r.refusal(path, info, func(f facts, _ user) problem { return judgeSecret(f) })
 }
 
-// Shared returns who else than this user owns or may use a file or directory, and whether its
-// mode says so; "" when it is this user's alone. Without modes, as on Windows, it is "".
+// Shared tells who else owns or may use a file or directory, and whether by its mode; "" if only this user may. It is
+// always "" on systems without modes, such as Windows.
 func Shared(info fs.FileInfo) (who string, byMode bool) {
 	f, ok := factsOf(info)
 	switch {
@@ -77,8 +75,8 @@ func Shared(info fs.FileInfo) (who string, byMode bool) {
 	return "", false
 }
 
-// Command returns why a command line must not run from dir, nil when it may: others may
-// change its program, unless that is found on PATH, or a file of dir that it names.
+// Command returns why a command line must not run from dir, nil if it may: others may change its program, unless that
+// is looked up on PATH, or a file below dir that it names.
 func (r Rule) Command(dir string, argv []string) *Refused {
 	for i, word := range argv {
 		if i == 0 && filepath.Base(word) == word {
@@ -102,13 +100,12 @@ func (r Rule) Command(dir string, argv []string) *Refused {
 	return nil
 }
 
-// Directory returns why the files of a directory must not decide what runs here, nil when
-// they may. Everybody may write a directory with the sticky bit, such as /tmp: there nobody
-// replaces the files of others.
+// Directory returns why the files of a directory must not decide what runs here, nil if they may. A directory with the
+// sticky bit, such as /tmp, is accepted: there, nobody can replace other users' files.
 func (r Rule) Directory(path string) *Refused {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil // reading the file reports it
+		return nil // reported when the file is read
 	}
 	return r.check(path, info)
 }
@@ -134,7 +131,7 @@ func (r Rule) refusal(path string, info fs.FileInfo, judge func(facts, user) pro
 	return refuse(abs, f, problem)
 }
 
-// safe reports whether path is in a directory of r.Safe, as it is written or without links.
+// safe reports whether path, as written or with links resolved, is within a directory of r.Safe.
 func (r Rule) safe(path string) bool {
 	spellings := []string{path}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -154,16 +151,16 @@ func (r Rule) safe(path string) bool {
 	return false
 }
 
-// facts are what decides who may change a file.
+// facts are what determines who may change a file.
 type facts struct {
 	owner, group uint32
 	mode         fs.FileMode
 }
 
-// user is who runs this process.
+// user is the user of this process.
 type user struct {
 	id   uint32
-	sudo uint32 // who called sudo, when id is root; else id
+	sudo uint32 // if id is root: the user who called sudo; else id
 }
 
 type problem int
@@ -177,8 +174,8 @@ const (
 	groupReadable
 )
 
-// judge holds a file against its rule. A group may write where it can be nobody else: the
-// group of root, and the private one of the owner, which has its number or name.
+// judge returns why a file is refused. Group write access is accepted for root's group and for the owner's private
+// group, which has the same number or name.
 func judge(f facts, u user) problem {
 	kept := f.mode.IsDir() && f.mode&fs.ModeSticky != 0
 	switch {
@@ -194,7 +191,7 @@ func judge(f facts, u user) problem {
 	return none
 }
 
-// judgeSecret says who may read a file. A group may where it may write, as judge has it.
+// judgeSecret returns who else may read a file. Groups are accepted as by judge.
 func judgeSecret(f facts) problem {
 	switch {
 	case f.mode.Perm()&0o004 != 0:
@@ -242,7 +239,7 @@ func refuse(path string, f facts, p problem) *Refused {
 	return r
 }
 
-// topOf returns the uppermost directory of owner above dir, such as that of a whole checkout.
+// topOf returns the uppermost directory above dir that owner owns, such as a whole checkout.
 func topOf(dir string, owner uint32) string {
 	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(dir) {
 		info, err := os.Stat(up)
@@ -259,7 +256,7 @@ func topOf(dir string, owner uint32) string {
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./+@%=:,-]+$`)
 
-// quoted returns a path as a shell reads it.
+// quoted quotes a path for a shell.
 func quoted(path string) string {
 	if plain.MatchString(path) {
 		return path

@@ -2,8 +2,7 @@
 
 package regular
 
-// On these systems a directory holds no FIFOs, and opening a file does not tell a
-// link from its target.
+// On these systems directories contain no FIFOs, and opening a file does not tell a link from its target.
 const (
 	nonBlocking = 0
 	noFollow    = 0

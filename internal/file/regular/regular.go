@@ -1,5 +1,4 @@
-// Package regular opens regular files and refuses all others, without waiting for
-// the other end of a FIFO.
+// Package regular opens regular files and refuses others, without blocking on a FIFO.
 package regular
 
 import (
@@ -11,14 +10,13 @@ import (
 	"syscall"
 )
 
-// NotRegular is the error for a file of another kind. Its text completes "the file
-// is".
+// NotRegular is the error for other kinds of files. Its text completes "the file is".
 type NotRegular string
 
 func (e NotRegular) Error() string { return string(e) }
 
-// Read returns at most limit bytes of a regular file, and which file they are of.
-// Unless followLinks is set, a symbolic link is [NotRegular].
+// Read returns at most limit bytes of a regular file, and its FileInfo. Unless followLinks is set, a symbolic link is
+// [NotRegular].
 func Read(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, error) {
 	flags := os.O_RDONLY
 	if !followLinks {
@@ -36,8 +34,8 @@ func Read(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, erro
 	return data, info, err
 }
 
-// Open is [os.OpenFile] for a regular file, one that it creates, or a device, and returns which
-// file that is. The error of another file names it and its kind.
+// Open is like [os.OpenFile], for regular files and devices only, and also returns the FileInfo. For other files, the
+// error names the file and its kind.
 func Open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
 	f, info, err := open(path, flags, mode, fs.ModeDevice|fs.ModeCharDevice)
 	if kind, ok := errors.AsType[NotRegular](err); ok {
@@ -46,10 +44,10 @@ func Open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, erro
 	return f, info, err
 }
 
-// open opens a file that is regular or of a kind in others.
+// open opens a file that is regular or of one of the kinds in others.
 func open(path string, flags int, mode, others fs.FileMode) (*os.File, fs.FileInfo, error) {
-	f, err := os.OpenFile(path, flags|nonBlocking, mode) // a FIFO would wait for its other end
-	if errors.Is(err, syscall.ENXIO) {                   // a socket, or a FIFO without a reader
+	f, err := os.OpenFile(path, flags|nonBlocking, mode) // opening a FIFO would block
+	if errors.Is(err, syscall.ENXIO) {                   // a socket, or a FIFO without reader
 		info, statErr := os.Stat(path)
 		if statErr != nil {
 			return nil, nil, statErr
@@ -86,8 +84,8 @@ func kind(mode fs.FileMode) string {
 	return "device"
 }
 
-// Exhausted reports whether err is a lack of this process or system, such as of file
-// descriptors, and says nothing about the file.
+// Exhausted reports whether err means that this process or the system is out of a resource such as file descriptors, so
+// that it says nothing about the file.
 func Exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

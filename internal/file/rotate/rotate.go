@@ -1,5 +1,4 @@
-// Package rotate bounds files that only grow: it sets a full one aside and keeps a number of
-// the latest.
+// Package rotate bounds the size of log files: it rotates a full file and keeps a number of old ones.
 package rotate
 
 import (
@@ -12,12 +11,11 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// Name returns the name of the nth file that was set aside, 1 for the latest.
+// Name returns the name of the nth old file, 1 being the latest.
 func Name(path string, n int) string { return path + "." + strconv.Itoa(n) }
 
-// Shift sets path aside as its .1, increments the number of the older files, and removes those
-// beyond keep, also those of a larger keep before. With keep 0 it removes path. It may be
-// called again after an error.
+// Shift renames path to its .1, increments the numbers of older files, and removes those beyond keep, even if an
+// earlier keep was larger. With keep 0 it removes path. It may be called again after an error.
 func Shift(path string, keep int) error {
 	if _, err := os.Lstat(path); err == nil {
 		for i := keep; i > 0; i-- {
@@ -35,14 +33,13 @@ func Shift(path string, keep int) error {
 			}
 		}
 	}
-	for i := keep + 1; os.Remove(Name(path, i)) == nil; i++ { // left from a larger keep
+	for i := keep + 1; os.Remove(Name(path, i)) == nil; i++ { // after keep was lowered
 	}
 	return nil
 }
 
-// File is a file of bounded size that is appended to. It is safe for concurrent use. Several
-// processes may append to one path: each goes on with the new file after one of them, or
-// another program such as logrotate, has set the file aside.
+// File is an append-only file of bounded size. It is safe for concurrent use, also by several processes: each continues
+// with the new file after another one, or a program such as logrotate, has rotated it.
 type File struct {
 	path string
 	max  int64
@@ -53,31 +50,31 @@ type File struct {
 	info fs.FileInfo // of f
 }
 
-// Open opens path for appending; the file is created for this user alone. Before a write that
-// would make it larger than max bytes it is set aside, and keep such files are kept.
+// Open opens path for appending; a new file gets mode 0600. It is rotated before a write that would make it larger than
+// max bytes, and keep old files are kept.
 func Open(path string, max int64, keep int) (*File, error) {
 	f := &File{path: path, max: max, keep: keep}
 	return f, f.reopen()
 }
 
-// Write appends p in one piece. When the file cannot be set aside it goes on growing, because
-// a record must not be lost for that; the next write tries again.
+// Write appends p in one write. If the rotation fails the file keeps growing, so that no record is lost; the next write
+// tries again.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now, err := os.Stat(f.path)
-	if err != nil || !os.SameFile(now, f.info) { // set aside by another
+	if err != nil || !os.SameFile(now, f.info) { // rotated by another process
 		if err := f.reopen(); err == nil {
 			now = f.info
 		}
 	}
 	if now != nil && now.Size() > 0 && now.Size()+int64(len(p)) > f.max && Shift(f.path, f.keep) == nil {
-		_ = f.reopen() // else the file that was set aside goes on
+		_ = f.reopen() // on failure, the old file is used further
 	}
 	return f.f.Write(p)
 }
 
-// reopen goes on with the file that path names now.
+// reopen continues with the file that path names now.
 func (f *File) reopen() error {
 	next, info, err := regular.Open(f.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

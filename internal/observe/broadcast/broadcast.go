@@ -1,5 +1,5 @@
-// Package broadcast delivers items to readers without waiting for them: each reader has a
-// bounded queue, and a slow reader loses items and gets their number.
+// Package broadcast delivers items to readers without waiting for them: each reader has a bounded queue, and a slow
+// reader loses items and gets their number.
 package broadcast
 
 import (
@@ -9,14 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// The bounds of the queue of one reader.
+// Limits of one reader's queue.
 const (
 	MaxItems = 1024
 	MaxBytes = 4 << 20
 )
 
-// Hub delivers published items to its readers. The zero value is ready for use, and its
-// methods are safe for concurrent use.
+// Hub delivers published items to its readers. The zero value is ready. Its methods are safe for concurrent use.
 type Hub[T any] struct {
 	count atomic.Int32 // number of readers
 
@@ -25,28 +24,28 @@ type Hub[T any] struct {
 	closed  bool
 }
 
-// Reader is one reader of a [Hub]. Its owner must call [Reader.Leave] at the end.
+// Reader is one reader of a [Hub]. Its owner must call [Reader.Leave].
 type Reader[T any] struct {
 	hub        *Hub[T]
 	filter     func(*T) bool
 	queue      []Item[T]
 	bytes      int
 	lost       int
-	overflowed bool          // the queue has overflowed; all items are lost until Take, so that there is one gap only
-	more       chan struct{} // holds a token when Take has something to return
+	overflowed bool          // lose all items until Take, so that there is a single gap
+	more       chan struct{} // holds a token if Take has something to return
 }
 
 // Item is an item for one reader.
 type Item[T any] struct {
 	Value T
-	Lost  int // items lost just before this one because the reader was slow
+	Lost  int // items lost just before this one because the reader was too slow
 }
 
-// Readers returns the number of readers. It costs one atomic load, so publishers can check
-// it before they make an item.
+// Readers returns the number of readers. It costs one atomic load, so publishers can check it before they build an
+// item.
 func (h *Hub[T]) Readers() int { return int(h.count.Load()) }
 
-// Publish queues v, which counts as that many bytes, for all readers whose filter accepts v.
+// Publish queues v, counted as that many bytes, for all readers whose filter accepts it.
 func (h *Hub[T]) Publish(v T, bytes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,8 +72,8 @@ func (r *Reader[T]) wake() {
 	}
 }
 
-// Join returns a reader of the items that are published from now on and that wants accepts;
-// nil accepts all. wants runs under the hub's lock.
+// Join returns a reader of the items published from now on that wants accepts; nil accepts all. wants runs under the
+// hub's lock.
 func (h *Hub[T]) Join(wants func(*T) bool) *Reader[T] {
 	r := &Reader[T]{hub: h, filter: wants, more: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -98,10 +97,10 @@ func (r *Reader[T]) Leave() {
 	r.hub.count.Add(-1)
 }
 
-// More holds a token when Take has items to return or the hub is closed.
+// More returns a channel that holds a token if Take has items to return or the hub is closed.
 func (r *Reader[T]) More() <-chan struct{} { return r.more }
 
-// Take returns the queued items, and whether the hub is closed, so that no more items come.
+// Take returns the queued items, and whether the hub is closed, so that there will be no more.
 func (r *Reader[T]) Take() (items []Item[T], closed bool) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
@@ -109,8 +108,7 @@ func (r *Reader[T]) Take() (items []Item[T], closed bool) {
 	return items, r.hub.closed
 }
 
-// All yields items, each with the number of items lost just before it, until ctx ends or
-// the hub is closed.
+// All yields items, each with the number of items lost just before it, until ctx ends or the hub is closed.
 func (r *Reader[T]) All(ctx context.Context) iter.Seq2[T, int] {
 	return func(yield func(T, int) bool) {
 		for {

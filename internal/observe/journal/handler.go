@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// sourceKey is the attribute with the extension that a record is about.
+// sourceKey is the attribute with the extension of a record.
 const sourceKey = "extension"
 
-// policyKey is the attribute with the policy that a record is about. Such a record is kept
-// under the extension policy:NAME.
+// policyKey is the attribute with the policy of a record. Such a record is kept under the extension policy:NAME.
 const policyKey = "policy"
 
-// Handler returns a handler that adds records to the journal. It is enabled for the levels
-// that are kept or followed, and never fails.
+// Handler returns a handler that adds records to the journal. It is enabled for levels that are kept or followed, and
+// never fails.
 func (j *Journal) Handler() slog.Handler { return &handler{journal: j} }
 
-// handler collects the attributes of With. Groups become prefixes: "http.status".
+// handler collects the attributes of With. Groups become prefixes, as in "http.status".
 type handler struct {
 	journal   *Journal
 	extension string
@@ -88,8 +87,8 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// encode encodes attributes as an object, in their order; nil if there are none. Attributes
-// that are too long are replaced by a note.
+// encode encodes attributes as a JSON object, in order; nil if there are none. Attributes that are too long are
+// replaced by a note.
 func encode(attrs []slog.Attr) json.RawMessage {
 	if len(attrs) == 0 {
 		return nil
@@ -107,7 +106,7 @@ func encode(attrs []slog.Attr) json.RawMessage {
 	return append(b, '}')
 }
 
-// plain returns the value of v to encode as JSON.
+// plain returns the value to encode as JSON.
 func plain(v slog.Value) any {
 	switch v.Kind() {
 	case slog.KindDuration:
@@ -134,7 +133,7 @@ func value(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// cut bounds a text without splitting a character.
+// cut shortens a text without splitting a character.
 func cut(s string) string {
 	if len(s) <= maxText/2 {
 		return s

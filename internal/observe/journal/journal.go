@@ -1,5 +1,5 @@
-// Package journal keeps the latest records of a log, separately for each source, so that
-// no source displaces the records of another. It delivers new records to followers.
+// Package journal keeps the latest log records, separately for each source, so that no source displaces the records of
+// another. It delivers new records to followers.
 package journal
 
 import (
@@ -22,33 +22,33 @@ import (
 type Record struct {
 	Time      time.Time       `json:"time"`
 	Level     slog.Level      `json:"level"`
-	Extension string          `json:"extension,omitempty"` // the extension that the record is about; "": the host
+	Extension string          `json:"extension,omitempty"` // the extension of the record; "": the host
 	Message   string          `json:"msg"`
 	Attrs     json.RawMessage `json:"attrs,omitempty"` // an object; empty without attributes
-	// records lost just before this one because the follower was slow
+	// records lost just before this one because the follower was too slow
 	Lost int `json:"lost,omitempty"`
 
 	seq uint64
 }
 
 const (
-	keptLevel = slog.LevelInfo // lowest level that is kept; lower ones go to followers only
-	maxKept   = 256            // records of one source
-	maxBytes  = 256 << 10      // texts of the records of one source
+	keptLevel = slog.LevelInfo // lowest level that is kept; lower ones only reach followers
+	maxKept   = 256            // records per source
+	maxBytes  = 256 << 10      // bytes of text per source
 	maxText   = 16 << 10       // bytes of one message, and of its attributes
-	maxTotal  = 16 << 20       // texts of the records of all sources, with overhead for each
-	overhead  = 192            // of a record, in bytes
+	maxTotal  = 16 << 20       // bytes of all sources together, including overhead
+	overhead  = 192            // bytes per record
 )
 
-// Journal keeps records and serves followers. The zero value is not usable; see [New].
+// Journal keeps records and serves followers. Use [New].
 type Journal struct {
-	level atomic.Int64 // the lowest level in use: keptLevel or that of a follower
+	level atomic.Int64 // lowest level in use: keptLevel or a follower's
 
-	mu      sync.Mutex // guards the fields below; held from reading the kept records to joining the followers
+	mu      sync.Mutex // guards the fields below; held from reading records to joining, so that none is missed
 	seq     uint64
 	sources map[string]*source // by extension
-	order   list.List          // of the extensions' sources, that of the latest record at the end
-	total   int                // against maxTotal
+	order   list.List          // of the extensions' sources, least recently used first; not of the host's
+	total   int                // size of all sources
 	records broadcast.Hub[Record]
 	levels  map[slog.Level]int // number of followers by level
 	closed  bool
@@ -61,15 +61,15 @@ func New() *Journal {
 	return j
 }
 
-// source holds the last records of one source, oldest first.
+// source holds the latest records of one source, oldest first.
 type source struct {
 	extension string
 	records   []Record
 	bytes     int
-	place     *list.Element // in the order of the sources; nil of the host's
+	place     *list.Element // in Journal.order; nil for the host
 }
 
-// size is what the records count against maxTotal.
+// size returns what the records count against maxTotal.
 func (s *source) size() int { return s.bytes + len(s.records)*overhead }
 
 func (s *source) add(r Record) {
@@ -87,10 +87,10 @@ func (r *Record) size() int { return len(r.Message) + len(r.Attrs) }
 
 // Filter selects records.
 type Filter struct {
-	Extension string // only records about this extension; "": all records
-	// lowest level; the zero value is info. Records below info are not kept, so they reach followers only
+	Extension string // "": all records
+	// lowest level; the zero value is info. Lower levels are not kept, so they only reach followers
 	Level  slog.Level
-	Last   int  // largest number of kept records; 0: all, negative: none
+	Last   int  // max number of kept records; 0: all, negative: none
 	Follow bool // continue with new records
 }
 
@@ -98,7 +98,7 @@ func (f *Filter) wants(r *Record) bool {
 	return r.Level >= f.Level && (f.Extension == "" || r.Extension == f.Extension)
 }
 
-// add keeps the record and queues it for the followers. It does not wait for them.
+// add keeps the record and queues it for the followers, without waiting for them.
 func (j *Journal) add(r Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -113,14 +113,14 @@ func (j *Journal) add(r Record) {
 	j.records.Publish(r, r.size())
 }
 
-// keepLocked keeps a record. When all records are too much, those of the extensions that have
-// been quiet for the longest go: most of these extensions are gone themselves.
+// keepLocked keeps a record. If there are too many in total, it drops the extensions that have been quiet for longest,
+// which usually no longer exist.
 func (j *Journal) keepLocked(r Record) {
 	s := j.sources[r.Extension]
 	if s == nil {
 		s = &source{extension: r.Extension}
 		j.sources[r.Extension] = s
-		if r.Extension != "" { // the records of the host itself stay
+		if r.Extension != "" { // the host's records are never dropped
 			s.place = j.order.PushBack(s)
 		}
 	}
@@ -137,8 +137,8 @@ func (j *Journal) keepLocked(r Record) {
 	}
 }
 
-// Records yields the kept records that match f, in order, and with f.Follow also new ones
-// until ctx ends or the journal is closed. No record between them is missed.
+// Records yields the kept records that match f, in order, and with f.Follow also new ones until ctx ends or the journal
+// is closed. No record in between is missed.
 func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		kept, follower := j.read(&f)
@@ -161,7 +161,7 @@ func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
 	}
 }
 
-// read returns the kept records and, with f.Follow, a reader of the next ones.
+// read returns the kept records and, with f.Follow, a reader of the following ones.
 func (j *Journal) read(f *Filter) (kept []Record, follower *broadcast.Reader[Record]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -212,8 +212,8 @@ func (j *Journal) updateLevelLocked() {
 	j.level.Store(int64(level))
 }
 
-// Close ends all followers after their queued records. Kept records can still be read; no
-// records are added any more. It is idempotent.
+// Close ends all followers after their queued records. Kept records can still be read; new ones are dropped. It is
+// idempotent.
 func (j *Journal) Close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package latency counts durations in a histogram of fixed size, without locks, and
-// estimates quantiles.
+// Package latency counts durations in a histogram of fixed size, without locks, and estimates quantiles.
 package latency
 
 import (
@@ -11,19 +10,18 @@ import (
 const (
 	unit     = time.Microsecond // shorter durations count as 0
 	subBits  = 3
-	sub      = 1 << subBits // buckets for each power of two; a bucket is at most 1/8 of its lower bound wide
+	sub      = 1 << subBits // buckets per power of two; a bucket's width is at most 1/8 of its lower bound
 	maxPower = 32           // number of powers of two; 2^32 µs are 71 minutes
 	buckets  = (maxPower - subBits + 1) * sub
 )
 
-// Histogram counts durations. The zero value is empty. It always takes 2 KiB, and its
-// methods are safe for concurrent use.
+// Histogram counts durations. The zero value is empty. It takes 2 KiB. Its methods are safe for concurrent use.
 type Histogram struct {
 	counts [buckets]atomic.Uint64
 	sum    atomic.Int64 // of all durations, in nanoseconds
 }
 
-// Record counts d. Durations over 71 minutes count as 71 minutes.
+// Record counts d, at most 71 minutes.
 func (h *Histogram) Record(d time.Duration) {
 	h.counts[bucket(d)].Add(1)
 	h.sum.Add(int64(d))
@@ -33,15 +31,14 @@ func (h *Histogram) Record(d time.Duration) {
 type Totals struct {
 	Count uint64
 	Sum   time.Duration
-	// number of durations shorter than the key, which is 128 µs, 256 µs and so on up to 134 s; exact to a microsecond
+	// number of durations below the key, which is 128 µs, 256 µs and so on up to 134 s; exact to a microsecond
 	Below map[time.Duration]uint64
 }
 
 // The keys of Totals.Below are these powers of two, in microseconds.
 const lowest, highest = 7, 27
 
-// Totals returns the counts so far. Durations recorded during the call may count or not.
-// Counts never decrease.
+// Totals returns the counts so far, which never decrease. Durations recorded during the call may be missing.
 func (h *Histogram) Totals() Totals {
 	t := Totals{Below: make(map[time.Duration]uint64, highest-lowest+1), Sum: time.Duration(h.sum.Load())}
 	for i := range h.counts {
@@ -53,8 +50,7 @@ func (h *Histogram) Totals() Totals {
 	return t
 }
 
-// bucket returns the index of the bucket for d: one per unit below 8 units, and 8 equal
-// ones for each power of two above.
+// bucket returns the bucket of d: one per unit below 8 units, and 8 of equal width for each power of two above.
 func bucket(d time.Duration) int {
 	n := uint64(max(d, 0) / unit)
 	if n < sub {
@@ -67,7 +63,7 @@ func bucket(d time.Duration) int {
 	return (power-subBits+1)<<subBits + int(n>>(power-subBits))&(sub-1)
 }
 
-// lowerBound is the shortest duration in bucket i.
+// lowerBound returns the shortest duration in bucket i.
 func lowerBound(i int) time.Duration {
 	if i < sub {
 		return time.Duration(i) * unit
@@ -76,9 +72,8 @@ func lowerBound(i int) time.Duration {
 	return time.Duration(sub+i&(sub-1)) << (power - subBits) * unit
 }
 
-// Quantiles returns the q-quantile of the durations for each q between 0 and 1, exact to 7 %
-// and a microsecond; nil if the histogram is empty. Durations recorded during the call may
-// count or not.
+// Quantiles returns the q-quantile of the durations for each q between 0 and 1, exact to 7 % and a microsecond; nil if
+// the histogram is empty. Durations recorded during the call may be missing.
 func (h *Histogram) Quantiles(qs ...float64) []time.Duration {
 	var counts [buckets]uint64
 	var total uint64

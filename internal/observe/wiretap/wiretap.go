@@ -1,5 +1,5 @@
-// Package wiretap copies the frames between host and extensions to readers, for debugging.
-// Without readers it costs one atomic load per frame.
+// Package wiretap copies the frames between host and extensions to readers, for debugging. Without readers it costs one
+// atomic load per frame.
 package wiretap
 
 import (
@@ -14,24 +14,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Frame is one message, or a line that is not a valid message.
+// Frame is a message, or a line that is not a valid message.
 type Frame struct {
 	Time      time.Time `json:"time"`
 	Extension string    `json:"extension"`
-	PID       int       `json:"pid,omitempty"`  // of the extension's process; 0 without one
-	Sent      bool      `json:"sent"`           // true: sent by the host; false: by the extension
+	PID       int       `json:"pid,omitempty"`  // of the extension's process; 0 if there is none
+	Sent      bool      `json:"sent"`           // by the host; false: by the extension
 	Text      string    `json:"text"`           // without newline; secrets are masked
 	Cut       int       `json:"cut,omitempty"`  // bytes omitted at the end
-	Lost      int       `json:"lost,omitempty"` // frames lost just before this one because the reader was slow
+	Lost      int       `json:"lost,omitempty"` // frames lost just before this one because the reader was too slow
 }
 
 const (
 	maxText = 64 << 10 // bytes of one frame
-	margin  = 16 << 10 // bytes after maxText that are also searched for secrets, so that none is cut in two
+	margin  = 16 << 10 // bytes after maxText that are searched for secrets too, so that none is cut in two
 )
 
-// Hub delivers the frames of all extensions to readers. Its methods are safe for concurrent
-// use.
+// Hub delivers the frames of all extensions to readers. Its methods are safe for concurrent use.
 type Hub struct {
 	mask   func(string) string
 	frames broadcast.Hub[Frame]
@@ -40,7 +39,7 @@ type Hub struct {
 // New returns a hub that applies mask to every text.
 func New(mask func(string) string) *Hub { return &Hub{mask: mask} }
 
-// Wire takes the frames of one extension. A nil Wire drops them.
+// Wire publishes the frames of one extension. A nil Wire drops them.
 type Wire struct {
 	hub       *Hub
 	extension string
@@ -49,12 +48,11 @@ type Wire struct {
 // Wire returns a wire for an extension.
 func (h *Hub) Wire(extension string) *Wire { return &Wire{h, extension} }
 
-// Tapped reports whether there are readers. Callers use it to avoid building a frame for
-// [Wire.Show], which checks by itself too.
+// Tapped reports whether there are readers, so that callers need not build a frame without any. [Wire.Show] checks it
+// too.
 func (w *Wire) Tapped() bool { return w != nil && w.hub.frames.Readers() > 0 }
 
-// Show delivers a frame that the host sent to the process, or the process to the host. It
-// does not wait and does not keep frame.
+// Show publishes a frame sent to the process, or by it. It does not wait and does not keep frame.
 func (w *Wire) Show(pid int, sent bool, frame []byte) {
 	if !w.Tapped() {
 		return
@@ -67,8 +65,7 @@ func (w *Wire) Show(pid int, sent bool, frame []byte) {
 	w.hub.frames.Publish(f, len(f.Text))
 }
 
-// withoutHeaders masks what a policy of category authentication is given to authenticate a
-// caller with.
+// withoutHeaders masks the headers that a policy of category authentication gets to authenticate a caller.
 func withoutHeaders(frame []byte) []byte {
 	if !bytes.Contains(frame, []byte(protocol.MethodDecide)) {
 		return frame
@@ -85,8 +82,8 @@ func withoutHeaders(frame []byte) []byte {
 	return rawjson.Set(frame, "params", rawjson.Set(params, "headers", headers))
 }
 
-// Frames yields the frames of an extension, "" for all, from now until ctx ends or the hub
-// is closed. A slow reader loses frames and gets their number in Frame.Lost.
+// Frames yields the frames of an extension, or of all if it is "", from now until ctx ends or the hub is closed. A slow
+// reader loses frames and gets their number in Frame.Lost.
 func (h *Hub) Frames(ctx context.Context, extension string) iter.Seq[Frame] {
 	return func(yield func(Frame) bool) {
 		r := h.frames.Join(func(f *Frame) bool { return extension == "" || extension == f.Extension })
