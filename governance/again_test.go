@@ -74,8 +74,8 @@ func TestHooksCannotSmuggle(t *testing.T) {
 	}
 }
 
-// TestAuditSeesWhatIsSent shows audit the request before it is sent: as it came, then as a hook changed it and
-// content policies passed it; not one that is denied.
+// Audit sees the request before it is sent, and again after a change by a hook and content
+// policies, unless the change is denied.
 func TestAuditSeesWhatIsSent(t *testing.T) {
 	var seen []string
 	audit := policyFunc(func(_ context.Context, flow governance.Flow,
@@ -113,8 +113,8 @@ func TestAuditSeesWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestAnswersOfPoliciesAreGuarded decides about what a content policy makes of the response when
-// another policy answered, and about the change of a hook that a policy answers.
+// The response flow covers responses that come from a policy, also to a request that a hook has
+// changed.
 func TestAnswersOfPoliciesAreGuarded(t *testing.T) {
 	evil := json.RawMessage(`{"name":"work","arguments":{"evil":true}}`)
 	answers := in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)})
@@ -203,8 +203,8 @@ func TestStagesSeeWhatPassed(t *testing.T) {
 	}
 }
 
-// TestAsksComeLast asks a person once, about what content policies made of the request, and
-// not at all when a policy denies it.
+// A person is asked once, about the request as content policies changed it, and not at all when a
+// policy denies it.
 func TestAsksComeLast(t *testing.T) {
 	changed := json.RawMessage(`{"name":"work","arguments":{"masked":true}}`)
 	asked := []string{}

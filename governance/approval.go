@@ -9,17 +9,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pendingAsk is a decision that a person has to take once no policy denies the exchange.
+// pendingAsk is an approval request that is put off until no policy has denied the exchange.
 type pendingAsk struct {
 	m *member
 	s Step
 	d Decision
 }
 
-// pendingAsks are those of a round, at most one of each policy.
+// pendingAsks are the approval requests of a round, at most one per policy.
 type pendingAsks []pendingAsk
 
-// put adds a, in place of the one that the same policy made before the payload was changed.
+// put adds a, or replaces an earlier request of the same policy.
 func (l *pendingAsks) put(a pendingAsk) {
 	if i := slices.IndexFunc(*l, func(other pendingAsk) bool { return other.m == a.m }); i >= 0 {
 		(*l)[i] = a
@@ -28,7 +28,7 @@ func (l *pendingAsks) put(a pendingAsk) {
 	*l = append(*l, a)
 }
 
-// askAll asks a person about each decision that was put off.
+// askAll sends the pending requests to the approver.
 func (r *exchangeRun) askAll(ctx context.Context) error {
 	for len(r.asks) > 0 {
 		a := r.asks[0]
@@ -40,7 +40,7 @@ func (r *exchangeRun) askAll(ctx context.Context) error {
 	return nil
 }
 
-// dropAsks records the approval requests that nobody has to answer, because the exchange was denied.
+// dropAsks records the pending requests of a denied exchange, which are never sent.
 func (r *exchangeRun) dropAsks() {
 	for _, a := range r.asks {
 		a.s.Ignored = true

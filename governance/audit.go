@@ -51,7 +51,7 @@ func (r *exchangeRun) runAudit(ctx context.Context) {
 }
 
 // auditCopy returns x for audit when the exchange ended before all content policies saw the
-// request. The copy holds the request as the others would have changed it, or none when they
+// request. The copy holds the request as the remaining ones would change it, or none when they
 // deny it or cannot decide.
 func (r *exchangeRun) auditCopy(ctx context.Context) *Exchange {
 	shown := *r.x

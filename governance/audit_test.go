@@ -82,8 +82,8 @@ func TestAuditClosesEveryExchange(t *testing.T) {
 	}
 }
 
-// TestG5AuditHasTheLastWord withholds a result that one audit policy could not record, and
-// shows the others that denial.
+// A result that one audit policy could not record is withheld, and the other audit policies see
+// that denial.
 func TestG5AuditHasTheLastWord(t *testing.T) {
 	for _, tt := range []struct {
 		policy governance.Policy
@@ -117,7 +117,7 @@ func TestG5AuditHasTheLastWord(t *testing.T) {
 	}
 }
 
-// TestAuditIsToldOnceOfARequest also covers audit policies that see requests only.
+// Audit policies see each request once, also those with flows: [request].
 func TestAuditIsToldOnceOfARequest(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -148,8 +148,7 @@ func TestAuditIsToldOnceOfARequest(t *testing.T) {
 	}
 }
 
-// TestAuditSeesWhatContentMadeOfIt also covers requests that were denied before content
-// policies ran.
+// Audit sees masked requests, also when a request is denied before content policies run.
 func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 	mask := policyFunc(func(_ context.Context, flow governance.Flow,
 		x *governance.Exchange) (governance.Decision, error) {

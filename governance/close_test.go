@@ -49,8 +49,8 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestG7AnExchangeSeesOnePipeline swaps pipelines under load and closes each one as soon as
-// the next is in use.
+// TestG7AnExchangeSeesOnePipeline replaces the pipeline under load and closes the previous one at
+// once.
 func TestG7AnExchangeSeesOnePipeline(t *testing.T) {
 	type stamp struct{}
 	var current atomic.Pointer[governance.Pipeline]

@@ -51,8 +51,8 @@ func TestStatedDecisions(t *testing.T) {
 	}
 }
 
-// An optional policy of category audit cannot change what passes, so a change that it states
-// in a form that cannot be read ends nothing either.
+// An optional audit policy cannot change payloads, so a malformed change by it does not end the
+// exchange.
 func TestAuditDecidesNothingUnread(t *testing.T) {
 	odd := policyFunc(func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
 		return governance.Decision{}, fmt.Errorf("%w: junk", governance.ErrDecided)

@@ -75,7 +75,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 		err = m.decided(r.checkAction(flow, m, &e.Decision, &s))
 	}
 	if err != nil {
-		decided := errors.Is(err, ErrDecided) && m.spec.Category != Audit // which changes and answers nothing
+		decided := errors.Is(err, ErrDecided) && m.spec.Category != Audit // audit changes and answers nothing
 		return r.policyFailed(ctx, m, s, err, shadowed || !m.spec.Required && !decided)
 	}
 	e.Code = prefix(e.Code, maxCode)
@@ -104,7 +104,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	return nil
 }
 
-// decided returns err, the error in a decision of m, as one of a policy that has decided.
+// decided wraps err, which is about a decision of m, in ErrDecided, unless m may only watch.
 func (m *member) decided(err error) error {
 	if err == nil || m.spec.Category == Observability || m.spec.Category == Audit {
 		return err
@@ -186,8 +186,8 @@ func (r *exchangeRun) deny(m *member, s Step, d Decision) error {
 	return r.refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", m.spec.Name, d.Reason), m, d, s.By)
 }
 
-// refusal fills in e for the caller: the policy, its code, and whether the tool has run. The caller of
-// Govern, who knows what became of the request, states the outcome.
+// refusal fills in e for the caller: the policy, its code, and whether the tool has run. The
+// caller of Govern sets the outcome.
 func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by string) error {
 	x := r.x
 	executed := r.sent
@@ -215,7 +215,7 @@ type Refusal struct {
 	Code       string            `json:"code"`
 	Policy     string            `json:"policy"`
 	DecisionID string            `json:"decision_id"`
-	Node       string            `json:"node,omitempty"` // of the cluster, whose policy it is; "" for this host
+	Node       string            `json:"node,omitempty"` // the cluster node whose policy denied; "" for this host
 	RetryAfter protocol.Duration `json:"retry_after_ms,omitempty"`
 	Executed   bool              `json:"executed,omitempty"` // the extension has executed the request
 	Data       json.RawMessage   `json:"data,omitempty"`     // from the policy; nil is none

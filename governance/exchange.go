@@ -22,39 +22,39 @@ const (
 
 // Exchange is one request or notification and its outcome.
 type Exchange struct {
-	ID        string // of the decision; "" in a pipeline without policies
+	ID        string // the decision's id; "" in a pipeline without policies
 	Method    string
 	Caller    string // as the server authenticated it, never from arguments; "" when anonymous
 	Session   string // "" for stateless callers
-	Instance  string // tells stateless callers of one name apart; "" where nothing is known of them
-	Node      string // the node of the cluster whose caller it is; "" for a caller of this host
-	Origin    string // the id of that node's decision about the same call, as it says; "" for none
-	Extension string // that the request goes to or comes from; "" for a method of the host
+	Instance  string // distinguishes stateless callers of one name; "" when unknown
+	Node      string // the cluster node that the caller is connected to; "" for this host
+	Origin    string // the decision id that Node reports for the same call; "" for none
+	Extension string // the receiver or the sender; "" for a method of the host
 	// the registered name; for a task's methods, the tool whose call created the task; else ""
 	Tool    string
 	ToChild bool            // false: the extension sends to its caller
 	Notify  bool            // a notification, which has no response flow
 	Request json.RawMessage // the params as they will be sent
-	// the result; nil before there is one. While policies decide about a Failure that may quote the extension: its
+	// the result, nil until there is one; while policies decide about a Failure that may quote the extension, its
 	// {code, message, data}
 	Response json.RawMessage
 	Failure  *protocol.Error // the denial or error that ended the exchange; nil otherwise
 	Verdict  Verdict         // the decision that ended the exchange, for audit
-	Began    time.Time       // when the pipeline took it; zero in a pipeline without policies
-	Replayed bool            // sent a second time because the child had died
+	Began    time.Time       // when it entered the pipeline; zero in a pipeline without policies
+	Replayed bool            // sent again after the child died
 }
 
-// ReturnsTool reports whether the response is a tool's result: that of tools/call, or of
+// ReturnsTool reports whether the response is a tool's result: the response to tools/call, or to
 // tasks/result for a call that became a task.
 func (x *Exchange) ReturnsTool() bool {
 	return x.ToChild && (x.Method == protocol.MethodToolsCall || x.Method == protocol.MethodTasksResult)
 }
 
-// ThisHost stands in globs of nodes for the callers of this host. No node has that name.
+// ThisHost matches callers of this host in a list of node globs. It is not a valid node name.
 const ThisHost = "."
 
-// IsFrom reports whether a glob fits the node whose caller it is, or is [ThisHost] and the caller
-// one of this host. A glob that fits the empty text, such as *, fits callers of this host too.
+// IsFrom reports whether the caller's node matches one of the globs. A caller of this host
+// matches [ThisHost], and globs that match the empty string, such as *.
 func (x *Exchange) IsFrom(nodes []string) bool {
 	return glob.List(nodes).Match(x.Node) || x.Node == "" && slices.Contains(nodes, ThisHost)
 }
@@ -64,7 +64,7 @@ func (x *Exchange) IsFrom(nodes []string) bool {
 type Verdict struct {
 	Action Action `json:"action"`         // Deny, Respond, or Ask for an approval request that was approved
 	Policy string `json:"policy"`         // the policy that decided
-	Code   string `json:"code,omitempty"` // of the decision; "" when it had none
+	Code   string `json:"code,omitempty"` // the decision's code; "" for none
 	By     string `json:"by,omitempty"`   // the person who answered an approval request
 }
 
@@ -114,8 +114,8 @@ type Visibler interface {
 	Visible(caller, extension, tool string) bool
 }
 
-// Placed is a policy that runs after those of all layers, with a default priority of its own,
-// when its spec states none.
+// Placed is a policy with a default priority. If its spec states no priority, it runs with that
+// one, after the policies of all layers.
 type Placed interface {
 	Priority() int
 }

@@ -89,9 +89,9 @@ var quoting = []protocol.Kind{protocol.ExtensionError, protocol.InvalidJSON, pro
 	protocol.HandshakeInvalid, protocol.HandshakeTimeout, protocol.SpawnFailed, protocol.ChildExited, protocol.NotReady,
 	protocol.Failed}
 
-// decideFailure asks the policies of the response flow about an error, whose JSON is the
-// response meanwhile: all of them about an error that the extension returned, and content
-// policies about an error of the host that may quote the extension.
+// decideFailure runs the response flow on an error, with its JSON as the response: all policies
+// for an error that the extension returned, content policies for an error of the host that may
+// quote the extension.
 func (r *exchangeRun) decideFailure(ctx context.Context, c chain, remaining *time.Duration) error {
 	x := r.x
 	members := c.deciding

@@ -160,10 +160,10 @@ func ungoverned(ctx context.Context, x *Exchange, send Stage, after []Stage) err
 	return err
 }
 
-// Again asks authorization, validation and content policies about a change that a hook made
-// to x, and shows audit policies the request that is sent then. The stages of Govern call it with their own context
-// after they have changed x, and return its error unchanged. When a policy answers the changed request itself,
-// x.Verdict says so, and x.Response replaces what the extension would answer.
+// Again asks authorization, validation and content policies about a change that a hook made to x,
+// and shows audit policies the changed request. The stages of Govern call it with their own
+// context after they have changed x, and return its error unchanged. When a policy answers the
+// changed request itself, x.Verdict says so, and x.Response replaces the extension's response.
 func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 	if len(p.members) == 0 {
 		return nil
@@ -176,9 +176,8 @@ func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 	return r.again(ctx, flow)
 }
 
-// Reply runs the policies of the response flow, and audit, for the response in x that answers
-// no request which policies could decide about: what a server says of itself in its
-// handshake. Its errors are those of Govern.
+// Reply runs the response flow and audit for an x.Response without a governed request, such as a
+// server's part of the handshake. Its errors are those of Govern.
 func (p *Pipeline) Reply(ctx context.Context, x *Exchange) error {
 	if len(p.members) == 0 {
 		return nil
@@ -213,7 +212,7 @@ func (p *Pipeline) Test(ctx context.Context, x *Exchange) (Trace, error) {
 	return r.record.snapshot(), err
 }
 
-// MayHide reports whether there is anything for which [Pipeline.Visible] may be false.
+// MayHide reports whether [Pipeline.Visible] can return false.
 func (p *Pipeline) MayHide() bool { return slices.ContainsFunc(p.members, (*member).mayHide) }
 func (m *member) mayHide() bool   { _, ok := m.policy.(Visibler); return ok && !m.shadowed }
 

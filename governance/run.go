@@ -19,7 +19,7 @@ type exchangeRun struct {
 	x          *Exchange
 	record     *record
 	sent       bool      // send has been called
-	unseen     []*member // those that have not decided about the request in its present form
+	unseen     []*member // members that have not decided about the current request
 	auditsTold int       // how many audit policies have seen the request
 	dryRun     bool      // nothing is sent and no person is asked
 	changed    bool      // a content policy has changed the payload of the flow
@@ -118,7 +118,7 @@ func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, r
 		r.unseen = unseen
 	}
 	if r.changed && (flow == Response || r.x.Verdict.Action != Respond) {
-		rest := r.p.o.ChainTimeout // of its own: a policy that is optional must not be skipped for want of time
+		rest := r.p.o.ChainTimeout // a new limit, so that no optional policy is skipped for lack of time
 		if _, err := r.each(ctx, flow, guarding(members, Authorization, Validation), &rest, true); err != nil {
 			return err
 		}
@@ -131,8 +131,8 @@ func guarding(members []*member, categories ...Category) []*member {
 		func(m *member) bool { return !slices.Contains(categories, m.spec.Category) })
 }
 
-// each asks members in order until one denies or responds. It returns those behind one that
-// responds.
+// each asks members in order until one denies or responds. After a response it returns the
+// members that were not asked.
 func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool,
 ) ([]*member, error) {
 	for i, m := range members {
@@ -170,7 +170,7 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 		true); err != nil {
 		return err
 	}
-	if flow == Request && r.auditsTold > 0 && r.x.Verdict.Action != Respond { // they know it as it was
+	if flow == Request && r.auditsTold > 0 && r.x.Verdict.Action != Respond { // audit has seen it before the change
 		if err := r.tellAudits(ctx, &remaining, true); err != nil {
 			return err
 		}

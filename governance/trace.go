@@ -46,8 +46,8 @@ type Trace struct {
 	Method    string            `json:"method"`
 	Caller    string            `json:"caller,omitempty"`
 	Session   string            `json:"session,omitempty"`
-	Node      string            `json:"node,omitempty"`   // of the cluster, whose caller it is; "" for this host
-	Origin    string            `json:"origin,omitempty"` // the id of the decision of that node
+	Node      string            `json:"node,omitempty"`   // the cluster node of the caller; "" for this host
+	Origin    string            `json:"origin,omitempty"` // the decision id at Node
 	Extension string            `json:"extension,omitempty"`
 	Tool      string            `json:"tool,omitempty"`
 	Direction string            `json:"direction"`

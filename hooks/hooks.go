@@ -61,7 +61,7 @@ type Event struct {
 	Point     Point
 	Session   string // "" outside sessions
 	Caller    string // authenticated; "" when anonymous
-	Node      string // the node of the cluster whose caller it is; "" for a caller of this host
+	Node      string // the cluster node of the caller; "" for this host
 	Extension string // the tool's extension, or the one the event is about
 	Tool      string // the registered name; only at the points of tools
 	OwnName   string // the extension's own name of the tool

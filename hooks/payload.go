@@ -17,7 +17,7 @@ func (e *Event) names() []string {
 	switch e.Point {
 	case BeforeToolCall, AfterToolCall, ToolCallFailed:
 		all := []string{e.Tool, "mcp__" + e.Extension + "__" + e.OwnName}
-		if _, server, ok := strings.Cut(e.Extension, "."); ok { // other clients of its .mcp.json use the server's name
+		if _, server, ok := strings.Cut(e.Extension, "."); ok { // other clients of .mcp.json use the server's name
 			all = append(all, "mcp__"+server+"__"+e.OwnName)
 		}
 		return all

@@ -83,12 +83,12 @@ type Command struct {
 
 	Sandbox *sandbox.Policy // confines its processes; nil confines nothing
 
-	// Permit is asked before each run, whose failure its error is. still, which may be nil, is asked
-	// after it, and its error takes the place of the reply. Nil permits all.
+	// Permit is called before each run; its error fails the run. still, if not nil, is called
+	// after the run, and its error replaces the reply. Default: every run is permitted.
 	Permit func(context.Context) (still func() error, err error)
 
-	// Resolve returns Env, with the variables of the event, as a run gets it: with the values of
-	// secrets. The failure of the run is its error. Nil: Env as it is.
+	// Resolve fills in secrets in the environment of a run, which is Env and the variables of the
+	// event. Its error fails the run. Default: none are filled in.
 	Resolve func(ctx context.Context, env []string) ([]string, error)
 }
 

@@ -477,7 +477,7 @@ if "rm -rf" in event["tool_input"].get("command", ""):
 	}
 }
 
-// The reply of a command is dropped when another one may have run than was permitted.
+// A reply is dropped if the program may have been replaced after it was permitted.
 func TestRefusedAfterTheRun(t *testing.T) {
 	s := newScripts(t)
 	swapped := protocol.Errorf(protocol.Untrusted, "check.sh was replaced")

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// turns is a content policy that puts one name in the place of another, both ways.
+// turns is a content policy that replaces one name by another in the flow.
 func turns(flow governance.Flow, from, to string) governance.Policy {
 	return decider(func(f governance.Flow, x *governance.Exchange) governance.Decision {
 		if p := payloadOf(f, x); f == flow && bytes.Contains(p, []byte(from)) {
@@ -25,8 +25,7 @@ func turns(flow governance.Flow, from, to string) governance.Policy {
 	})
 }
 
-// What a content policy makes of a request or a result is authorized like what came from
-// outside.
+// A request or result changed by a content policy is authorized like one from outside.
 func TestContentPoliciesUndoNoDenial(t *testing.T) {
 	processtest.Leaks(t)
 	for _, flow := range []governance.Flow{governance.Request, governance.Response} {
@@ -54,7 +53,7 @@ func TestContentPoliciesUndoNoDenial(t *testing.T) {
 	}
 }
 
-// A person approves what will be sent, and is not asked about what a policy denies, whatever
+// A person approves the request as it will be sent, and is not asked about a denied one, whatever
 // the names of the policies.
 func TestPeopleAreAskedLast(t *testing.T) {
 	processtest.Leaks(t)
@@ -101,8 +100,8 @@ func TestPeopleAreAskedLast(t *testing.T) {
 	}
 }
 
-// A request that two readers read in two ways reaches nobody while a policy decides about
-// requests: not by any method, and not if the schema of the tool cannot be used.
+// An ambiguous request is refused while a policy decides about requests, for every method, and
+// also when the tool's schema is unusable.
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	processtest.Leaks(t)
 	allow := member("allow", governance.Authorization,
@@ -132,7 +131,8 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// A denied list does not make other calls say that nothing is there.
+// If a policy denies the list that a read needs, the read reports the denial and not an unknown
+// resource.
 func TestDeniedListsAreDenials(t *testing.T) {
 	processtest.Leaks(t)
 	policy := &sentinel{
@@ -150,7 +150,7 @@ func TestDeniedListsAreDenials(t *testing.T) {
 	}
 }
 
-// Policies and hooks see no identity that the caller wrote itself.
+// Policies and hooks ignore an identity that the caller writes into _meta.
 func TestForgedIdentityReachesNoPolicy(t *testing.T) {
 	processtest.Leaks(t)
 	var seen []string
@@ -180,7 +180,7 @@ func TestForgedIdentityReachesNoPolicy(t *testing.T) {
 	}
 }
 
-// The refusal by a hook without a name has its place and not its command line.
+// The refusal of an unnamed hook states its position and not its command line.
 func TestRefusalsHoldNoCommandLine(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))

@@ -29,8 +29,8 @@ func refusingExtension() *sdk.Extension {
 	return x
 }
 
-// errorGuard is a policy in a process that denies every error that names mallory, and
-// expects the error in each form that the protocol has.
+// errorGuard is a native policy that denies errors about mallory, and expects the error in every
+// form of the protocol.
 func errorGuard() *sdk.Extension {
 	x := sdk.New("1")
 	x.OnDecide(func(_ context.Context, e *sdk.Exchange) (sdk.Decision, error) {
@@ -43,7 +43,7 @@ func errorGuard() *sdk.Extension {
 	return x
 }
 
-// The error of an extension passes the policies of the response flow, as a result does.
+// An extension's error passes the response flow like a result.
 func TestErrorsPassTheResponsePolicies(t *testing.T) {
 	processtest.Leaks(t)
 	specs := map[string]governance.Spec{
@@ -109,8 +109,8 @@ func TestErrorsPassTheResponsePolicies(t *testing.T) {
 	}
 }
 
-// A policy about results that cannot be asked about an error withholds the error's text, and
-// says that there is one. A policy that lets errors pass names them.
+// A policy whose expression fails on an error withholds the error's text and says so. One that
+// tests error == null first lets it pass.
 func TestPolicyOfResultsMeetsAnError(t *testing.T) {
 	processtest.Leaks(t)
 	for when, want := range map[string]string{
@@ -139,7 +139,7 @@ func TestPolicyOfResultsMeetsAnError(t *testing.T) {
 	}
 }
 
-// An error that is longer than a result may be is cut like one.
+// An error longer than the limit for results is cut like a result.
 func TestSizeCapCutsErrors(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("x", "[capabilities]\ntools = [\"refuse\"]\n"+hosttest.Plays("refusing", ""))
 	cfg := f.Config()
@@ -164,7 +164,7 @@ func TestSizeCapCutsErrors(t *testing.T) {
 	}
 }
 
-// A frame that is no answer reaches the operator and no client: no policy sees it.
+// An invalid frame reaches the operator and no client, because no policy sees it.
 func TestInvalidFramesDoNotReachClients(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)

@@ -23,8 +23,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// way is a front by which a client talks to the host, once it is connected: with
-// stateless in the versions without sessions, without which nobody can be asked.
+// way is a client's connection to the host through one front. A stateless one uses a protocol
+// version without sessions, in which the host cannot send requests.
 type way struct {
 	stateless bool
 	one       bool // of the extension x alone, under its own names
@@ -33,7 +33,7 @@ type way struct {
 	told      []string // frames that came before the answers, by request
 }
 
-// request asks, answers what it is asked meanwhile, and returns the answer's frame.
+// request sends a request, answers the host's requests meanwhile, and returns the response frame.
 func (w *way) request(t *testing.T, id int, method, members string) string {
 	t.Helper()
 	if w.stateless {
@@ -123,7 +123,7 @@ func pipes(t *testing.T) pipe {
 	return pipe{r, w}
 }
 
-// post sends a frame, and has what comes back delivered.
+// post sends a frame, and delivers the frames of the response to heard.
 func post(t *testing.T, url, frame string, header http.Header, heard chan<- string) *http.Response {
 	r, err := http.NewRequestWithContext(hosttest.Deadline(t), http.MethodPost, url, strings.NewReader(frame))
 	if err != nil {
@@ -194,7 +194,7 @@ func overSSE(t *testing.T, h *exthost.Host, path string) *way {
 	return w.handshake(t)
 }
 
-// reachable is a Go client whose user can be asked.
+// reachable is a Go client that answers elicitation.
 type reachable struct{ *hosttest.Recorder }
 
 func (reachable) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
@@ -228,9 +228,8 @@ func inGo(h *exthost.Host) *way {
 	}
 }
 
-// TestEveryFrontIsGoverned talks to a host by each of its fronts. A sentinel sees
-// each request, each answer and what extensions tell and ask meanwhile; and what it
-// denies does not happen.
+// At every front, a policy sees each request, each response, and the notifications and requests
+// of extensions meanwhile; denied ones do not happen.
 func TestEveryFrontIsGoverned(t *testing.T) {
 	told := []string{
 		"request < notifications/progress ext_x_work", "request < notifications/progress ext_x_work",

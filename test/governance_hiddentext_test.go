@@ -16,8 +16,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// T4: a tool whose descriptor has tag characters is in no list and answers no call until the
-// operator accepts that very descriptor; other hidden characters are a warning.
+// A tool with tag characters in its descriptor is neither listed nor callable until the operator
+// accepts exactly that descriptor. Other invisible characters are a warning.
 func TestT4HiddenTextIsHeld(t *testing.T) {
 	processtest.Leaks(t)
 	f, state := lazyFolder(t, ""), t.TempDir()
@@ -51,7 +51,7 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // also for the next host
+	for range 2 { // the second time after a restart
 		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); err != nil ||
 			!slices.Contains(hosttest.Names(h), "ext_x_greet") {
 			t.Errorf("accepted: %v, tools %q", err, hosttest.Names(h))
@@ -68,7 +68,7 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 	held()
 }
 
-// T4: so it is with the tools of a destination, which lists them itself.
+// The same for a destination, which answers lists itself.
 func TestT4HiddenTextOfADestination(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -118,7 +118,8 @@ func TestT4HiddenTextOfADestination(t *testing.T) {
 	}
 }
 
-// What was accepted and cannot be stored is listed until the host ends, as the error says.
+// If an acceptance cannot be stored, the item is listed until the host ends, and the error says
+// so.
 func TestAcceptedAndNotStored(t *testing.T) {
 	processtest.Leaks(t)
 	f, state := lazyFolder(t, ""), t.TempDir()

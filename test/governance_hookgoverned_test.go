@@ -19,19 +19,19 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// decider is a policy that is a function.
+// decider is a policy made of a function.
 type decider func(flow governance.Flow, x *governance.Exchange) governance.Decision
 
 func (d decider) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	return d(flow, x), nil
 }
 
-// member is a required policy.
+// member returns a required policy.
 func member(name string, c governance.Category, p governance.Policy) governance.Member {
 	return governance.Member{Spec: governance.Spec{Name: name, Category: c, Required: true}, Policy: p}
 }
 
-// payloadOf is what a flow is about.
+// payloadOf returns the payload of the flow.
 func payloadOf(flow governance.Flow, x *governance.Exchange) json.RawMessage {
 	if flow == governance.Response {
 		return x.Response
@@ -39,7 +39,7 @@ func payloadOf(flow governance.Flow, x *governance.Exchange) json.RawMessage {
 	return x.Request
 }
 
-// noSecrets masks hunter2 wherever it passes.
+// noSecrets masks hunter2 in every payload.
 var noSecrets = decider(func(flow governance.Flow, x *governance.Exchange) governance.Decision {
 	if p := payloadOf(flow, x); bytes.Contains(p, []byte("hunter2")) {
 		return governance.Decision{
@@ -50,7 +50,7 @@ var noSecrets = decider(func(flow governance.Flow, x *governance.Exchange) gover
 	return governance.Decision{}
 })
 
-// notMallory denies whatever names mallory, both ways.
+// notMallory denies payloads with mallory, in both flows.
 var notMallory = decider(func(flow governance.Flow, x *governance.Exchange) governance.Decision {
 	if bytes.Contains(payloadOf(flow, x), []byte("mallory")) {
 		return governance.Decision{Action: governance.Deny, Code: "no_mallory", Reason: "mallory is not served"}
@@ -58,7 +58,7 @@ var notMallory = decider(func(flow governance.Flow, x *governance.Exchange) gove
 	return governance.Decision{}
 })
 
-// forBob answers what names bob itself.
+// forBob answers requests with bob itself.
 var forBob = decider(func(flow governance.Flow, x *governance.Exchange) governance.Decision {
 	if flow == governance.Request && bytes.Contains(x.Request, []byte("bob")) {
 		return governance.Decision{
@@ -69,8 +69,8 @@ var forBob = decider(func(flow governance.Flow, x *governance.Exchange) governan
 	return governance.Decision{}
 })
 
-// What a hook makes of a call or of its result is authorized, validated and masked
-// like what came from outside: nothing is smuggled past the operator.
+// A call or result changed by a hook is authorized, validated and masked like one from outside,
+// so a hook cannot smuggle anything past the operator.
 func TestG4HooksCannotSmuggle(t *testing.T) {
 	change := func(p hooks.Point, override string) hooks.Handler {
 		return hooks.Handler{
@@ -154,8 +154,8 @@ func TestG4HooksCannotSmuggle(t *testing.T) {
 	}
 }
 
-// Hooks are told only what governance has let through, both ways: no secret
-// reaches one, whoever's it is.
+// Hooks of extensions and of the operator see only governed payloads, in both flows, so no secret
+// reaches them.
 func TestG4HooksSeeWhatIsMasked(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
@@ -179,7 +179,7 @@ func TestG4HooksSeeWhatIsMasked(t *testing.T) {
 		Policies: []governance.Member{member("secrets", governance.Content, noSecrets)},
 	},
 		shell("PreToolUse", "cat >> "+f.Dir+"/seen"), shell("PostToolUse", "cat >> "+f.Dir+"/seen"))
-	// The extension makes a result that holds the secret without being told it.
+	// The extension returns the secret without having received it.
 	got, err := h.Call(hosttest.Deadline(t), "ext_x_echo",
 		json.RawMessage(`{"a":"hunter2","b":"hun","c":"\u0068unter2"}`))
 	if err != nil || !strings.Contains(string(got), `"a":"*******"`) {
@@ -204,7 +204,7 @@ func TestG4HooksSeeWhatIsMasked(t *testing.T) {
 	}
 }
 
-// A denial of a hook is a decision that audit sees, with its id.
+// A denial by a hook is recorded in the audit log, with its decision id.
 func TestHookDenialsAreRecorded(t *testing.T) {
 	var mu sync.Mutex
 	var verdicts []governance.Verdict

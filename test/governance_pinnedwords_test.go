@@ -14,8 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// wordy is an MCP server in sh that says what its files say. Its second page of prompts is
-// that of more.json.
+// wordy is an MCP server in sh that answers from files. Its second page of prompts is more.json.
 const wordy = `#!/bin/sh
 while read -r line; do
 	id=$(printf %s "$line" | sed -n 's/.*"id":\([^,}]*\).*/\1/p')
@@ -49,7 +48,7 @@ func wordyFolder(t *testing.T) *hosttest.Folder {
 	return f
 }
 
-// asks answers a method of the extension x, "" after an error.
+// asks returns the response of an extension to a method, "" after an error.
 func asks(t *testing.T, h *exthost.Host, extension, method, params string) string {
 	t.Helper()
 	raw, err := h.Do(hosttest.Deadline(t),
@@ -60,8 +59,8 @@ func asks(t *testing.T, h *exthost.Host, extension, method, params string) strin
 	return string(raw)
 }
 
-// T4: a tool that comes later, changed instructions, prompts and resources are withheld until
-// the operator accepts exactly that, at the extension's own address and on the list of all.
+// A new tool and changed instructions, prompts and resources are held until the operator accepts
+// exactly them, at the extension's own endpoint and the shared one.
 func TestT4NewAndChangedWordsAreHeld(t *testing.T) {
 	processtest.Leaks(t)
 	f, dir := wordyFolder(t), t.TempDir()
@@ -132,7 +131,7 @@ func TestT4NewAndChangedWordsAreHeld(t *testing.T) {
 	}
 }
 
-// acceptShown accepts what waits, and first something else than what waits.
+// acceptShown accepts the held items, after a try with another digest.
 func acceptShown(t *testing.T, h *exthost.Host) {
 	t.Helper()
 	var digests []string
@@ -159,7 +158,7 @@ func acceptShown(t *testing.T, h *exthost.Host) {
 	}
 }
 
-// What a policy does not pin passes: here resources, which come and go.
+// Kinds that the policy does not pin pass, here resources.
 func TestKindsThatAreNotPinned(t *testing.T) {
 	processtest.Leaks(t)
 	f, dir := wordyFolder(t), t.TempDir()
@@ -183,8 +182,8 @@ func TestKindsThatAreNotPinned(t *testing.T) {
 	}
 }
 
-// T4: prompts and resources with tag characters are not listed and not answered without any
-// policy; other hidden characters are a warning.
+// Prompts and resources with tag characters are neither listed nor answered, even without
+// policies. Other invisible characters are a warning.
 func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
 	processtest.Leaks(t)
 	f := wordyFolder(t)
@@ -246,7 +245,8 @@ func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
 	}
 }
 
-// A list that an answer has twice is judged and passed on once: clients differ in which they take.
+// A list member that a result repeats is checked and passed on once, because clients differ in
+// which one they read.
 func TestRepeatedListsPassOnce(t *testing.T) {
 	processtest.Leaks(t)
 	f := wordyFolder(t)

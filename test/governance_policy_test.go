@@ -46,7 +46,7 @@ func TestPolicyInAProcess(t *testing.T) {
 	if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "no is no") {
 		t.Errorf("denied: %v", err)
 	}
-	// One that dies decides nothing, and its successor goes on.
+	// A policy that dies decides nothing, and its next process continues.
 	if err := hosttest.Greet(t, h, "die"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
 		t.Errorf("asked of one that dies: %v", err)
 	}
@@ -156,7 +156,7 @@ func TestPolicyHidesTools(t *testing.T) {
 	}
 }
 
-// A client hears of a list that is another one because policies have changed.
+// A client is notified of a list that a change of policies alters.
 func TestReloadOfWhatPoliciesHide(t *testing.T) {
 	processtest.Leaks(t)
 	access := func(tool string) governance.Spec {
@@ -195,8 +195,8 @@ func TestUnknownBuiltinIsAConfigError(t *testing.T) {
 	}
 }
 
-// Policies are changed, removed and added while calls are made, and no call fails
-// that all of them allow. A reload that one of them spoils changes nothing.
+// Calls that all policies allow succeed while policies are changed, removed and added. A reload
+// that fails for one policy changes nothing.
 func TestReloadPolicies(t *testing.T) {
 	processtest.Leaks(t)
 	reloads := stormtest.Sized(6, 50)
@@ -259,8 +259,8 @@ func TestReloadPolicies(t *testing.T) {
 	wg.Wait()
 }
 
-// G2: an optional policy that is down ends no call, is counted, and once it is known
-// to be down is not asked.
+// An optional policy that is down fails no call, is counted, and is not asked once it is known to
+// be down.
 func TestG2OptionalPolicyIsDown(t *testing.T) {
 	processtest.Leaks(t)
 	for what, tt := range map[string]struct{ script, known string }{
@@ -318,8 +318,8 @@ func TestReloadOfAClosedHost(t *testing.T) {
 	}
 }
 
-// A denial is one whatever stands beside it, and an optional policy that has decided is not
-// skipped because the rest of its answer cannot be read.
+// A denial counts even with invalid members beside it, and an optional policy that has decided is
+// not skipped because its answer is malformed.
 func TestOptionalPolicyThatHasDecided(t *testing.T) {
 	processtest.Leaks(t)
 	for answer, kind := range map[string]protocol.Kind{
@@ -393,9 +393,9 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 	}
 }
 
-// TestPatternsOfCallers warns of the patterns that select no caller, and of no other: callers are
-// named clients, also those that come later, clients on stdio and the operator, and with an
-// authorization server or a cluster everybody may be one.
+// Exactly the patterns that match no possible caller are warned about. Callers are named clients,
+// also later ones, clients on stdio and the operator; with an authorization server or a cluster,
+// any name is possible.
 func TestPatternsOfCallers(t *testing.T) {
 	processtest.Leaks(t)
 	spec := governance.Spec{
@@ -456,8 +456,7 @@ func TestPatternsOfCallers(t *testing.T) {
 	}
 }
 
-// TestLimitsTellStatelessClientsApart gives each client of 2026-07-28 on stdio a budget of its
-// own. Those on HTTP that state no name share one.
+// Each client of 2026-07-28 on stdio has its own budget. Unnamed clients over HTTP share one.
 func TestLimitsTellStatelessClientsApart(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))

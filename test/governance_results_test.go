@@ -19,8 +19,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// capped is a host over the leaky extension, whose policies are those that the
-// returned function has been given last.
+// capped opens a host over the leaky extension with plugins. The returned function replaces them
+// by a reload.
 func capped(t *testing.T, state string, plugins ...governance.Spec,
 ) (*exthost.Host, func(...governance.Spec) *status.Change) {
 	t.Helper()
@@ -38,8 +38,7 @@ func capped(t *testing.T, state string, plugins ...governance.Spec,
 	}
 }
 
-// The names would have the cap run before the masks, did its priority not say
-// otherwise.
+// By name alone, the cap would run before the masks; its priority places it after them.
 var (
 	masks = governance.Spec{Name: "masks", Category: governance.Content, Builtin: "redact", Required: true}
 	cuts  = governance.Spec{Name: "a-cap", Category: governance.Content, Builtin: "size_cap", Required: true}
@@ -98,8 +97,7 @@ func wantMasked(t *testing.T, where, text string) {
 	}
 }
 
-// TestWhatIsCutOffIsMasked plants secrets in a result of 1 MiB: neither the file
-// that keeps it nor a page of it has them.
+// Secrets in a result of 1 MiB are neither in the stored file nor in a page of it.
 func TestWhatIsCutOffIsMasked(t *testing.T) {
 	state := t.TempDir()
 	h, _ := capped(t, state, masks, cuts)
@@ -127,8 +125,8 @@ func TestWhatIsCutOffIsMasked(t *testing.T) {
 	wantMasked(t, "the file", hosttest.ReadFile(t, files[0]))
 }
 
-// TestReloadBringsTheFirstCap has the page tool and its store come and go with the
-// policy, which in shadow mode keeps nothing.
+// A reload adds and removes the page tool and its store with the policy. In shadow mode nothing
+// is stored.
 func TestReloadBringsTheFirstCap(t *testing.T) {
 	state := t.TempDir()
 	h, configure := capped(t, state, masks)
@@ -166,7 +164,7 @@ func TestReloadBringsTheFirstCap(t *testing.T) {
 	}
 }
 
-// A place that cannot be used is an error of the configuration, at once.
+// An unusable directory is an error when the host opens.
 func TestNoPlaceForResults(t *testing.T) {
 	state := t.TempDir()
 	h, _ := capped(t, state, masks)

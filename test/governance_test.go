@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// sentinel notes every exchange that passes it and denies as it is told.
+// sentinel is a policy that records every exchange and denies the configured ones.
 type sentinel struct {
 	mu   sync.Mutex
 	seen []string
@@ -81,9 +81,8 @@ func TestEveryExchangePassesGovernance(t *testing.T) {
 	}
 }
 
-// TestEveryMethodPassesGovernance has a sentinel see both halves of every exchange
-// of MCP, in both directions, on the front of one extension and on that of all, by
-// legacy and modern clients.
+// A policy sees request and response of every MCP method, in both directions, at an extension's
+// own endpoint and the shared one, from legacy and modern clients.
 func TestEveryMethodPassesGovernance(t *testing.T) {
 	for _, tt := range []struct{ version, extension string }{
 		{protocol.MCP20251125, "x"}, {protocol.MCP20251125, ""}, {protocol.MCP20260728, "x"},
@@ -173,7 +172,7 @@ func (s *sentinel) wantSeen(t *testing.T, exchange string) {
 	}
 }
 
-// What a policy denies does not reach the client that an extension asks, or tells.
+// Denied requests and notifications of an extension do not reach its client.
 func TestDenialsKeepRequestsFromClients(t *testing.T) {
 	for _, denied := range []string{
 		"sampling/createMessage",
@@ -251,7 +250,7 @@ func TestDenialsDoNotExecute(t *testing.T) {
 	}
 }
 
-// rewriter changes what passes by replacing texts.
+// rewriter is a policy that replaces texts in payloads.
 type rewriter []string
 
 func (r rewriter) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -261,8 +260,8 @@ func (r rewriter) Decide(_ context.Context, flow governance.Flow, x *governance.
 	}, nil
 }
 
-// TestChangesReachTheExtensionAndTheCaller holds what a policy makes of arguments
-// against the tool's schema as well.
+// Changed payloads reach the extension and the caller, and changed arguments are validated
+// against the tool's schema.
 func TestChangesReachTheExtensionAndTheCaller(t *testing.T) {
 	mask := rewriter{"AKIA1", "masked", "Hello", "Bye", `"Ada"`, "1815", "closed", "no entry"}
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{
@@ -321,8 +320,7 @@ func TestHooksRunAroundToolCalls(t *testing.T) {
 	}
 }
 
-// TestListsAreOneRequest checks that a list of all extensions counts once, whatever the host
-// asks each of them for it.
+// A list of all extensions counts as one request, however many the host sends for it.
 func TestListsAreOneRequest(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("a", rich("", "")).Add("b", rich("older", "")).Open(exthost.Options{})

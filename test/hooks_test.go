@@ -27,9 +27,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// hookExtension is a native extension with hooks: what they are told goes to the
-// file told of its state directory, and what is called "deny", "change" and so on
-// they do so to.
+// hookExtension is a native extension with hooks. They write their events to the file told in its
+// state directory, and act as the argument hook says: deny, change and so on.
 func hookExtension() *sdk.Extension {
 	x := sdk.New("1")
 	sdk.AddTool(x, sdk.Tool{Name: "own", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -85,7 +84,7 @@ hooks = ["before_tool_call", "after_tool_call", "tool_call_failed", "session_sta
 
 func hooksManifest() string { return hookCapabilities + hosttest.Plays("hooks", "") }
 
-// told is what the hooks of the extension h have been told.
+// told returns the events that the hooks of extension h received.
 func told(t *testing.T, state string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(state, "h", "told"))
@@ -108,7 +107,7 @@ func TestPointsAreThoseOfManifests(t *testing.T) {
 	}
 }
 
-// What an extension's hooks do to the calls of other extensions' tools.
+// The effects of an extension's hooks on calls of other extensions' tools.
 func TestExtensionsHooksDecideAboutOthersCalls(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
@@ -173,7 +172,7 @@ func TestExtensionsHooksDecideAboutOthersCalls(t *testing.T) {
 	}
 }
 
-// like compares with texts in which … stands for anything.
+// like reports whether got matches want, in which … matches anything.
 func like(got, want string) bool {
 	for i, part := range strings.Split(want, "…") {
 		at := strings.Index(got, part)
@@ -185,8 +184,8 @@ func like(got, want string) bool {
 	return got == "" || strings.HasSuffix(want, "…")
 }
 
-// entries.ID.hooks: all events, those about its own tools, none. Without an entry, an extension
-// does not see what others are asked.
+// entries.ID.hooks selects all events, own ones or none. Without an entry, an extension does not
+// see the calls of others.
 func TestOperatorSaysWhatHooksSee(t *testing.T) {
 	for see, want := range map[string][2]bool{
 		config.HooksAll:  {true, true},
@@ -209,7 +208,7 @@ func TestOperatorSaysWhatHooksSee(t *testing.T) {
 	}
 }
 
-// A hook call passes governance and fires no hooks; a denied one is a failed one.
+// A call of an extension's hook is governed and fires no hooks. A denied one counts as failed.
 func TestHookCallsAreGoverned(t *testing.T) {
 	policy := &sentinel{
 		deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "hooks/after_tool_call" },
@@ -286,7 +285,7 @@ func TestOperatorsExecHooks(t *testing.T) {
 	}
 }
 
-// A guard that cannot run stops the start, and not the first call.
+// A hook whose program is missing is an error when the host opens, not at the first call.
 func TestMissingHookIsALoadError(t *testing.T) {
 	f := hosttest.NewFolder(t)
 	cfg := f.Config()
@@ -313,8 +312,8 @@ func TestMissingHookIsALoadError(t *testing.T) {
 	}
 }
 
-// [[hooks]] of a manifest: of an extension with tools, and of one that is nothing
-// but hooks; [capabilities] restricts them; on_error changes what a failure means.
+// [[hooks]] of a manifest, with and without tools beside them: [capabilities] restricts them, and
+// on_error sets the effect of a failure.
 func TestManifestsExecHooks(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
@@ -365,7 +364,7 @@ command = ["sh", "-c", "exit 2"]
 	}
 }
 
-// extension_load decides what may start, also again.
+// extension_load decides about each start, also about restarts.
 func TestHooksDecideWhatStarts(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("good", hosttest.Child("sdk", "")).Add("bad", hosttest.Child("sdk", ""))
@@ -383,7 +382,7 @@ func TestHooksDecideWhatStarts(t *testing.T) {
 	}
 }
 
-// What happens to extensions is told, also to extensions, but to none of itself.
+// Extensions receive extension_state of other extensions, but not of themselves.
 func TestHooksHearOfExtensions(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
@@ -422,7 +421,7 @@ func TestHooksHearOfExtensions(t *testing.T) {
 	}
 }
 
-// A client's stay: its start, then its end, before its own children end.
+// session_start comes first, session_end before the session's own children end.
 func TestHooksHearOfSessions(t *testing.T) {
 	processtest.Leaks(t)
 	events := make(chan string, 10)
@@ -458,7 +457,7 @@ func TestHooksHearOfSessions(t *testing.T) {
 	}
 }
 
-// The loop's own points.
+// An embedding loop fires its own points.
 func TestLoopsFireTheirOwnPoints(t *testing.T) {
 	h := openWithHooks(t, hosttest.NewFolder(t), exthost.Options{},
 		shell("UserPromptSubmit", `grep -q password && { echo no secrets >&2; exit 2; }; echo it is Monday`),
@@ -495,8 +494,8 @@ func TestLoopsFireTheirOwnPoints(t *testing.T) {
 	}
 }
 
-// A call that comes before an extension with hooks is ready waits for what they
-// decide; where it cannot start, for nothing.
+// A call waits for an extension with hooks that is still starting, and for none that cannot
+// start.
 func TestCallsWaitForHooksThatStart(t *testing.T) {
 	processtest.Leaks(t)
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -536,8 +535,8 @@ args = ["-c", 'read -r line < "$2"; `+tt.open+`', "`+processtest.ScriptVar+`", "
 	}
 }
 
-// Extensions that come with a reload pass the hooks of extension_load that come with
-// it, and those that leave with it have no say.
+// Extensions added by a reload pass the extension_load hooks of the new configuration, not those
+// that it removes.
 func TestReloadedHooksAdmit(t *testing.T) {
 	processtest.Leaks(t)
 	refuse := func(id string) manifest.HookSpec {

@@ -41,8 +41,8 @@ type Options struct {
 	// Asked is called for each new request on the goroutine that asks, so it must be
 	// quick. Default: none.
 	Asked func(Request)
-	// Secrets masks the secrets that the host knows in what a request shows, beside those that
-	// show their form. nil knows none.
+	// Secrets masks the host's secrets in requests, in addition to those recognized by their
+	// form. Default: no secrets.
 	Secrets *redact.Redactor
 }
 
@@ -51,7 +51,7 @@ type Request struct {
 	ID        string    `json:"id"` // NODE/ID of a request at another node of the cluster
 	Caller    string    `json:"caller"`
 	Session   string    `json:"session,omitempty"`
-	Node      string    `json:"node,omitempty"` // of the cluster, whose caller it is; "" for this host
+	Node      string    `json:"node,omitempty"` // the cluster node of the caller; "" for this host
 	Extension string    `json:"extension,omitempty"`
 	Tool      string    `json:"tool,omitempty"`
 	Method    string    `json:"method"`
@@ -77,7 +77,7 @@ type Store struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []*pendingRequest
-	ended   []ended       // those that were answered last, the oldest first
+	ended   []ended       // the latest answered requests, the oldest first
 	changed chan struct{} // closed and replaced at each change
 }
 
@@ -102,7 +102,7 @@ type ended struct {
 	answer
 }
 
-// endedError is [ErrUnknown] about a request that was answered.
+// endedError is [ErrUnknown] for an answered request, with who answered it.
 type endedError struct{ ended }
 
 func (e *endedError) Error() string {
@@ -111,7 +111,8 @@ func (e *endedError) Error() string {
 
 func (e *endedError) Is(target error) bool { return target == ErrUnknown }
 
-// maxEnded is how many answered requests are known, so that whoever answers one again is told.
+// maxEnded bounds the answered requests that are remembered, so that a second answer gets a
+// helpful error.
 const maxEnded = 64
 
 var _ governance.Approver = (*Store)(nil)
@@ -287,7 +288,8 @@ func (s *Store) resolve(id string, a answer) error {
 	return nil
 }
 
-// unknownLocked is the error about a request that does not wait: it says who answered it last, if somebody has.
+// unknownLocked returns the error for a request that is not pending, with who answered it if that
+// is remembered.
 func (s *Store) unknownLocked(id string) error {
 	for _, e := range slices.Backward(s.ended) {
 		if e.id == id {

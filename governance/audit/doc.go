@@ -15,7 +15,7 @@
 // A request is recorded before it is sent, as an intent, so that a call in flight at the death
 // of the process is in the log: [Read] and [Verify] pair intents with outcomes.
 //
-// A chain does not show that its end was removed, or rewritten with new hashes. So the log of
-// the process is told the hash of the last record ([Options].Anchor), which
-// [VerifyExpecting] looks for.
+// A chain does not show that its end was removed, or rewritten with new hashes. So the hash of
+// the last record also goes to the log of the process ([Options].Anchor), and [VerifyExpecting]
+// looks for it.
 package audit

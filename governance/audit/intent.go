@@ -13,11 +13,11 @@ import (
 // far fewer calls in flight.
 const maxOpen = 1 << 14
 
-// intents are the requests of calls in flight as they were recorded, by the id of the decision.
+// intents are the recorded requests of calls in flight, by decision id.
 type intents map[string]Payload
 
-// intend records the request of x, which is about to be sent, so that the log has it also when
-// the host is killed before x ends.
+// intend records the request of x before it is sent, so that the log has it even if the host is
+// killed before x ends.
 func (l *Log) intend(ctx context.Context, x *governance.Exchange) error {
 	if err := l.tryAgain(ctx); err != nil {
 		return err
@@ -37,8 +37,7 @@ func (l *Log) intend(ctx context.Context, x *governance.Exchange) error {
 	return l.Append(ctx, r)
 }
 
-// takeIntent returns the request that was recorded under id, the zero Payload for none, and
-// forgets it.
+// takeIntent removes and returns the request recorded under id, or the zero Payload.
 func (l *Log) takeIntent(id string) Payload {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,11 +46,10 @@ func (l *Log) takeIntent(id string) Payload {
 	return p
 }
 
-// unanswered are the intents that a reader has found no outcome of. Beyond maxOpen it takes no
-// more.
+// unanswered collects the intents for which a reader has not found an outcome, at most maxOpen.
 type unanswered struct {
 	byID  map[string]Record
-	until time.Time // the latest time of which the log tells
+	until time.Time // the latest time in the log
 }
 
 func (u *unanswered) note(at time.Time, ms float64) {
@@ -71,8 +69,8 @@ func (u *unanswered) add(r Record) {
 
 func (u *unanswered) ended(id string) { delete(u.byID, id) }
 
-// lost returns the intents, which were in flight when their host ended: after the last record,
-// and before another host came, which is at next, or not yet when that is zero.
+// lost takes the intents as [Lost]: their host ended after the last record, and before another
+// host opened the log at next. A zero next means that no host has.
 func (u *unanswered) lost(next time.Time) []Record {
 	words := "was in flight when the host ended, after " + u.until.UTC().Format(time.RFC3339)
 	if !next.IsZero() {
@@ -82,7 +80,7 @@ func (u *unanswered) lost(next time.Time) []Record {
 	return u.take(Lost, words)
 }
 
-// take returns the intents with an outcome, in their order, and forgets them.
+// take removes and returns the intents, in order, with outcome o and words as the error.
 func (u *unanswered) take(o Outcome, words string) []Record {
 	list := make([]Record, 0, len(u.byID))
 	for _, r := range u.byID {
@@ -94,7 +92,7 @@ func (u *unanswered) take(o Outcome, words string) []Record {
 	return list
 }
 
-// rest returns the intents that have no outcome at the end of the log at path.
+// rest takes the intents left at the end of the log at path, as [Pending] or [Lost].
 func (u *unanswered) rest(path string) []Record {
 	if len(u.byID) == 0 {
 		return nil

@@ -35,8 +35,8 @@ func decide(t *testing.T, l *Log, flow governance.Flow, x *governance.Exchange) 
 	}
 }
 
-// killed returns a copy of the log as it is on disk once it has n lines: what a host leaves that
-// is killed then.
+// killed returns a copy of the log on disk once it has n lines, as a host killed at that moment
+// leaves it.
 func killed(t *testing.T, path string, n int) string {
 	t.Helper()
 	var data []byte
@@ -59,8 +59,8 @@ func outcomes(records []Record) string {
 	return strings.Join(words, " ")
 }
 
-// A call that was sent is in the log before it ends: pending while its host runs, and lost when
-// that was killed, also after another host has gone on with the log.
+// A sent call is in the log before it ends: pending while its host runs, lost once the host was
+// killed, also after another host has continued the log.
 func TestIntents(t *testing.T) {
 	l, path := begin(t, Options{})
 	for _, id := range []string{"a", "b", "c"} {
@@ -106,7 +106,7 @@ func TestIntents(t *testing.T) {
 	}
 }
 
-// A request that a hook changed has two intents: the last is what was sent.
+// A request that a hook changed has two intents; the last one was sent.
 func TestIntentOfAChangedRequest(t *testing.T) {
 	l, path := begin(t, Options{})
 	for _, by := range []string{"the caller", "a hook"} {
@@ -125,7 +125,7 @@ func TestIntentOfAChangedRequest(t *testing.T) {
 	}
 }
 
-// A call whose intent and outcome are in different files is no lost one.
+// A call with intent and outcome in different files is not lost.
 func TestIntentsThroughRotation(t *testing.T) {
 	l, path := begin(t, Options{MaxSize: 1, Keep: 9})
 	decide(t, l, governance.Request, exchange("long"))
@@ -139,7 +139,7 @@ func TestIntentsThroughRotation(t *testing.T) {
 	}
 }
 
-// TestIntentsAreForgotten holds the bound of what the log remembers of calls in flight.
+// The log remembers at most maxOpen calls in flight.
 func TestIntentsAreForgotten(t *testing.T) {
 	l, _ := begin(t, Options{})
 	defer end(t, l)
@@ -157,7 +157,7 @@ func TestIntentsAreForgotten(t *testing.T) {
 	}
 }
 
-// anchors keeps what a log is told.
+// anchors is a log handler that records anchors.
 type anchors struct {
 	slog.Handler
 	told chan string
@@ -175,8 +175,8 @@ func (a anchors) Handle(_ context.Context, r slog.Record) error {
 
 func (a anchors) Enabled(context.Context, slog.Level) bool { return true }
 
-// The hash of the last record goes to the log of the host: after the interval, at the close, and
-// not when nothing has changed.
+// The hash of the last record is logged after the interval and at the close, and not if it is
+// unchanged.
 func TestAnchors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan string, 10)
@@ -211,8 +211,7 @@ func TestAnchors(t *testing.T) {
 	})
 }
 
-// Whoever may write the files can cut the log, delete it, or make it anew so that the chain holds.
-// A hash that was kept elsewhere shows it.
+// A log can be cut, deleted, or rebuilt with a valid chain. A hash kept elsewhere detects it.
 func TestExpectedHash(t *testing.T) {
 	l, path := begin(t, Options{})
 	add(t, l, 1, 5)
@@ -263,7 +262,7 @@ func TestExpectedHash(t *testing.T) {
 	}
 }
 
-// A reader that looks whether a host writes the log does not keep a host from opening it.
+// A reader that checks for a writer does not prevent a host from opening the log.
 func TestReadersDoNotTakeTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	l, _ := begin(t, Options{Path: path})

@@ -9,6 +9,6 @@ func takeLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
 
-// written reports whether a process may have the log at path open for writing. On this system
-// nothing tells.
+// written reports whether a process may have the log at path open for writing. This system cannot
+// tell.
 func written(string) bool { return true }

@@ -42,8 +42,8 @@ func writePid(f *os.File) error {
 	return err
 }
 
-// flockSoon locks f. Where only readers hold the lock, as [written] does for a moment, it tries
-// again, for at most a second.
+// flockSoon locks f. While only readers hold the lock, as [written] does briefly, it retries for
+// up to a second.
 func flockSoon(f *os.File) (err error) {
 	for range 500 {
 		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
@@ -52,7 +52,7 @@ func flockSoon(f *os.File) (err error) {
 		if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
 			return err // a writer holds it
 		}
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // or two that wait would keep each other from it
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // two waiting writers would block each other
 		<-time.After(2 * time.Millisecond)
 	}
 	return err

@@ -27,12 +27,11 @@ type Options struct {
 	MaxSize int64
 	// Keep is the number of rotated files to keep. Default: none.
 	Keep int
-	// Anchor is the interval at which the hash of the last record goes to Log, when it has
-	// changed; it goes there at the close too. Default: DefaultAnchor. Negative: only at the
-	// close.
+	// Anchor is the interval at which the hash of the last record is written to Log if it has
+	// changed, as it is at the close. Default: DefaultAnchor. Negative: only at the close.
 	Anchor time.Duration
-	// Secrets masks the secrets that the host knows, beside those that show their form. nil
-	// knows none.
+	// Secrets masks the host's secrets, in addition to those recognized by their form. Default:
+	// no secrets.
 	Secrets *redact.Redactor
 	// Log receives the anchors, and a message when writing fails and when it works again.
 	// Default: discarded.
@@ -63,7 +62,7 @@ type Log struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []byte     // records that are not written, one per line
-	opened  bool       // the record that is marked as the first of this host has been added
+	opened  bool       // this host's first record, with Record.Opened, has been added
 	sent    intents    // the requests of calls in flight
 	lost    int        // number of records dropped because pending was full
 	err     error      // of the last write; nil when it worked
@@ -173,8 +172,8 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// tryAgain returns nil when the last write worked. After a failed one it has the writer try at
-// once and returns how that ended, or the error before if a disk hangs.
+// tryAgain returns nil if the last write worked. After a failed one it makes the writer retry now
+// and returns the result, or the earlier error if the disk hangs.
 func (l *Log) tryAgain(ctx context.Context) error {
 	l.mu.Lock()
 	err, attempt := l.err, l.space

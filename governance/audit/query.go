@@ -22,8 +22,8 @@ type Query struct {
 	Denied    bool      // only exchanges that a policy or hook denied
 	Tool      string    // a glob of the registered name, as in policies; "" is any
 	Caller    string    // a glob; "" is any
-	Node      string    // a glob of the node whose caller it is, [governance.ThisHost] for this host's; "" is any
-	ID        string    // of a decision, or of the decision of another node about the same call; "" is any
+	Node      string    // a glob of the caller's cluster node, [governance.ThisHost] for this host; "" is any
+	ID        string    // a decision id, also that of another node for the same call; "" is any
 	Extension string    // a glob of the id; "" is any
 	Since     time.Time // only exchanges that began then or later
 	Last      int       // at most that many of the existing records, the latest; 0: all

@@ -39,8 +39,8 @@ const (
 	Failed    Outcome = "failed"     // any other error
 )
 
-// The outcomes of intents that no record of an exchange follows. No line holds them: [Read]
-// and [Verify] say so of an intent.
+// The outcomes of intents without a record of the exchange. No line holds them; [Read] and
+// [Verify] derive them.
 const (
 	Pending Outcome = "pending" // it is in flight: a host writes the log
 	Lost    Outcome = "lost"    // it was in flight when its host ended
@@ -56,8 +56,8 @@ type Record struct {
 	ID         string    `json:"id,omitempty"` // of the decision
 	Caller     string    `json:"caller,omitempty"`
 	Session    string    `json:"session,omitempty"`
-	Node       string    `json:"node,omitempty"`   // of the cluster, whose caller it is; "" for this host
-	Origin     string    `json:"origin,omitempty"` // the id of the decision of that node, whose log has it
+	Node       string    `json:"node,omitempty"`   // the cluster node of the caller; "" for this host
+	Origin     string    `json:"origin,omitempty"` // the decision id in the log of Node
 	Extension  string    `json:"extension,omitempty"`
 	Tool       string    `json:"tool,omitempty"`
 	Method     string    `json:"method,omitempty"`
@@ -98,7 +98,7 @@ const (
 	maxError = 512     // bytes of an error's message
 )
 
-// newIntent returns the record of the request of x, which is about to be sent.
+// newIntent returns the record of x before its request is sent.
 func (l *Log) newIntent(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
 	r := recordOf(x, now)
 	r.Kind = KindIntent
@@ -107,7 +107,7 @@ func (l *Log) newIntent(ctx context.Context, x *governance.Exchange, now time.Ti
 	return r, err
 }
 
-// recordOf returns who asked for what in x, and when.
+// recordOf returns a record with the members that intents and outcomes have in common.
 func recordOf(x *governance.Exchange, now time.Time) Record {
 	r := Record{
 		Time:       now.UTC(),
@@ -129,8 +129,8 @@ func recordOf(x *governance.Exchange, now time.Time) Record {
 	return r
 }
 
-// newRecord returns the record of x, which has ended. intent is the copy of its request from
-// the time before it was sent, the zero Payload when there is none.
+// newRecord returns the record of x, which has ended. intent is the copy of the request from
+// before it was sent, or the zero Payload.
 func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, now time.Time, intent Payload) (Record, error) {
 	r := recordOf(x, now)
 	r.Outcome, r.Policy, r.Code, r.Replayed = outcome(x), x.Verdict.Policy, x.Verdict.Code, x.Replayed
@@ -148,7 +148,7 @@ func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, now time.Ti
 	return r, err
 }
 
-// payloadAgain returns the payload of raw: p when raw is what p was made of, which spares masking it
+// payloadAgain returns p if it was made of raw, else a new payload of raw. That avoids masking
 // twice.
 func (l *Log) payloadAgain(ctx context.Context, p Payload, raw json.RawMessage) (Payload, error) {
 	if p.SHA256 != "" && p.Bytes == len(raw) && digest(raw) == p.SHA256 {

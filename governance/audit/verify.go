@@ -26,8 +26,8 @@ type Report struct {
 	// bytes after the last complete line: a line being written, or torn by a crash
 	Torn int `json:"torn,omitempty"`
 
-	// Unfinished are the intents without an outcome, with [Lost] or [Pending] as theirs and
-	// without the copy of the request.
+	// Unfinished are the intents without an outcome, marked [Lost] or [Pending], and without the
+	// request.
 	Unfinished []Record `json:"unfinished,omitempty"`
 	// Expected is the record with the hash that was expected; nil when there is none.
 	Expected *Place `json:"expected,omitempty"`
@@ -36,7 +36,7 @@ type Report struct {
 	open   unanswered
 }
 
-// Place is where a record is.
+// Place is the position of a record.
 type Place struct {
 	File   string    `json:"file"`
 	Line   int       `json:"line"` // from 1 on
@@ -81,8 +81,8 @@ func Files(path string) ([]string, error) {
 func Verify(files ...string) (Report, error) { return VerifyExpecting("", files...) }
 
 // VerifyExpecting is [Verify] and also looks for the record with a hash that was kept elsewhere,
-// such as an anchor in the log of the host. Where Report.Expected is nil, the record is not
-// there any more: what it and the records before it said was removed or rewritten.
+// such as an anchor in the log of the host. If Report.Expected is nil, that record, and possibly
+// records before it, were removed or rewritten.
 func VerifyExpecting(hash string, files ...string) (Report, error) {
 	report := Report{Files: files, expect: hash}
 	for i, name := range files {

@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// Writable returns why a log at path could not be written, nil if it could. It opens the file
-// if there is one, writes another one beside it, which it removes, and creates no directory.
+// Writable returns an error if a log at path could not be written. It opens an existing file,
+// writes and removes a temporary file beside it, and creates no directory.
 func Writable(path string) error {
 	f, _, err := regular.Open(path, os.O_RDWR, 0)
 	switch {

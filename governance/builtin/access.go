@@ -65,10 +65,10 @@ type Namer interface {
 	Name(glob.Prefixes)
 }
 
-// names are the extensions that patterns can be meant for.
+// names holds the prefixes of the extensions, to tell which one a pattern means.
 type names struct {
 	prefixes glob.Prefixes
-	longest  map[string]string // by pattern of a rule that allows
+	longest  map[string]string // prefix by pattern of an allow rule
 }
 
 // Name implements [Namer].
@@ -151,7 +151,7 @@ func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 	return p.Default, ""
 }
 
-// meant reports whether one of the patterns, which select x.Tool, is meant for x.Extension.
+// meant reports whether a pattern that matches x.Tool also means x.Extension.
 func (p *access) meant(patterns glob.List, x *governance.Exchange) bool {
 	n := p.names.Load()
 	if n == nil || len(patterns) == 0 {

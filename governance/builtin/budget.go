@@ -108,7 +108,8 @@ func (p *budget) Decide(ctx context.Context, flow governance.Flow, x *governance
 	return governance.Decision{}, nil
 }
 
-// denial says what is used up, and when there is more; 0: never.
+// denial returns the denial for a limit that is used up. The budget starts anew after wait; 0:
+// never.
 func (p *budget) denial(what string, wait time.Duration) governance.Decision {
 	d := governance.Decision{
 		Action:     governance.Deny,

@@ -42,8 +42,8 @@ func (r *lru[K, V]) get(key K) *V {
 	return &e.Value.(*lruEntry[K, V]).value
 }
 
-// sessionKey identifies a session. Callers without a session are distinguished by name and
-// by what is known of their client.
+// sessionKey identifies a session. Callers without one are distinguished by name and client
+// instance.
 type sessionKey struct{ caller, session string }
 
 func keyOf(x *governance.Exchange) sessionKey { return sessionKey{x.Caller, sessionOf(x)} }

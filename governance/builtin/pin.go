@@ -33,8 +33,8 @@ type pinConfig struct {
 	Kinds []pins.Kind `json:"kinds"`
 }
 
-// Pin is the policy pin. Its owner opens it, calls [pins.Pins.Look] for each list, and
-// removes what is held from it.
+// Pin is the policy pin. Its owner opens it, calls [pins.Pins.Look] for each list, and removes
+// the held items from the list.
 type Pin struct {
 	file       string
 	within     string      // the directory that file must be in; "": any
@@ -86,7 +86,7 @@ func (p *Pin) Pins() *pins.Pins {
 	return p.pins
 }
 
-// Guards reports whether what an extension has of a kind is pinned.
+// Guards reports whether the extension's items of kind are pinned.
 func (p *Pin) Guards(extension string, kind pins.Kind) bool {
 	return extension != "" && (len(p.extensions) == 0 || p.extensions.Match(extension)) &&
 		(len(p.kinds) == 0 || slices.Contains(p.kinds, kind))
@@ -119,14 +119,14 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 	return d, nil
 }
 
-// NoRoom says why no further item of a kind is pinned, and what to do then.
+// NoRoom returns the message for an extension with too many items of kind, with the next step.
 func (p *Pin) NoRoom(extension string, kind pins.Kind) string {
 	return fmt.Sprintf("of %s %d items of kind %s are pinned, and no more can be; while no host runs, remove those "+
 		"that are gone from the policy's file, or leave %[3]s out of its kinds",
 		extension, pins.MaxItems, kind)
 }
 
-// PinSubject returns what a request is about; no kind when that is never pinned.
+// PinSubject returns the item that a request uses; kind is "" when it uses none.
 func PinSubject(method string, params json.RawMessage) (kind pins.Kind, name string) {
 	switch method {
 	case protocol.MethodToolsCall:

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A call of an item that is not pinned for want of room is denied, with the bound and the next step.
+// A call of an item beyond MaxItems is denied, with the limit and the next step.
 func TestCallsBeyondThePins(t *testing.T) {
 	policy, err := builtin.New(governance.Spec{Name: "pin", Builtin: "pin", Category: governance.Authorization})
 	if err != nil {

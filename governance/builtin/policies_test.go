@@ -141,7 +141,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// Rules with nodes are for the callers of these; lists are those of this host's callers.
+// Rules with nodes apply to callers of those nodes. Lists are for callers of this host.
 func TestAccessByNode(t *testing.T) {
 	p := newPolicy(t, "access", `{"default": "deny", "rules": [
 		{"effect": "deny", "nodes": ["laptop"], "reason": "no laptops"}, {"effect": "allow", "nodes": ["."], "tools": ["own"]}, {"effect": "allow", "nodes": ["?*"], "tools": ["shared"]}]}`)

@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/text/glob"
 )
 
-// TestPatternsMeanOneExtension: a pattern that allows reaches the tools of the extension that
-// it names, and one that denies all that it fits.
+// An allow pattern covers the tools of the extension that it names, a deny pattern every tool
+// that it matches.
 func TestPatternsMeanOneExtension(t *testing.T) {
 	ids := func(ids ...string) glob.Prefixes {
 		p := make(glob.Prefixes)

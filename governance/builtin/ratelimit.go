@@ -130,7 +130,7 @@ func (p *rateLimiter) bucket(i int, x *governance.Exchange) *rate.Limiter {
 	return *b
 }
 
-// key returns which of the buckets of limit i a request is in.
+// key returns the bucket of limit i that x counts in.
 func (l *rateLimit) key(i int, x *governance.Exchange) bucketKey {
 	key := bucketKey{limit: i}
 	for _, per := range l.Per {

@@ -23,10 +23,10 @@ const minSharedWindow = time.Second
 // Sharer is a policy that may count for all nodes of a cluster.
 type Sharer interface {
 	governance.Policy
-	// Shares reports whether it is to count for all nodes.
+	// Shares reports whether the config states scope: cluster.
 	Shares() bool
-	// ShareBy has it count for all nodes, before it decides anything. Without it, it counts for
-	// this host alone.
+	// ShareBy makes the policy count for all nodes, in the pool. It is called before the first
+	// decision; without it, the policy counts for this host alone.
 	ShareBy(*quota.Pool)
 	// Shared returns the pool; nil without ShareBy.
 	Shared() *quota.Pool
@@ -138,13 +138,13 @@ func (p *budget) Shared() *quota.Pool {
 	return p.shared.Pool
 }
 
-// What a budget counts for all nodes.
+// The shared counters of a budget.
 const (
 	countCalls = "calls"
-	countBytes = "bytes" // those of bytes and those of tokens
+	countBytes = "bytes" // for limits of bytes and of tokens
 )
 
-// counted returns what the budget has limits of.
+// counted returns the counters that have a limit.
 func (p *budget) counted() []string {
 	switch {
 	case p.Calls == 0:
@@ -155,7 +155,8 @@ func (p *budget) counted() []string {
 	return []string{countCalls, countBytes}
 }
 
-// limitOf returns a limit; that of bytes is the smaller of those of bytes and of tokens.
+// limitOf returns the limit of a counter. For countBytes it is the smaller of the limits of bytes
+// and of tokens, in bytes.
 func (p *budget) limitOf(what string) int64 {
 	tokens := min(p.Tokens, math.MaxInt64/bytesPerToken) * bytesPerToken
 	switch {

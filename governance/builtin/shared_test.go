@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// servers are counters of several hosts, which get what they ask for in leases of an eighth.
+// servers are the counters that several hosts share; they grant leases of an eighth of a limit.
 type servers struct {
 	mu    sync.Mutex
 	taken map[string]int64
@@ -69,7 +69,7 @@ func shared(t testing.TB, s quota.Source, name, text string) governance.Policy {
 	return p
 }
 
-// Two hosts let through together what one may.
+// Two hosts together allow as much as one.
 func TestScopeCluster(t *testing.T) {
 	x := call("read", `{"a":1}`) // 59 bytes
 	x.Response = json.RawMessage(strings.Repeat("x", 100))
@@ -132,7 +132,7 @@ func TestScopeCluster(t *testing.T) {
 	}
 }
 
-// What one limit has let through and another denies is used by nobody.
+// A call that one limit allows and another denies counts for neither.
 func TestScopeClusterGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := shared(t, new(servers), "rate_limit",
@@ -155,8 +155,8 @@ func TestScopeClusterGivesBack(t *testing.T) {
 	})
 }
 
-// While the counters are away, what is leased is used; then a required policy refuses, and one that
-// is not lets through.
+// While the counters are unreachable, hosts use their leases; after that a required policy denies
+// and an optional one allows.
 func TestScopeClusterAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const config = `{"limits": [{"calls": 80}], "scope": "cluster"}`

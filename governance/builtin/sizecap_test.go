@@ -81,7 +81,7 @@ func TestSizeCapSpills(t *testing.T) {
 	}
 }
 
-// No member of a result, and no name of one, takes a result past its limit.
+// No member value and no member name makes a capped result exceed its limit.
 func TestSizeCapCoversAllMembers(t *testing.T) {
 	p, _ := sized(t, map[string]any{"max_bytes": 4096, "preview_bytes": 100})
 	long := strings.Repeat("x", 5000)

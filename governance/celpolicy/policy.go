@@ -59,8 +59,7 @@ type policy struct {
 	matches           bool        // an expression calls matches
 }
 
-// New makes the policy of s.Config. Its errors say what is wrong with the config and
-// what would be right.
+// New makes the policy of s.Config. Its errors name the key and an example of a valid value.
 func New(s governance.Spec) (governance.Policy, error) {
 	p := &policy{}
 	if err := settings.Decode(s.Config, &p.config); err != nil {
@@ -107,8 +106,7 @@ func newEnv(c governance.Category) (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// matches is the entry of the map uses for the function that searches a text with a regular
-// expression.
+// matches is the key in uses of the function matches, which runs a regular expression.
 const matches = "matches()"
 
 // compile compiles an expression of the given type and adds the variables that it uses and

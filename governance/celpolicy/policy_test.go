@@ -58,7 +58,7 @@ func ask(t testing.TB, p governance.Policy, flow governance.Flow, x governance.E
 	return string(d.Action) + " " + d.Code + ": " + d.Reason
 }
 
-// TestConfigs names the place and what would be right.
+// Errors name the key and an example of a valid value.
 func TestConfigs(t *testing.T) {
 	for config, want := range map[string][]governance.Problem{
 		`{"when": "true", "expiry": "1m"}`: nil,
@@ -195,7 +195,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// FuzzConfigs makes policies of any config, and has those that can be made decide.
+// FuzzConfigs creates policies of arbitrary configs and lets the valid ones decide.
 func FuzzConfigs(f *testing.F) {
 	f.Add(`{"when":"has(arguments.a)","message":"tool","action":"ask","expiry":"1m"}`, `{"a":[1,{"b":null}]}`)
 	f.Fuzz(func(t *testing.T, text, arguments string) {
@@ -221,7 +221,7 @@ func FuzzConfigs(f *testing.F) {
 	})
 }
 
-// BenchmarkDecision prints what a decision costs that lets a call pass.
+// BenchmarkDecision measures a decision that allows a call.
 func BenchmarkDecision(b *testing.B) {
 	p := newPolicy(b, `{"when": "tool.startsWith('ext_files_') && arguments.path.startsWith('/etc/')"}`)
 	x := call("ext_files_read", `{"path":"/home/ada/notes.txt","limit":1000}`)

@@ -120,7 +120,7 @@ func (v *variables) decode(text json.RawMessage, decode func(json.RawMessage) (a
 			maxMatched)
 	}
 	if err != nil {
-		v.err = cmp.Or(v.err, err) // another variable does not make up for it
+		v.err = cmp.Or(v.err, err) // the first error counts
 		return nil
 	}
 	return numbers(value)

@@ -10,8 +10,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestErrorOfOneVariable has a policy read two variables, the first of which cannot be
-// decoded. The second does not make up for it.
+// A variable that cannot be decoded is an error, although the next one can be.
 func TestErrorOfOneVariable(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("x", 2<<20) + `secret"}`
 	for name, arguments := range map[string]string{"too long": long, "ambiguous": `{"a":"secret","a":"b"}`} {

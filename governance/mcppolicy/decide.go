@@ -94,9 +94,9 @@ type globalContext struct {
 	Metadata globalMetadata `json:"metadata"`
 }
 
-// globalMetadata is what this host adds to what the plugin API names.
+// globalMetadata holds members that the plugin API does not name.
 type globalMetadata struct {
-	Node string `json:"node,omitempty"` // of the cluster, whose caller it is; "" for this host
+	Node string `json:"node,omitempty"` // the cluster node of the caller; "" for this host
 }
 
 func orNil(s string) *string {
@@ -176,7 +176,7 @@ func readAnswer(text json.RawMessage) (*answer, error) {
 		return nil, err
 	}
 	var a answer
-	if err := json.Unmarshal(line, &a); err != nil && !a.stops() { // it reads on behind a member of the wrong type
+	if err := json.Unmarshal(line, &a); err != nil && !a.stops() { // Unmarshal goes on after a member of the wrong type
 		return nil, err
 	}
 	if string(a.Context) == "null" {
@@ -196,7 +196,7 @@ func readAnswer(text json.RawMessage) (*answer, error) {
 	return &a, nil
 }
 
-// stops reports whether a is a clear denial, whatever stands beside it.
+// stops reports whether a is a denial, even if other members are invalid.
 func (a *answer) stops() bool {
 	return a.Result != nil && string(a.Result.Continue) == "false"
 }

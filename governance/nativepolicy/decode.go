@@ -35,8 +35,8 @@ var (
 	members = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
 )
 
-// decode decodes a [protocol.DecideResult]. A denial stays one whatever stands beside it. All
-// else is decoded strictly: an error wraps [governance.ErrDecided] when the answer states a
+// decode decodes a [protocol.DecideResult]. A denial counts even if other members are invalid.
+// All else is decoded strictly; the error wraps [governance.ErrDecided] if the answer states a
 // decision other than allow.
 func decode(flow governance.Flow, answer json.RawMessage) (d governance.Decision, err error) {
 	if answer, err = rawjson.Object(answer); err != nil {

@@ -1,6 +1,6 @@
-// Package nativepolicy asks policies that answer governance/decide over the native
-// protocol. Only an explicit "allow" allows. A denial is one whatever stands beside it; any
-// other answer with an unknown member is an error.
+// Package nativepolicy asks policies that answer governance/decide over the native protocol. Only
+// an explicit "allow" allows. A denial counts even if other members are invalid; any other answer
+// with an unknown member is an error.
 package nativepolicy
 
 import (

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// descriptor is what a model sees of an item, as canonical JSON: equal descriptors are equal
-// bytes. Nil is that of an item that is not known.
+// descriptor is the part of an item that a model sees, as canonical JSON: equal descriptors have
+// equal bytes. Nil means that the item is unknown.
 type descriptor json.RawMessage
 
 // MarshalJSON implements [json.Marshaler].
@@ -90,7 +90,7 @@ func (d descriptor) diff(now descriptor) string {
 func (d descriptor) value() any {
 	value, err := decode(d)
 	if err != nil {
-		return map[string]any{} // of an item that is not known
+		return map[string]any{} // the item is unknown
 	}
 	return value
 }

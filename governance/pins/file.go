@@ -14,12 +14,11 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// version is the format of the file. Files of version 1 have tools alone, which are read as
-// those of version 2.
+// version is the format of the file. Version 1 has the same form, but tools only.
 const version = 2
 
-// lockFile holds, for each kind, what was seen of each extension, by name. An extension without
-// names was seen, and had nothing of that kind.
+// lockFile holds the items of each kind by extension and name. An extension without names was
+// seen and had no items of that kind.
 type lockFile struct {
 	Version      int    `json:"version"`
 	Tools        seenIn `json:"tools,omitempty"`
@@ -31,7 +30,7 @@ type lockFile struct {
 
 type seenIn map[string]map[string]entry
 
-// kinds are the parts of the file.
+// kinds returns the sections of the file by kind.
 func (f *lockFile) kinds() map[Kind]*seenIn {
 	return map[Kind]*seenIn{
 		Tool:         &f.Tools,

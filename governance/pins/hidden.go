@@ -18,17 +18,17 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// Hidden holds the items whose descriptors have text that no reader sees, and the tools whose
-// descriptors are not those of exthost.lock, until the operator accepts that very descriptor. Its
-// methods are safe for concurrent use.
+// Hidden holds back items whose descriptors contain invisible text, and tools whose descriptors
+// differ from exthost.lock, until the operator accepts exactly that descriptor. Its methods are
+// safe for concurrent use.
 type Hidden struct {
 	path string
 
 	mu       sync.Mutex                      // guards the fields below
 	accepted map[string][]string             // hashes of descriptors, by extension
 	held     map[group]map[string]hiddenItem // by name
-	beyond   map[group]bool                  // an item is held for which there was no room
-	noted    map[subject]string              // hidden characters in what is listed and not held
+	beyond   map[group]bool                  // more than MaxItems items had to be held
+	noted    map[subject]string              // first invisible character of listed items
 }
 
 type subject struct {
@@ -37,17 +37,17 @@ type subject struct {
 	name      string
 }
 
-// hiddenItem is the descriptor of an item that is held, and why.
+// hiddenItem is the digest of a held descriptor, and its description for the operator.
 type hiddenItem struct {
 	digest, shown string
-	unlocked      string // see [Pin].Unlocked; "" where its text is hidden as well
+	unlocked      string // see [Pin].Unlocked
 }
 
-// maxNoted bounds what Check remembers.
+// maxNoted bounds the entries of Hidden.noted.
 const maxNoted = 1024
 
-// OpenHidden reads what was accepted from the file at path. A missing one is empty. The error
-// leaves a usable Hidden, which has accepted nothing.
+// OpenHidden reads the accepted descriptors from the file at path. A missing file is empty. On an
+// error the returned Hidden is usable and has accepted nothing.
 func OpenHidden(path string) (*Hidden, error) {
 	h := &Hidden{
 		path:     path,
@@ -76,12 +76,12 @@ type Sent struct {
 	Kind      Kind
 	Name      string // as the extension names it
 	Raw       json.RawMessage
-	Unlocked  string // its [Item.Hash] where exthost.lock states another one, or none
-	Note      bool   // nobody else reports hidden characters for which it is not held
+	Unlocked  string // its [Item.Hash] if exthost.lock has another one or none
+	Note      bool   // record invisible characters that do not hold the item
 }
 
 // Check reports whether an item with this descriptor may be listed, and remembers the answer.
-// changed reports whether it is another answer than before.
+// changed reports whether the answer differs from the last one.
 func (h *Hidden) Check(s Sent) (ok, changed bool) {
 	found := display.FindHidden(s.Raw)
 	tagged := len(found) > 0 && found[0].Tag()
@@ -116,8 +116,8 @@ func (h *Hidden) Check(s Sent) (ok, changed bool) {
 	return false, before.digest != digest
 }
 
-// describe says where a descriptor has hidden text, and what its tag characters spell; first, that
-// exthost.lock does not state it.
+// describe lists the places of invisible text in a descriptor and what its tag characters spell,
+// after a line about exthost.lock if unlocked.
 func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string {
 	var lines []string
 	if unlocked {
@@ -139,7 +139,7 @@ func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string
 	return strings.Join(append(lines, "it spells: "+display.Cut(spelled, 400)), "\n")
 }
 
-// Keep forgets the held tools of the extension other than these, which are all that it has.
+// Keep forgets the held tools of the extension that are not in tools, its complete list.
 func (h *Hidden) Keep(extension string, tools []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +147,7 @@ func (h *Hidden) Keep(extension string, tools []string) {
 		func(name string, _ hiddenItem) bool { return !slices.Contains(tools, name) })
 }
 
-// Any reports whether anything is held.
+// Any reports whether any item is held.
 func (h *Hidden) Any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +159,7 @@ func (h *Hidden) Any() bool {
 	return len(h.beyond) > 0
 }
 
-// Held reports whether an item is held, and whether exthost.lock does not state it.
+// Held reports whether an item is held, and whether its descriptor differs from exthost.lock.
 func (h *Hidden) Held(extension string, kind Kind, name string) (held, unlocked bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,18 +167,18 @@ func (h *Hidden) Held(extension string, kind Kind, name string) (held, unlocked 
 	return held, item.unlocked != ""
 }
 
-// rawDigest identifies a descriptor as it was sent: another form of it may hide something.
+// rawDigest identifies a descriptor by the bytes sent, because another form of it may hide text.
 func rawDigest(raw json.RawMessage) string { return descriptor(bytes.TrimSpace(raw)).hash() }
 
-// Beyond reports whether more than [MaxItems] items of a kind were to be held since the host began. Nobody
-// knows which those are that had no room.
+// Beyond reports whether more than [MaxItems] items of a kind had to be held since the host
+// started. The names of the excess ones are unknown.
 func (h *Hidden) Beyond(extension string, kind Kind) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.beyond[group{extension, kind}]
 }
 
-// List returns what is held, sorted by extension, kind and name.
+// List returns the held items, sorted by extension, kind and name.
 func (h *Hidden) List() (list []Pin) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,8 +201,8 @@ func (h *Hidden) List() (list []Pin) {
 	return sorted(list)
 }
 
-// Noted returns what of the extension is noted as listed with characters that a reader does not
-// see, sorted: the label of each, with the first such character.
+// Noted returns the extension's items that are listed although they contain invisible characters,
+// sorted: each label with the first such character.
 func (h *Hidden) Noted(extension string) (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,9 +215,9 @@ func (h *Hidden) Noted(extension string) (list []string) {
 	return list
 }
 
-// Accept accepts the descriptor of a held item, if it is the one with that digest. The error is
-// ErrNothingHeld or ErrOther, or says why that could not be stored, and leaves it accepted for
-// this process.
+// Accept accepts the descriptor of a held item if it has that digest. The error is
+// ErrNothingHeld, ErrOther, or that of writing the file; after the last one the descriptor is
+// accepted for this process only.
 func (h *Hidden) Accept(extension string, kind Kind, name, digest string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,7 +237,7 @@ func (h *Hidden) Accept(extension string, kind Kind, name, digest string) error 
 	return atomicfile.WritePrivate(h.path, text)
 }
 
-// Names returns the labels of pins for one line, as a reader can see them.
+// Names joins the labels of pins in one line, with invisible characters escaped.
 func Names(list []Pin) string {
 	const most = 20
 	var labels []string

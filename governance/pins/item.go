@@ -9,13 +9,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Kind is a kind of thing that an extension says something of.
+// Kind is a kind of item that an extension describes to models.
 type Kind string
 
 // The kinds that are pinned.
 const (
 	Tool         Kind = "tool"
-	Introduction Kind = "introduction" // what a server says of itself in its handshake
+	Introduction Kind = "introduction" // a server's instructions and serverInfo
 	Prompt       Kind = "prompt"
 	Resource     Kind = "resource"          // by its URI; its content is not pinned
 	Template     Kind = "resource_template" // by its URI template
@@ -24,14 +24,14 @@ const (
 // Kinds returns the kinds that are pinned.
 func Kinds() []Kind { return []Kind{Tool, Introduction, Prompt, Resource, Template} }
 
-// Listed are the kinds that clients list, by the method that lists them.
+// Listed maps list methods to the kinds that they list.
 var Listed = map[string]Kind{
 	protocol.MethodPromptsList:       Prompt,
 	protocol.MethodResourcesList:     Resource,
 	protocol.MethodResourceTemplates: Template,
 }
 
-// Item is one thing that an extension says something of, with the words that a model sees.
+// Item is a tool, introduction, prompt, resource or template, with the text that a model sees.
 type Item struct {
 	Kind Kind
 	Name string // as the extension names it
@@ -48,13 +48,13 @@ func NewTool(t protocol.Tool) Item {
 	return Item{Tool, t.Name, said.descriptor()}
 }
 
-// Hash identifies what the item says: "sha256:" and hex. Neither the order of members counts nor
-// white space.
+// Hash returns "sha256:" and the hex digest of the descriptor, in which the order of members and
+// white space do not count.
 func (i Item) Hash() string { return "sha256:" + i.said.hash() }
 
-// NewListed returns the item of a prompt, a resource or a template as a server lists it, and
-// its name, title, description, arguments and MIME type count. What changes from day to day
-// does not: sizes, and annotations such as the time of the last change.
+// NewListed returns the item of a prompt, a resource or a template as a server lists it. Name,
+// title, description, arguments and MIME type count. Sizes and annotations do not, because they
+// change often.
 func NewListed(kind Kind, listed json.RawMessage) Item {
 	key, also := "name", []string{"title", "description", "arguments"}
 	switch kind {
@@ -64,7 +64,7 @@ func NewListed(kind Kind, listed json.RawMessage) Item {
 		key, also = "uriTemplate", []string{"name", "title", "description", "mimeType"}
 	}
 	name, _ := rawjson.Text(rawjson.Get(listed, key))
-	if ambiguous(listed) { // its clients may read what is not read here
+	if ambiguous(listed) { // a client may read the other of two members
 		return Item{kind, name, canonical(listed)}
 	}
 	said := make(members)
@@ -74,11 +74,11 @@ func NewListed(kind Kind, listed json.RawMessage) Item {
 	return Item{kind, name, said.descriptor()}
 }
 
-// plainVersion is a version that says nothing else.
+// plainVersion matches a version without other text.
 var plainVersion = regexp.MustCompile(`^[0-9A-Za-z.+_-]{0,40}$`)
 
-// NewIntroduction returns the item of what a server says of itself. name tells its handshakes
-// apart, where it has several. A plain version does not count: each update has another.
+// NewIntroduction returns the item of a server's instructions and serverInfo. name distinguishes
+// the handshakes of one extension. A plain version is left out, because every update changes it.
 func NewIntroduction(name, instructions string, serverInfo json.RawMessage) Item {
 	if version, ok := rawjson.Text(rawjson.Get(serverInfo, "version")); ok && plainVersion.MatchString(version) &&
 		!ambiguous(serverInfo) {
@@ -99,12 +99,12 @@ func Label(kind Kind, name string) string {
 	return string(kind) + ":" + name
 }
 
-// plainLabel is a label that a shell takes as one word, and a reader as no other text.
+// plainLabel matches a label that a shell reads as one word.
 var plainLabel = regexp.MustCompile(`^[0-9A-Za-z_.][0-9A-Za-z_.:/@+-]{0,200}$`)
 
-// AcceptCommand returns the command that accepts an item. It leaves out a label that is not
-// plain, and then accepts all of the extension: labels are the words of an extension, and who
-// reads the command may paste it to a shell.
+// AcceptCommand returns the command that accepts an item. Labels come from the extension and the
+// command may be pasted into a shell, so a label that is not plain is left out: the command then
+// accepts all items of the extension.
 func AcceptCommand(extension string, kind Kind, name string) string {
 	command := "exthost tools accept " + extension
 	if label := Label(kind, name); plainLabel.MatchString(label) {

@@ -21,8 +21,8 @@ func named(names ...string) (items []Item) {
 	return items
 }
 
-// T4: what comes after the first list is held until it is approved, also in the next process,
-// and also where the first list was empty.
+// Items added after the first list, even an empty one, are held until they are approved, across
+// restarts.
 func TestNewItemsAreHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	p := open(t, path)
@@ -64,7 +64,7 @@ func TestNewItemsAreHeld(t *testing.T) {
 	}
 }
 
-// T4: what changed after it was shown is not approved.
+// An item that changed after it was shown to the operator is not approved.
 func TestOtherThanShownIsNotApproved(t *testing.T) {
 	p := open(t, filepath.Join(t.TempDir(), "lock"))
 	check(p, "files", tool("a", schema))
@@ -83,7 +83,7 @@ func TestOtherThanShownIsNotApproved(t *testing.T) {
 	}
 }
 
-// The pages of the first list are pinned, and no page of another one.
+// All pages of the first list are pinned, and no page of a later list.
 func TestPagesOfTheFirstList(t *testing.T) {
 	p := open(t, filepath.Join(t.TempDir(), "lock"))
 	for n, page := range []struct {
@@ -105,7 +105,7 @@ func TestPagesOfTheFirstList(t *testing.T) {
 	}
 }
 
-// T4: a first list that an extension does not end is not open for what it adds much later.
+// A first list that never ends does not let an extension add items much later.
 func TestFirstListsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, filepath.Join(t.TempDir(), "lock"))
@@ -160,7 +160,7 @@ func TestWhatCountsOfListedItems(t *testing.T) {
 	}
 }
 
-// TestDiffShowsTheEndOfLongTexts changes a text behind what fits into a line.
+// A change far into a long text is shown in the difference.
 func TestDiffShowsTheEndOfLongTexts(t *testing.T) {
 	long := strings.Repeat("word ", 2000)
 	before, now := NewTool(protocol.Tool{
@@ -176,7 +176,7 @@ func TestDiffShowsTheEndOfLongTexts(t *testing.T) {
 	}
 }
 
-// The words of an extension do not become a part of a command that is more than one word.
+// A label that is more than one shell word is left out of the command.
 func TestAcceptCommand(t *testing.T) {
 	for name, want := range map[string]string{
 		"review":  "exthost tools accept x prompt:review",
@@ -195,8 +195,7 @@ func TestAcceptCommand(t *testing.T) {
 	}
 }
 
-// TestFileOfVersion1 reads the file of an older host: its tools are pinned, and what it did not
-// record is taken as it is seen next.
+// A file of version 1 keeps its pinned tools; other kinds are pinned when they are seen next.
 func TestFileOfVersion1(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	const text = `{"version":1,"tools":{"files":{"read":{"pinned":{"description":"a","input_schema":{"type":"object"}},"since":"2026-01-01T00:00:00Z"}}}}`
@@ -256,7 +255,7 @@ func TestHiddenItems(t *testing.T) {
 	}
 }
 
-// A tool that exthost.lock does not state as it is waits for its operator, who accepts that very
+// A tool that differs from exthost.lock is held until the operator accepts exactly that
 // descriptor.
 func TestUnlockedTools(t *testing.T) {
 	h, err := OpenHidden(filepath.Join(t.TempDir(), "hidden"))
@@ -296,7 +295,7 @@ func TestUnlockedTools(t *testing.T) {
 	}
 }
 
-// An item for which there is no room is in no list, and so are calls of it held.
+// Items beyond MaxItems are not listed, and calls of them are held.
 func TestMoreItemsThanArePinned(t *testing.T) {
 	p := open(t, filepath.Join(t.TempDir(), "lock"))
 	var names []string
@@ -314,7 +313,7 @@ func TestMoreItemsThanArePinned(t *testing.T) {
 	}
 }
 
-// So it is with hidden text, where nobody knows which items those are.
+// The same for items with hidden text.
 func TestMoreHiddenItemsThanAreHeld(t *testing.T) {
 	h, err := OpenHidden(filepath.Join(t.TempDir(), "hidden"))
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package pins records what each extension says of itself when that is first seen: its tools,
-// introduction, prompts and resources. What changes later, or is new, is held until an operator
-// approves it.
+// Package pins records the tools, introduction, prompts and resources of each extension when they
+// are first seen, and holds later changes and additions until an operator approves them.
 package pins
 
 import (
@@ -21,43 +20,43 @@ type Pins struct {
 
 	mu    sync.Mutex // guards the fields below
 	seen  table
-	open  map[group]firstList // first lists of which a page is missing
+	open  map[group]firstList // first lists with missing pages
 	dirty map[group]dirtyPart // changed since the file was read or written
 }
 
-// group is all that an extension has of one kind.
+// group is the items of one kind of an extension.
 type group struct {
 	extension string
 	kind      Kind
 }
 
-// table maps groups to the entries of their names. A group in it was seen, if only empty.
+// table maps groups to their entries by name. An empty group was seen without items.
 type table map[group]map[string]entry
 
-// firstList is the first list of a group, of which a client has not read all pages.
+// firstList is the first list of a group while pages of it are missing.
 type firstList struct {
 	began time.Time
 	next  string // the cursor of the next page
 }
 
-// maxFirst is how long after its beginning pages of a first list count as such. An extension
-// could else leave it without an end, and add to it whenever it likes.
+// maxFirst bounds the time in which pages of a first list are pinned. Without it, an extension
+// could leave the list open and add items at any time.
 const maxFirst = time.Minute
 
-// dirtyPart is the names of a group that have changed.
+// dirtyPart is the changed names of a group.
 type dirtyPart map[string]bool
 
 // entry is the state of one item.
 type entry struct {
-	Pinned   descriptor `json:"pinned,omitempty"`      // nil: it came after the others, and was never approved
+	Pinned   descriptor `json:"pinned,omitempty"`      // nil: added after the first list, never approved
 	Since    time.Time  `json:"since,omitzero"`        // when Pinned was recorded
-	Approved string     `json:"approved_by,omitempty"` // who approved Pinned; "" for what was seen first
+	Approved string     `json:"approved_by,omitempty"` // who approved Pinned; "" if it was seen first
 	Held     descriptor `json:"held,omitempty"`        // the present descriptor, while it differs from Pinned
 	HeldFrom time.Time  `json:"held_since,omitzero"`
 }
 
-// MaxItems is how many items of one kind of an extension are recorded. What comes beyond is held, and
-// has no entry.
+// MaxItems bounds the recorded items of one kind per extension. Further items are held and have
+// no entry.
 const MaxItems = 10_000
 
 // Pin is one item in [Pins.List].
@@ -65,21 +64,21 @@ type Pin struct {
 	Extension  string    `json:"extension"`
 	Kind       Kind      `json:"kind"`
 	Name       string    `json:"name"`  // as the extension names it
-	Label      string    `json:"label"` // names it among all of its extension; see [Label]
+	Label      string    `json:"label"` // unique within the extension; see [Label]
 	Since      time.Time `json:"since,omitzero"`
 	ApprovedBy string    `json:"approved_by,omitempty"`
 	Held       bool      `json:"held"`          // a change waits for approval
-	New        bool      `json:"new,omitempty"` // it came after the others, and was never approved
+	New        bool      `json:"new,omitempty"` // added after the first list, never approved
 	HeldSince  time.Time `json:"held_since,omitzero"`
-	// between the pinned and the present descriptor, one difference per line
+	// the differences from the pinned to the current descriptor, one per line
 	Diff   string `json:"diff,omitempty"`
 	Digest string `json:"digest,omitempty"` // of the descriptor that waits for approval; "" when none does
-	// what exthost.lock would state of a tool of which it states something else, or nothing; see [Item.Hash]
+	// the tool's [Item.Hash] if exthost.lock has another one or none
 	Unlocked string `json:"unlocked,omitempty"`
 }
 
 // Open reads the lock file at path. Save creates a missing one. The file must be in the directory
-// within, without a link that leads out; "" is any.
+// within, with links followed; "" allows any directory.
 func Open(path, within string) (*Pins, error) {
 	if err := below.Check(within, path); err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
@@ -97,19 +96,19 @@ func Open(path, within string) (*Pins, error) {
 	}, nil
 }
 
-// List is what an extension has of one kind, or one page of it.
+// List is the items of one kind of an extension, or one page of them.
 type List struct {
 	Extension string
 	Kind      Kind
 	Items     []Item
 	Cursor    string // of this page; "" for the first
 	Next      string // cursor of the next page; "" for the last
-	Whole     bool   // the extension has nothing else of this kind
+	Whole     bool   // Items are all items of this kind
 }
 
-// Look compares the items of a list with their pins, and returns the names of those that are
-// held. The first list of a kind is pinned, with all its pages. changed reports whether there is
-// something to save.
+// Look compares the items of a list with their pins and returns the names of the held ones. The
+// first list of a kind is pinned, with all its pages. changed reports whether there is something
+// to save.
 func (p *Pins) Look(l List) (held []string, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +121,7 @@ func (p *Pins) Look(l List) (held []string, changed bool) {
 		p.seen.see(g)
 		p.noteLocked(g, "")
 	}
-	twice := make(map[string]bool) // names whose other item is held
+	twice := make(map[string]bool) // names with a held item
 	for _, item := range l.Items {
 		if !twice[item.Name] && !p.lookLocked(g, item, first) {
 			held, twice[item.Name] = append(held, item.Name), true
@@ -140,7 +139,7 @@ func (p *Pins) Look(l List) (held []string, changed bool) {
 	return held, len(p.dirty[g]) > before
 }
 
-// lookLocked reports whether an item is as it was pinned.
+// lookLocked reports whether an item equals its pin.
 func (p *Pins) lookLocked(g group, now Item, first bool) bool {
 	e, known := p.seen[g][now.Name]
 	switch {
@@ -150,7 +149,7 @@ func (p *Pins) lookLocked(g group, now Item, first bool) bool {
 		p.setLocked(g, now.Name, entry{Pinned: now.said, Since: today()})
 		return true
 	case known && e.Pinned.equal(now.said):
-		if e.Held != nil { // it has returned to its pinned descriptor
+		if e.Held != nil { // it is back to its pinned descriptor
 			e.Held, e.HeldFrom = nil, time.Time{}
 			p.setLocked(g, now.Name, e)
 		}
@@ -183,8 +182,7 @@ func (p *Pins) Held(extension string, kind Kind, name string) bool {
 	return p.seen[group{extension, kind}][name].Held != nil
 }
 
-// Beyond reports whether an item has no entry because there is no room for one: nobody knows what it
-// says.
+// Beyond reports whether an item has no entry because [MaxItems] is reached.
 func (p *Pins) Beyond(extension string, kind Kind, name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +191,7 @@ func (p *Pins) Beyond(extension string, kind Kind, name string) bool {
 	return !known && len(names) >= MaxItems
 }
 
-// Full returns the kinds of which an extension has no room for another item.
+// Full returns the kinds for which an extension has reached [MaxItems].
 func (p *Pins) Full(extension string) []Kind {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,7 +211,7 @@ func (p *Pins) noteLocked(g group, name string) {
 	p.dirty[g][name] = true
 }
 
-// see makes the group one that was seen.
+// see marks the group as seen.
 func (t table) see(g group) {
 	if t[g] == nil {
 		t[g] = make(map[string]entry)
@@ -228,8 +226,8 @@ var (
 	ErrOther       = errors.New("it has changed again since it was shown")
 )
 
-// Approve pins the present descriptor of an item and saves it, if it is the one with that
-// digest. by names the person.
+// Approve pins the current descriptor of an item and saves it, if it has that digest. by names
+// the person.
 func (p *Pins) Approve(extension string, kind Kind, name, digest, by string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +258,7 @@ func (p *Pins) List() []Pin {
 	return sorted(list)
 }
 
-// HeldOf returns what is held of an extension, sorted by kind and name.
+// HeldOf returns the held items of an extension, sorted by kind and name.
 func (p *Pins) HeldOf(extension string) (list []Pin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -45,8 +45,8 @@ func Tool() protocol.Tool {
 }
 
 // Call executes the page tool and returns an MCP tool result: the text of the page and its
-// position. Bad arguments are an error of kind invalid_arguments. shows says of which calls the
-// results may be read, nil of all; those of others are as if there were none.
+// position. Bad arguments are an error of kind invalid_arguments. A result whose source shows
+// refuses is treated as unknown; a nil shows allows all.
 func (s *Store) Call(owner Owner, shows func(Source) bool, arguments json.RawMessage) (json.RawMessage, error) {
 	a := struct {
 		Handle string `json:"handle"`

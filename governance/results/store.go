@@ -31,13 +31,13 @@ type Options struct {
 	Dir    string        // directory of the files, which have mode 0600; created with mode 0700
 	Quota  int64         // bytes of all results; the oldest are removed. Default: DefaultQuota
 	MaxAge time.Duration // age at which a result is removed. Default: DefaultMaxAge
-	// the name of this host in its cluster, which begins the handles of other nodes' callers; "": there is no cluster
+	// this host's name in its cluster, the prefix of handles for callers of other nodes; "" without a cluster
 	Node string
 }
 
 // Owner identifies who may read a result. The session counts only for anonymous callers.
 type Owner struct {
-	Node    string // of the cluster, whose caller it is; "" for this host
+	Node    string // the cluster node of the caller; "" for this host
 	Caller  string
 	Session string
 }
@@ -207,7 +207,7 @@ func (s *Store) scheduleLocked() {
 	})
 }
 
-// Source returns the call whose result has a handle; that of none for an unknown one.
+// Source returns the call that produced handle, or the zero Source.
 func (s *Store) Source(handle string) Source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
