@@ -1,3 +1,3 @@
-// Package listing has what clients see of tools, prompts and resources: under which names, which of them are listed,
-// how they are found by words, and which extension has one.
+// Package listing decides what clients see of tools, prompts and resources: names, lists, search, and the owner
+// of each.
 package listing

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// A destination whose program was missing when the host started takes connections once the program
-// is there, without a person: after each cooldown one connection looks again.
+// A destination whose program was missing at the start of the host accepts connections once the program exists:
+// after each cooldown one connection checks again.
 func TestBrokenDestinationIsLookedAtAgain(t *testing.T) {
 	m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindStdio, Cmd: manifest.Command{"later"}}}
 	dir := t.TempDir()

@@ -1,5 +1,4 @@
-// Package bridge runs destinations: MCP servers that are served over HTTP, each
-// connection with an instance of its own.
+// Package bridge runs destinations: MCP servers that are served over HTTP, with an instance per connection.
 package bridge
 
 import (
@@ -24,39 +23,39 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Destination is a unit with a process on standby for the next connection, the variables
-// that sessions bring for their instances, and the address that a front gave it.
+// Destination is a unit with a standby process for the next connection, variables that sessions bring for their
+// instances, and an address set by a front.
 type Destination struct {
 	*unit.Unit
 	Config config.Destination
 	Source descriptors.Source
 
-	standby  *runtime.Standby          // nil: none is kept
+	standby  *runtime.Standby          // nil: none
 	unusable error                     // why the configuration cannot be used
-	broken   atomic.Pointer[broken]    // nil when the destination can run
+	broken   atomic.Pointer[broken]    // nil: the destination can run
 	names    atomic.Pointer[toolNames] // nil before the first handshake
 
-	login func(caller string) runtime.Login // of a caller's own; nil: one serves all callers
+	login func(caller string) runtime.Login // a caller's own login; nil: one for all callers
 
-	mu       sync.Mutex         // guards what follows
-	sessions map[string]brought // by the key of their instance
-	listen   string             // address besides /{name}; ""
+	mu       sync.Mutex         // guards the fields below
+	sessions map[string]brought // by instance key
+	listen   string             // address besides /{name}, or ""
 }
 
-// brought is what a session has for its own instance.
+// brought is what a session brings for its instance.
 type brought struct {
 	env    map[string]string // variables
-	caller string            // whose login its instance has; "": that of all callers
+	caller string            // whose login the instance uses; "": that of all callers
 }
 
-// broken says why a destination cannot run at all.
+// broken is why a destination cannot run at all.
 type broken struct {
 	err   error
-	until time.Time // when a connection looks again
+	until time.Time // when a connection checks again
 }
 
-// New prepares a destination, whose events wire returns. An unusable configuration is the
-// error of its start.
+// New prepares a destination. wire returns its callbacks. An unusable configuration becomes the error of its
+// start.
 func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events,
 ) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)
@@ -100,7 +99,7 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 	return d
 }
 
-// prepare adds to s what the instance of that key has for itself.
+// prepare adds what the session of a key brings to s.
 func (d *Destination) prepare(s *runtime.Spec, key string) {
 	s.Standby = d.standby
 	if session := d.Session(key); session != nil && len(session.ClientInfo) > 0 {
@@ -125,8 +124,8 @@ func (d *Destination) prepare(s *runtime.Spec, key string) {
 	}
 }
 
-// LoginOf returns the login of a caller; nil when there is none. Where each caller has one of its
-// own, nobody has that of all callers.
+// LoginOf returns the login of a caller, nil if there is none. With a login per caller, the login of all callers
+// is never used.
 func (d *Destination) LoginOf(caller string) runtime.Login {
 	switch {
 	case d.login == nil:
@@ -137,7 +136,7 @@ func (d *Destination) LoginOf(caller string) runtime.Login {
 	return d.login(caller)
 }
 
-// Start checks whether the destination can run, and starts the process on standby.
+// Start checks whether the destination can run, and starts the standby process.
 func (d *Destination) Start(ctx context.Context) error {
 	if err := d.look(ctx); err != nil {
 		return err
@@ -145,7 +144,7 @@ func (d *Destination) Start(ctx context.Context) error {
 	return d.try(ctx)
 }
 
-// look is check, and notes the outcome.
+// look calls check and records the outcome.
 func (d *Destination) look(ctx context.Context) error {
 	err := d.check(ctx)
 	if err == nil {
@@ -156,7 +155,7 @@ func (d *Destination) look(ctx context.Context) error {
 	return err
 }
 
-// NeedsStart reports true: [Destination.Start] starts the process on standby.
+// NeedsStart returns true: [Destination.Start] starts the standby process.
 func (d *Destination) NeedsStart() bool { return true }
 
 func (d *Destination) check(ctx context.Context) error {
@@ -286,7 +285,7 @@ func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance,
 	}
 	added := d.keep(key, s)
 	if err := d.stranger(s, key); err != nil { // asked last: of two callers at once with one key, one is kept
-		return nil, nil, err
+		return nil, nil, err // checked last: of two concurrent callers with one key, only one was kept
 	}
 	if added {
 		d.Env.SecretsChanged()
@@ -346,8 +345,8 @@ func (d *Destination) Status() status.Destination {
 		s.State, s.Reason = string(supervisor.Failed), protocol.Reason(d.Mask(err))
 	}
 	now, cancel := context.WithCancel(context.Background())
-	cancel() // a status waits for no instance
-	if err := d.Unit.Refusal(now, nil); err != nil {
+	cancel()                                         // a status waits for no instance
+	if err := d.Unit.Refusal(now, nil); err != nil { // the status waits for no instance
 		s.Refuses = protocol.Reason(d.Mask(err))
 		if e, ok := errors.AsType[*protocol.Error](err); ok {
 			at := time.Now().Add(e.RetryAfter)

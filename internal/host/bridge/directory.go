@@ -12,24 +12,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Info is what a front needs to serve a destination.
+// Info describes a destination to a front.
 type Info struct {
 	Name  string
-	Local bool // a command of this machine, which has a port of its own
-	Port  int  // 0 is any free one
+	Local bool // a command on this machine, which gets its own port
+	Port  int  // 0: any free port
 }
 
-// Directory is what fronts ask about the destinations in force. Its methods may be called
-// by many goroutines at once.
+// Directory holds the destinations in force, for fronts. It is safe for concurrent use.
 type Directory struct {
 	closing context.Context // ends with the host
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	byName  map[string]*Destination
 	changed chan struct{} // closed by the next Replace
 }
 
-// NewDirectory returns an empty directory of a host that closes when closing ends.
+// NewDirectory returns an empty directory. Its sequences end with closing.
 func NewDirectory(closing context.Context) *Directory {
 	return &Directory{closing: closing, changed: make(chan struct{})}
 }
@@ -49,8 +48,7 @@ func (d *Directory) get(name string) *Destination {
 	return d.byName[name]
 }
 
-// list returns the destinations by name, and a channel that is closed when there are
-// others.
+// list returns the destinations by name, and a channel that is closed when they change.
 func (d *Directory) list() (infos []Info, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,8 +59,7 @@ func (d *Directory) list() (infos []Info, changed <-chan struct{}) {
 	return infos, d.changed
 }
 
-// Destinations yields the destinations by name, now and after every reload, until ctx ends
-// or the host is closed.
+// Destinations yields the destinations by name, now and after every reload, until ctx ends or the host is closed.
 func (d *Directory) Destinations(ctx context.Context) iter.Seq[[]Info] {
 	return func(yield func([]Info) bool) {
 		for {
@@ -81,8 +78,7 @@ func (d *Directory) Destinations(ctx context.Context) iter.Seq[[]Info] {
 	}
 }
 
-// EnvHeaders returns the headers of a client's request that become variables of the
-// client's instance, and the names of the variables; nil when there are none.
+// EnvHeaders maps request headers of a client to variables of its instance; nil if there are none.
 func (d *Directory) EnvHeaders(name string) map[string]string {
 	if x := d.get(name); x != nil {
 		return x.Config.EnvFromHeaders
@@ -90,8 +86,8 @@ func (d *Directory) EnvHeaders(name string) map[string]string {
 	return nil
 }
 
-// Listens notes for the status the address at which a front serves a destination besides
-// /{name}; "" when the front has stopped to.
+// Listens sets the additional address, besides /{name}, that the status shows for a destination; "" when its
+// front has stopped serving it.
 func (d *Directory) Listens(name, address string) {
 	if x := d.get(name); x != nil {
 		x.mu.Lock()
@@ -100,10 +96,9 @@ func (d *Directory) Listens(name, address string) {
 	}
 }
 
-// Refuses returns why the destination s.Extension would refuse a request of s at the
-// moment, because it has failed too often or cannot run. The error is a *protocol.Error
-// with RetryAfter. It is nil when the request would not be refused, and when there is no
-// such destination.
+// Refuses returns why the destination s.Extension would refuse a request of s now: it has failed too often or
+// cannot run. The error is a *protocol.Error with RetryAfter. It is nil if the request would pass, and for an
+// unknown destination.
 func (d *Directory) Refuses(s *protocol.Session) error {
 	x := d.get(s.Extension)
 	if x == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// An instance whose session has ended before it starts has nobody's login, and not that of all
-// callers. The key of an instance is its first caller's.
+// An instance whose session has ended before its start gets no login, not even that of all callers. The key of an
+// instance belongs to its first caller.
 func TestLoginOfNobody(t *testing.T) {
 	d := &Destination{Unit: new(unit.Unit), sessions: make(map[string]brought)}
 	d.login = func(caller string) runtime.Login {

@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// toolNames are the registered names by which policies know the tools of a destination.
+// toolNames are the registered names that policies use for the tools of a destination.
 type toolNames struct {
 	byTool map[string]string
 	taken  map[string]bool
@@ -23,8 +23,8 @@ func newToolNames(destination string, offered []protocol.Tool) *toolNames {
 	return n
 }
 
-// ToolName returns the registered name of a tool of the destination. A tool that the
-// destination has not listed gets a name that no listed tool has.
+// ToolName returns the registered name of a tool of the destination. An unlisted tool gets a name that no listed
+// tool has.
 func (d *Destination) ToolName(tool string) string {
 	n := d.names.Load()
 	if n == nil {

@@ -24,8 +24,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// newSpec returns everything that the runtime needs to run an instance of a destination,
-// and the values that only its secrets_file states.
+// newSpec returns the runtime spec of an instance of a destination, and the values of its secrets_file.
 func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destination,
 ) (s runtime.Spec, report process.EnvReport, secrets []string, err error) {
 	t := manifest.Transport{
@@ -62,7 +61,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 	}
 	s.Env, _ = env.Child(cfg, &s, secret)
 	if s.Manifest, err = variables.Expand(s.Manifest, process.Lookup(s.Env)); err != nil {
-		if len(d.Unset) > 0 { // these have the places
+		if len(d.Unset) > 0 { // these name the places
 			err = errors.New(strings.Join(d.Unset, "\n"))
 		}
 		return s, report, nil, err
@@ -78,7 +77,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		s.Login = env.Login(cfg, &s.Manifest.Transport, place(cfg, name, &d))
 	}
 	if err := give(env, cfg, &s, d, secret); err != nil {
-		s.Env = nil // so that it is another one once it can be used
+		s.Env = nil // the destination's source then changes once it can be used
 		return s, report, nil, err
 	}
 	return s, report, slices.Collect(maps.Values(secret)), nil
@@ -93,8 +92,8 @@ func place(cfg *config.Config, name string, d *config.Destination) unit.LoginPla
 	return p
 }
 
-// give has s refer to the secrets that d states. A project's file states none: it would choose
-// who gets them.
+// give lets s refer to the secrets that d states. A project's file may state none, because it would choose who
+// gets them.
 func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destination, secret map[string]string) error {
 	path := strict.Join("destinations", s.ID) + "."
 	stated, variables := given.Stated{}, slices.Concat(slices.Collect(maps.Keys(secret)),
@@ -119,13 +118,11 @@ func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destinati
 			&manifest.Transport{URL: d.URL, Env: d.Env, Headers: d.Headers, OAuth: d.OAuth}, nil)), variables...)
 }
 
-// maxConnections is how many instances a destination has at most, unless
-// extensions.defaults.max_instances says otherwise.
+// maxConnections bounds the instances of a destination, unless extensions.defaults.max_instances is set.
 const maxConnections = 64
 
-// options returns the [runtime] options of a destination: each connection has an
-// instance of its own, which starts with the connection. The third failure in a row within
-// five minutes begins the cooldown.
+// options returns the [runtime] options of a destination: each connection has its own instance, which starts with
+// it. The third failure in a row within five minutes begins the cooldown.
 func options(cfg *config.Config, d config.Destination) manifest.Runtime {
 	most, restarts, window, atOnce := maxConnections, 2, manifest.Duration(5*time.Minute), manifest.Duration(1)
 	r := manifest.Runtime{
@@ -140,7 +137,7 @@ func options(cfg *config.Config, d config.Destination) manifest.Runtime {
 	return r.Over(cfg.Extensions.Defaults)
 }
 
-// readSecrets returns the variables of a secrets_file for the destination name.
+// readSecrets returns the variables of a secrets_file for a destination.
 func readSecrets(env *unit.Env, owners ownership.Rule, name, path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil

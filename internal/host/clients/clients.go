@@ -1,4 +1,4 @@
-// Package clients knows the named clients of a host: whose a token is, and until when that holds.
+// Package clients holds the named clients of a host, and authenticates their tokens.
 package clients
 
 import (
@@ -18,24 +18,24 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Directory has the clients that are in force. Its methods may be called by many goroutines at once.
+// Directory holds the clients in force. It is safe for concurrent use.
 type Directory struct {
 	base    context.Context
 	reread  func() (*config.Config, error)
-	changed func() // is called after the clients in force have changed
+	changed func() // called after the clients in force have changed
 	log     *slog.Logger
 	current atomic.Pointer[table]
 
-	unnamed context.Context // of callers without a name, see Unnamed
+	unnamed context.Context // of anonymous callers, see Unnamed
 	require context.CancelFunc
 
-	mu       sync.Mutex // guards what follows
-	begun    uint64     // readings of the configuration
-	applied  uint64     // the latest of these that was set
+	mu       sync.Mutex // guards the fields below
+	begun    uint64     // number of readings of the configuration
+	applied  uint64     // the latest reading in force
 	subjects map[string]*subject
 }
 
-// table is what is in force. It does not change.
+// table is an immutable set of clients.
 type table struct {
 	stated map[string]config.Client
 	named  map[string]*client
@@ -55,12 +55,12 @@ type key struct {
 	client *client
 	ctx    context.Context // ends with the token
 	end    context.CancelFunc
-	until  time.Time   // zero: it stays
-	timer  *time.Timer // ends it then; nil: it stays
+	until  time.Time   // zero: without limit
+	timer  *time.Timer // ends the token then; nil: without limit
 }
 
-// New returns a directory without clients. What it hands out ends with ctx. reread reads the
-// configuration again; nil: it stays as it is. changed is called after each change of the clients in force.
+// New returns a directory without clients. The contexts that it returns end with ctx. reread reads the
+// configuration again; nil: it never changes. changed is called after each change of the clients in force.
 func New(ctx context.Context, reread func() (*config.Config, error), changed func(), log *slog.Logger) *Directory {
 	d := &Directory{base: ctx, reread: reread, changed: changed, log: log, subjects: make(map[string]*subject)}
 	d.unnamed, d.require = context.WithCancel(ctx)
@@ -68,10 +68,9 @@ func New(ctx context.Context, reread func() (*config.Config, error), changed fun
 	return d
 }
 
-// Reload puts the clients of the configuration as it is now in force, and nothing else. A client that is
-// gone is refused at once, as is one that shows an old token, and what it has open ends, as does what the
-// subject of an access token has open whose name is now that of a client; others notice nothing. Reload
-// waits for nothing that starts. After an error, which the log has too, everything is as it was.
+// Reload applies the clients of the current configuration, and nothing else of it. Removed clients and old tokens
+// are refused at once, and their sessions end, as do sessions of a token subject whose name has become a
+// client's. Reload does not wait for starts. After an error, which is also logged, nothing has changed.
 func (d *Directory) Reload() error {
 	if d.reread == nil {
 		return nil
@@ -86,7 +85,7 @@ func (d *Directory) Reload() error {
 	return nil
 }
 
-// Set puts clients in force in place of all others, as [Directory.Reload] does.
+// Set replaces all clients, as [Directory.Reload] does.
 func (d *Directory) Set(stated map[string]config.Client) { d.set(d.begin(), stated) }
 
 // begin is called before the configuration is read, and returns the number of this reading.
@@ -97,9 +96,9 @@ func (d *Directory) begin() (reading uint64) {
 	return d.begun
 }
 
-// set puts the clients of a reading in force, unless those of a later one are: a client that was
-// removed must not come back with what was read before. Tokens that are not among them end at once,
-// and with the first client of all every caller without a name.
+// set applies the clients of a reading, unless a later one is in force: a removed client must not come back
+// through an earlier reading. Removed tokens end at once, and when the first client appears, all anonymous
+// callers end too.
 func (d *Directory) set(reading uint64, stated map[string]config.Client) {
 	if changed := d.replace(reading, stated); len(changed) > 0 {
 		d.log.Info("named clients", "changed", changed)
@@ -107,7 +106,7 @@ func (d *Directory) set(reading uint64, stated map[string]config.Client) {
 	}
 }
 
-// replace is set. It returns the names of the clients that are new, gone or others.
+// replace is set. It returns the names of the added, removed and changed clients.
 func (d *Directory) replace(reading uint64, stated map[string]config.Client) (changed []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +117,7 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 	before, next := d.current.Load(), &table{stated: maps.Clone(stated), named: make(map[string]*client)}
 	for name, c := range stated {
 		n := before.named[name]
-		if n == nil || before.stated[name].Toolset != c.Toolset { // what it has open sees too much, or too little
+		if n == nil || before.stated[name].Toolset != c.Toolset { // its open sessions would see the wrong tools
 			n = &client{name: name}
 			n.ctx, n.remove = context.WithCancel(d.base)
 		}
@@ -138,7 +137,7 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 			k.end()
 		}
 		if k.timer != nil {
-			k.timer.Stop() // that of the next table counts
+			k.timer.Stop() // the next table has its own
 		}
 	}
 	for name, n := range before.named {
@@ -149,10 +148,10 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 	return changed
 }
 
-// add adds a token, with what holds of it already.
+// add adds a token, and reuses the context of the same token in before.
 func (t *table) add(before *table, c *client, hash, until string) {
 	sum, err := clienttoken.ParseHash(hash)
-	if err != nil { // "", since the configuration was checked
+	if err != nil { // "", because the configuration was checked
 		return
 	}
 	k := &key{sum: sum, client: c}
@@ -177,9 +176,8 @@ func (k *key) holds() bool {
 	return k.ctx.Err() == nil && (k.until.IsZero() || time.Now().Before(k.until))
 }
 
-// ByToken returns the client that a token is of. until ends with the token or the client. The time
-// that this takes depends on how many tokens there are, and neither on which of them it is nor on
-// how much of it is right.
+// ByToken returns the client of a token. until ends with the token or the client. Its time depends on the number
+// of tokens only: neither on which one matches nor on how much of it.
 func (d *Directory) ByToken(token string) (name string, until context.Context, ok bool) {
 	sum := sha256.Sum256([]byte(token))
 	keys, found := d.current.Load().keys, -1
@@ -194,7 +192,7 @@ func (d *Directory) ByToken(token string) (name string, until context.Context, o
 	return k.client.name, k.ctx, true
 }
 
-// Formerly returns the client that an old token was of, which has ended; "" for any other.
+// Formerly returns the client whose ended old token this is, "" for any other token.
 func (d *Directory) Formerly(token string) (name string) {
 	hash := clienttoken.Hash(token)
 	for name, c := range d.Stated() {
@@ -205,7 +203,7 @@ func (d *Directory) Formerly(token string) (name string) {
 	return ""
 }
 
-// ByName is [Directory.ByToken] for a client that needs no token, because it is known otherwise.
+// ByName returns the until of [Directory.ByToken] for a client that is known by other means.
 func (d *Directory) ByName(name string) (until context.Context, ok bool) {
 	c := d.current.Load().named[name]
 	if c == nil {
@@ -216,26 +214,25 @@ func (d *Directory) ByName(name string) (until context.Context, ok bool) {
 	return c.ctx, true
 }
 
-// Named reports whether there is a client of that name.
+// Named reports whether a client has this name.
 func (d *Directory) Named(name string) bool { return d.current.Load().named[name] != nil }
 
-// Unnamed reports whether callers without a name may be served: there has never been a client since
-// the host was opened. The removal of the last client lets nobody in who was kept out before. until
-// ends with the first client.
+// Unnamed reports whether anonymous callers may be served: no client has existed since the host was opened.
+// Removing the last client does not admit them again. until ends with the first client.
 func (d *Directory) Unnamed() (until context.Context, ok bool) {
 	return d.unnamed, d.unnamed.Err() == nil
 }
 
-// Toolset returns the toolset of a client; "" for one that has none of its own, and for no client.
+// Toolset returns the toolset of a client, "" for a client without one and for an unknown client.
 func (d *Directory) Toolset(name string) string { return d.Stated()[name].Toolset }
 
 // Names returns the names of all clients, sorted.
 func (d *Directory) Names() []string { return slices.Sorted(maps.Keys(d.current.Load().named)) }
 
-// Stated returns the clients in force as the configuration states them. They must not be changed.
+// Stated returns the clients in force as the configuration states them. The map must not be changed.
 func (d *Directory) Stated() map[string]config.Client { return d.current.Load().stated }
 
-// Changed returns the names of the clients that are other ones in stated than in force, sorted.
+// Changed returns the names of the clients that differ between stated and the clients in force, sorted.
 func (d *Directory) Changed(stated map[string]config.Client) []string {
 	now, names := d.Stated(), []string{}
 	for name, c := range stated {
@@ -252,7 +249,7 @@ func (d *Directory) Changed(stated map[string]config.Client) []string {
 	return names
 }
 
-// Describe returns what is known of the clients, by name.
+// Describe returns the status of the clients, by name.
 func (d *Directory) Describe() (list []status.NamedClient) {
 	for name, c := range d.current.Load().named {
 		list = append(list, status.NamedClient{Name: name, LastUsed: c.lastUsed.Load()})

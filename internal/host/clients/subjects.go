@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxSubjects bounds the subjects of access tokens that are kept, which is more than a server has sessions.
+// maxSubjects bounds the recorded subjects of access tokens. A server has fewer sessions.
 const maxSubjects = 4096
 
 // subject is a caller with an access token.
@@ -15,9 +15,8 @@ type subject struct {
 	used time.Time
 }
 
-// Subject reports whether the subject of an access token may be a caller by that name: no client has the
-// name. until ends with the first client that has it, or when many others have come since the subject was
-// seen last.
+// Subject reports whether the subject of an access token may use this name as a caller: no client has it. until
+// ends when a client gets the name, or when many other subjects have come since this one was last seen.
 func (d *Directory) Subject(name string) (until context.Context, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,7 +36,7 @@ func (d *Directory) Subject(name string) (until context.Context, ok bool) {
 	return s.ctx, true
 }
 
-// dropSubject ends what the subject has open that has not been seen for longest. The caller holds d.mu.
+// dropSubject ends the subject not seen for longest. The caller holds d.mu.
 func (d *Directory) dropSubject() {
 	var oldest string
 	for name, s := range d.subjects {
@@ -48,7 +47,7 @@ func (d *Directory) dropSubject() {
 	d.endSubject(oldest)
 }
 
-// endSubject ends what a subject has open. The caller holds d.mu.
+// endSubject ends the sessions of a subject. The caller holds d.mu.
 func (d *Directory) endSubject(name string) {
 	if s := d.subjects[name]; s != nil {
 		s.end()

@@ -10,17 +10,17 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Pending is how one tool differs from what the operator accepted last.
+// Pending is the difference of one tool from the version that the operator accepted last.
 type Pending struct {
-	Tool    string // the extension's own name of it
+	Tool    string // the extension's own tool name
 	Changes []tools.Change
 	Digest  string // of the descriptors before and now
 }
 
-// Gone reports whether the tool is not there any more.
+// Gone reports whether the tool was removed.
 func (p *Pending) Gone() bool { return p.Changes[0].Field == "" && p.Changes[0].Old != "" }
 
-// pending returns the tools that differ from those accepted last, by name.
+// pending returns the tools that differ from the accepted ones, by name.
 func (o *Offer) pending() (list []Pending) {
 	if o == nil || o.Accepted == nil {
 		return nil
@@ -51,24 +51,24 @@ func byName(list []protocol.Tool) map[string][]protocol.Tool {
 	return names
 }
 
-// digest identifies what one tool was and is.
+// digest identifies the previous and the current descriptor of a tool.
 func digest(before, after []protocol.Tool) string {
 	h := sha256.New()
 	for _, list := range [][]protocol.Tool{before, after} {
 		for _, t := range list {
 			h.Write(t.Raw)
-			h.Write([]byte{0}) // which JSON has not
+			h.Write([]byte{0}) // not part of any JSON
 		}
 		h.Write([]byte{1})
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Pending returns how each tool differs from what the operator accepted last, by name.
+// Pending returns the difference of each tool from the accepted one, by name.
 func (k *Known) Pending() []Pending { return k.Last().pending() }
 
-// Accept accepts the tools that are selected as they are now, and reports whether that is a
-// change. The error says why that could not be stored, and leaves it accepted for this process.
+// Accept accepts the selected tools as they are now, and reports whether that changed anything. If it cannot be
+// stored, it holds for this process only, and the error says why.
 func (k *Known) Accept(selected func(Pending) bool) (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package descriptors remembers what an extension offered, under a fingerprint of what
-// would run. A host then knows the tools of an extension before the extension
-// starts, and notices tools that changed since the last handshake.
+// Package descriptors stores the tool descriptors of extensions, under a fingerprint of the program. A host then
+// knows the tools of an extension before it starts, and notices tools that changed since the last handshake.
 package descriptors
 
 import (
@@ -25,19 +24,19 @@ import (
 
 // Offer is the outcome of an extension's last handshake.
 type Offer struct {
-	// Key is the [Fingerprint] of the program that made the offer; "" where none could be
-	// made. Such an offer never stands in for a handshake.
+	// Key is the [Fingerprint] of the program; "" if none could be made: then Handshake never stands in for a
+	// handshake.
 	Key       string
 	Handshake runtime.Handshake
-	// Accepted are the tools that the operator accepted last, or those of the first
-	// handshake. Nil: those of Handshake.
+	// Accepted are the tools that the operator accepted last, or those of the first handshake. Nil: those of
+	// Handshake.
 	Accepted []protocol.Tool
-	// Withdrawn are the accepted tools that a running extension has announced away. One that
-	// comes back with another descriptor is altered, and not new.
+	// Withdrawn are accepted tools that a running extension has removed. If one comes back with another
+	// descriptor, it counts as altered rather than new.
 	Withdrawn []protocol.Tool
 }
 
-// changes are the differences between the accepted tools and those of the handshake.
+// changes returns the differences between the accepted tools and those of the handshake.
 func (o *Offer) changes() []tools.Change {
 	if o == nil || o.Accepted == nil {
 		return nil
@@ -45,17 +44,16 @@ func (o *Offer) changes() []tools.Change {
 	return tools.Diff(o.Accepted, o.Handshake.Tools)
 }
 
-// Cache is a directory with one file for each extension's last offer. A file that
-// is missing or unreadable costs one start of the extension and nothing else.
+// Cache is a directory with one file per extension. A missing or unreadable file costs one start of the
+// extension.
 type Cache string
 
-// NewCache returns the cache below stateDir, the state directory of a host. The
-// leading dot keeps it apart from the directories of extensions, whose ids never
-// begin with a dot.
+// NewCache returns the cache below stateDir, the state directory of a host. Its leading dot keeps it apart from
+// the directories of extensions, whose ids never begin with a dot.
 func NewCache(stateDir string) Cache { return Cache(filepath.Join(stateDir, ".descriptors")) }
 
-// Known is the last known offer of one extension, from its last handshake in this
-// host's life or before, backed by a file of a [Cache]. It is safe for concurrent use.
+// Known is the last known handshake of one extension, of this host or an earlier one, stored in a [Cache]. It is
+// safe for concurrent use.
 type Known struct {
 	cache Cache
 	id    string
@@ -64,26 +62,26 @@ type Known struct {
 	last *Offer
 }
 
-// Open loads the last known offer of an extension. The error says why an existing
-// file cannot be used; the Known is usable and empty then, and never nil.
+// Open loads the last known handshake of an extension. After an error, which says why an existing file is
+// unusable, the Known is empty but usable.
 func (c Cache) Open(id string) (*Known, error) {
 	last, err := c.Load(id)
 	return &Known{cache: c, id: id, last: last}, err
 }
 
-// Last returns the last known offer, nil before the first.
+// Last returns the last known handshake, nil before the first.
 func (k *Known) Last() *Offer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last
 }
 
-// Changes returns how the tools differ from those that the operator accepted last, also
-// across restarts of the host.
+// Changes returns the differences from the tools that the operator accepted last, also across restarts of the
+// host.
 func (k *Known) Changes() []tools.Change { return k.Last().changes() }
 
-// sameButTools reports whether two offers agree on everything, apart from tools, that
-// a host says about an extension without running it.
+// sameButTools reports whether two handshakes agree on everything that a host says about an extension, apart from
+// tools.
 func (o *Offer) sameButTools(now *Offer) bool {
 	a, b := &o.Handshake, &now.Handshake
 	return o.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol &&
@@ -92,10 +90,10 @@ func (o *Offer) sameButTools(now *Offer) bool {
 		slices.Equal(a.Hooks, b.Hooks)
 }
 
-// maxDescribed is how many changes [Describe] lists.
+// maxDescribed bounds the changes that [Describe] lists.
 const maxDescribed = 8
 
-// Describe lists the first 8 changes in one line and counts the others.
+// Describe lists the first 8 changes on one line and counts the others.
 func Describe(changes []tools.Change) string {
 	var parts []string
 	for _, c := range changes[:min(len(changes), maxDescribed)] {
@@ -107,8 +105,8 @@ func Describe(changes []tools.Change) string {
 	return strings.Join(parts, "; ")
 }
 
-// record is the file format of an offer. Descriptors are JSON strings that hold JSON:
-// encoding/json would change the bytes of a json.RawMessage.
+// record is the file format. Descriptors are JSON strings that contain JSON, because encoding/json would change
+// the bytes of a json.RawMessage.
 type record struct {
 	Format          int                   `json:"format"`
 	Key             string                `json:"key,omitempty"`
@@ -116,7 +114,7 @@ type record struct {
 	Protocol        string                `json:"protocol"`
 	ProtocolVersion string                `json:"protocol_version,omitempty"`
 	Tools           []string              `json:"tools"`
-	Accepted        *[]string             `json:"accepted,omitempty"` // nil: tools
+	Accepted        *[]string             `json:"accepted,omitempty"` // nil: same as tools
 	Withdrawn       []string              `json:"withdrawn,omitempty"`
 	Hooks           []string              `json:"hooks,omitempty"`
 	Capabilities    string                `json:"capabilities,omitempty"`
@@ -126,12 +124,12 @@ type record struct {
 
 const (
 	recordFormat = 2
-	maxRecord    = 8 << 20 // bytes of one file; a larger offer is not stored
-	maxForgotten = 512     // files that [Cache.Prune] leaves of extensions that are gone
+	maxRecord    = 8 << 20 // bytes of one file; a larger one is not stored
+	maxForgotten = 512     // files of unknown extensions that [Cache.Prune] keeps
 )
 
-// Load returns the stored offer of an extension, nil when there is none. The error
-// says why an existing file cannot be used.
+// Load returns the stored handshake of an extension, nil if there is none. The error says why an existing file is
+// unusable.
 func (c Cache) Load(id string) (*Offer, error) {
 	info, err := os.Stat(c.file(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,8 +209,8 @@ func descriptors(list []protocol.Tool) []string {
 	return texts
 }
 
-// Store replaces the stored offer of an extension. When the offer is over 8 MiB,
-// Store removes the old file too and returns an error.
+// Store replaces the stored handshake of an extension. If it is over 8 MiB, Store removes the old file and
+// returns an error.
 func (c Cache) Store(id string, o *Offer) error {
 	hs := &o.Handshake
 	r := record{
@@ -255,9 +253,9 @@ func (c Cache) remove(id string) error {
 
 func (c Cache) file(id string) string { return filepath.Join(string(c), id+".json") }
 
-// Prune bounds the cache: of extensions that has does not know it keeps the 512 latest files.
-// Those that it knows keep theirs, however many they are: without it each starts again with
-// every start of the host, and forgets which tools the operator accepted.
+// Prune bounds the cache: it keeps the 512 latest files of extensions for which has is false. Known extensions
+// keep theirs, however many: without it, each would be started again with every start of the host, and its
+// accepted tools forgotten.
 func (c Cache) Prune(has func(id string) bool) {
 	files, _ := os.ReadDir(string(c))
 	gone := slices.DeleteFunc(files, func(f os.DirEntry) bool { return has(strings.TrimSuffix(f.Name(), ".json")) })
@@ -266,7 +264,7 @@ func (c Cache) Prune(has func(id string) bool) {
 	}
 	modified := make(map[os.DirEntry]time.Time, len(gone))
 	for _, f := range gone {
-		if info, err := f.Info(); err == nil { // another process may have removed it already
+		if info, err := f.Info(); err == nil { // another process may have removed it
 			modified[f] = info.ModTime()
 		}
 	}

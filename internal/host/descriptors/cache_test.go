@@ -34,8 +34,7 @@ func offerOf(key string, descriptors ...string) *Offer {
 	return o
 }
 
-// An offer is the same after a restart, byte for byte, and its changes are counted
-// from the offer before.
+// A stored handshake survives a restart byte for byte, and changes are relative to the previous one.
 func TestKnown(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	known, err := cache.Open("x")
@@ -73,8 +72,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// A change is told until it is accepted, also after restarts, and what a running extension
-// adds is none.
+// A change is reported until it is accepted, even across restarts. A tool that a running extension adds is no
+// change.
 func TestAcceptedTools(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	reopen := func() *Known {
@@ -148,7 +147,7 @@ func TestAcceptedTools(t *testing.T) {
 	}
 }
 
-// many returns descriptors whose names come before a.
+// many returns descriptors whose names sort before a.
 func many(n int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf(`{"name":"A%02d"}`, i))
@@ -156,7 +155,7 @@ func many(n int) (list []string) {
 	return list
 }
 
-// An offer that cannot be stored counts in this process, and leaves no old file.
+// A handshake that cannot be stored holds in this process, and leaves no old file.
 func TestKnownTooLarge(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	known, err := cache.Open("x")
@@ -175,8 +174,7 @@ func TestKnownTooLarge(t *testing.T) {
 	}
 }
 
-// However many extensions there are, each keeps its last offer; of those that are gone, the
-// latest do.
+// Prune keeps the files of all known extensions, and the latest files of unknown ones.
 func TestPrune(t *testing.T) {
 	const present, gone = 700, maxForgotten + 3
 	cache, long := NewCache(t.TempDir()), time.Now().Add(-time.Hour)
@@ -217,7 +215,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// A damaged file is an error of Open, which returns an empty Known beside it.
+// Open of a damaged file returns an error and a usable, empty Known.
 func TestKnownDamaged(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	if err := cache.Store("x", offerOf("1", `{"name":"a"}`)); err != nil {
@@ -235,7 +233,7 @@ func TestKnownDamaged(t *testing.T) {
 	}
 }
 
-// A tool can be accepted however many other changes there are.
+// One tool can be accepted despite many other changes.
 func TestAcceptOneOfManyChanges(t *testing.T) {
 	known, err := NewCache(t.TempDir()).Open("x")
 	if err != nil {
@@ -256,7 +254,7 @@ func TestAcceptOneOfManyChanges(t *testing.T) {
 	}
 }
 
-// only selects one tool, or with "" all of them.
+// only selects one tool, or all with "".
 func only(tool string) func(Pending) bool {
 	return func(p Pending) bool { return tool == "" || tool == p.Tool }
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Bounds of one search for the files of one extension.
+// Bounds of a search for the files of one extension.
 const (
 	maxDevFiles = 4096
 	maxDevDirs  = 1024 // searched directories
 )
 
-// skippedDirs are directories that a ** does not enter, because tools write them and
-// not the author.
+// skippedDirs are directories that a ** does not enter, because tools rather than the author write them.
 var skippedDirs = []string{".git", "node_modules", "target", "__pycache__", ".venv"}
 
-// devFiles returns the files that the [dev] watch globs of the manifest match, sorted
-// by name, and the directories in which such files may appear.
+// devFiles returns the files that match the [dev] watch globs of the manifest, sorted by name, and the
+// directories in which such files may appear.
 func devFiles(s *runtime.Spec) (files, dirs []string) {
 	patterns := s.Manifest.Dev.Watch
 	if len(patterns) == 0 {
@@ -49,15 +48,13 @@ func devFiles(s *runtime.Spec) (files, dirs []string) {
 	return files, dirs
 }
 
-// DevFiles returns the files that the [dev] watch globs of the manifest match, sorted by
-// name.
+// DevFiles returns the files that match the [dev] watch globs of the manifest, sorted by name.
 func DevFiles(s *runtime.Spec) []string {
 	files, _ := devFiles(s)
 	return files
 }
 
-// MatchesDev reports whether a [dev] watch glob of the manifest matches the absolute
-// path file.
+// MatchesDev reports whether the absolute path file matches a [dev] watch glob of the manifest.
 func MatchesDev(s *runtime.Spec, file string) bool {
 	rel := relative(s.Dir, file)
 	return rel != "" && slices.ContainsFunc(s.Manifest.Dev.Watch, func(g string) bool {
@@ -65,7 +62,7 @@ func MatchesDev(s *runtime.Spec, file string) bool {
 	})
 }
 
-// relative returns file relative to dir, with slashes; "" when it is not below dir.
+// relative returns file relative to dir, with slashes; "" if it is not below dir.
 func relative(dir, file string) string {
 	rel, err := filepath.Rel(dir, file)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -74,11 +71,10 @@ func relative(dir, file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// matchElements matches path elements against pattern elements; ** matches any number
-// of elements, none included. It goes back only to the last **, so it takes at most
-// len(pattern)*len(name) steps.
+// matchElements matches path elements against pattern elements; ** matches any number of elements, even none. It
+// backtracks only to the last **, so it takes at most len(pattern)*len(name) steps.
 func matchElements(pattern, name []string) bool {
-	star, resume := -1, 0 // where the last ** is, and where in name the pattern after it was tried last
+	star, resume := -1, 0 // position of the last **, and of the last try after it in name
 	p, n := 0, 0
 	for n < len(name) {
 		if p < len(pattern) && pattern[p] == "**" {

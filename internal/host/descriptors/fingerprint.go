@@ -15,11 +15,10 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Fingerprint returns a hash of everything that decides which tools an extension
-// offers: its manifest and configuration, the values of the variables that
-// requires.env and env name, the version of the host, and the files that its command
-// line names. It ignores the files that those load; their changes show when the
-// extension starts. The error is that of reading a file.
+// Fingerprint returns a hash of everything that determines the tools of an extension: its manifest and
+// configuration, the values of the variables in requires.env and env, the version of the host, and the files that
+// its command line names. It omits files that those load: such changes show when the extension starts. The error
+// is that of reading a file.
 func Fingerprint(s *runtime.Spec, env ...string) (string, error) {
 	manifest, err := json.Marshal(s.Manifest)
 	if err != nil {
@@ -47,8 +46,8 @@ func Fingerprint(s *runtime.Spec, env ...string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// OwnFiles returns the paths that the command line names, without a program that is
-// found on PATH. A path need not exist: an editor may be about to replace the file.
+// OwnFiles returns the paths that the command line names, except a program found on PATH. A path need not exist:
+// an editor may be replacing the file.
 func OwnFiles(s *runtime.Spec) []string {
 	return commandPaths(s, func(program string) bool {
 		return s.Manifest.Transport.Script != "" || filepath.Base(program) != program
@@ -66,9 +65,8 @@ func commandFiles(s *runtime.Spec) []string {
 	})
 }
 
-// commandPaths reads each word of the command line as a path, whether or not there is
-// a file. It leaves out a program that is not found, which the start reports, and one that
-// program does not select.
+// commandPaths returns each word of the command line as a path, whether or not there is a file. It omits a
+// program that is not found, which the start reports, and one for which program is false.
 func commandPaths(s *runtime.Spec, program func(word string) bool) (paths []string) {
 	path, _ := process.Lookup(s.Env)("PATH")
 	cwd := s.Manifest.Transport.Cwd
@@ -96,14 +94,12 @@ func commandPaths(s *runtime.Spec, program func(word string) bool) (paths []stri
 	return paths
 }
 
-// maxHashed is the size in bytes up to which a file is hashed. A larger file is a
-// compiled program, and hashing it takes long; a build that changes nothing rarely
-// writes one.
+// maxHashed is the size in bytes up to which a file is hashed. A larger file is likely a compiled program, which
+// takes long to hash and is rarely rebuilt without changes.
 const maxHashed = 4 << 20
 
-// fileVersion returns a text that differs between versions of a file: the hash of its
-// content and whether it is executable when the file is below dir and small, else its
-// size and time.
+// fileVersion returns a text that differs between versions of a file: for a small file below dir, the hash of its
+// content and whether it is executable; else its size and time.
 func fileVersion(file, dir string) (string, error) {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -12,17 +12,16 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Source identifies one version of an extension: its manifest, what configuration and
-// environment add to it, the files that its command line names, and the files that
-// [dev] watch matches.
+// Source identifies one version of an extension: its manifest, its configuration and environment, the files that
+// its command line names, and the files that [dev] watch matches.
 type Source struct {
-	Sum [sha256.Size]byte // differs between versions of the extension
-	// Exhausted says that the host had no descriptor left to read the files, so that Sum says nothing.
+	Sum [sha256.Size]byte // differs between versions
+	// Exhausted means that file descriptors ran out while reading, so Sum is meaningless.
 	Exhausted bool
-	Dirs      []string // where new files that [dev] watch matches may appear; nil without [dev] watch
+	Dirs      []string // where new [dev] watch files may appear; nil without [dev] watch
 
-	manifest [sha256.Size]byte // hash of the manifest alone
-	files    map[string]string // versions of the files, by path
+	manifest [sha256.Size]byte // hash of the manifest only
+	files    map[string]string // versions of files, by path
 }
 
 // SourceOf reads the version that s would run now.
@@ -52,9 +51,8 @@ func SourceOf(s *runtime.Spec) Source {
 	return src
 }
 
-// Differs returns the sorted base names of the files in which s differs from before;
-// a changed manifest is named by the base of manifestName. The result is empty when
-// only the configuration or the environment changed.
+// Differs returns the sorted base names of the files that differ from before; a changed manifest has the base of
+// manifestName. The result is empty if only the configuration or the environment changed.
 func (s Source) Differs(before Source, manifestName string) (names []string) {
 	if s.manifest != before.manifest {
 		names = append(names, filepath.Base(manifestName))

@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// A changed file, manifest or environment is another version; the fingerprint covers
-// the manifest, the command line and named variables alone.
+// A changed file, manifest or environment makes another version. The fingerprint covers only the manifest, the
+// command line and the named variables.
 func TestVersions(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -36,8 +36,8 @@ func TestVersions(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(s *runtime.Spec)
-		differ []string // the files
-		print  bool     // whether the fingerprint differs
+		differ []string // files
+		print  bool     // the fingerprint differs
 	}{
 		{"a script", func(*runtime.Spec) { write("main.sh", "two") }, []string{"main.sh"}, true},
 		{"a watched file", func(*runtime.Spec) { write("words.txt", "two") }, []string{"words.txt"}, false},

@@ -7,14 +7,13 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// maxWithdrawn bounds the descriptors of [Offer].Withdrawn, in bytes.
+// maxWithdrawn bounds the withdrawn descriptors of an [Offer], in bytes.
 const maxWithdrawn = 1 << 20
 
-// Update makes now the last known offer, and stores it if it differs from the one before. The
-// tools of the first offer are accepted, and so are those that a running extension announces,
-// unless it alters one that it had, in one step or by taking it away meanwhile; of other
-// changes [Known.Changes] tells. The error says why the offer could not be stored, and leaves
-// it in force for this process.
+// Update makes now the last known handshake, and stores it if it differs from the previous one. The tools of the
+// first handshake are accepted. Tools that a running extension announces are accepted too, unless one alters an
+// earlier tool, at once or by removing it in between; [Known.Changes] reports other changes. If storing fails,
+// now holds for this process only, and the error says why.
 func (k *Known) Update(now *Offer, announced bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -30,7 +29,7 @@ func (k *Known) Update(now *Offer, announced bool) error {
 	return k.cache.Store(k.id, now)
 }
 
-// judge sets which tools are accepted, and which are withdrawn, after last.
+// judge sets the accepted and withdrawn tools of o, which follows last.
 func (o *Offer) judge(last *Offer, announced bool) {
 	offered := make(map[string]protocol.Tool, len(o.Handshake.Tools))
 	for _, t := range o.Handshake.Tools {
@@ -54,8 +53,8 @@ func (o *Offer) judge(last *Offer, announced bool) {
 	}
 }
 
-// alters reports whether one of the tools of before is another one in now. It looks at all of
-// them; [tools.Diff] ends after some changes.
+// alters reports whether a tool of before has changed in now. It looks at all of them, while [tools.Diff] stops
+// after some changes.
 func alters(before []protocol.Tool, now map[string]protocol.Tool) bool {
 	return slices.ContainsFunc(before, func(t protocol.Tool) bool {
 		after, ok := now[t.Name]

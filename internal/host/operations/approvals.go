@@ -27,23 +27,23 @@ const (
 	maxRequests = 256              // of one node
 	maxShown    = 1024             // of all other nodes
 	maxJSON     = 4 << 20          // bytes of a list
-	maxArgs     = 2 << 10          // bytes of arguments that are shown
+	maxArgs     = 2 << 10          // bytes of arguments shown
 	maxReason   = 1 << 10          // bytes of the reason of a denial
 )
 
-// Approvals are the approval requests that wait at all nodes.
+// Approvals are the waiting approval requests of all nodes.
 type Approvals struct {
-	Requests []approval.Request `json:"approvals"`        // the oldest first
-	Silent   []Silent           `json:"silent,omitempty"` // nodes at which requests wait that are not listed
+	Requests []approval.Request `json:"approvals"`        // oldest first
+	Silent   []Silent           `json:"silent,omitempty"` // nodes with requests that are not listed
 }
 
-// Approvals asks the other nodes at which requests wait, for 2 s at most.
+// Approvals queries the other nodes with waiting requests, for 2 s at most.
 func (n *Nodes) Approvals(ctx context.Context) Approvals {
 	others, silent := n.refresh(ctx)
 	return Approvals{n.Here.with(others), silent}
 }
 
-// refresh asks the other nodes at which requests wait, and keeps what they list.
+// refresh queries the other nodes with waiting requests, and keeps their lists.
 func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []Silent) {
 	turn := n.desks.begin()
 	list, silent = n.ask(ctx, n.others.desks())
@@ -51,14 +51,14 @@ func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []
 	return list, silent
 }
 
-// with returns the requests of this host and of others, the oldest first.
+// with returns the requests of this host and others, oldest first.
 func (h *Here) with(others []approval.Request) []approval.Request {
 	list := append(h.State.Approvals.List(), others...)
 	slices.SortStableFunc(list, func(a, b approval.Request) int { return a.Since.Compare(b.Since) })
 	return list
 }
 
-// desks returns the other nodes at which requests wait.
+// desks returns the other nodes with waiting requests.
 func (o *others) desks() (nodes []string) {
 	for _, other := range o.list() {
 		if other.Approvals > 0 {
@@ -68,7 +68,7 @@ func (o *others) desks() (nodes []string) {
 	return nodes
 }
 
-// ask returns the requests that wait at nodes, and the nodes of which some are missing.
+// ask returns the waiting requests of nodes, and the nodes whose lists are incomplete.
 func (o *others) ask(ctx context.Context, nodes []string) (list []approval.Request, silent []Silent) {
 	var full []Silent
 	silent = o.each(ctx, listWait, nodes, methodApprovals, struct{}{}, func(node string, answer json.RawMessage) error {
@@ -94,10 +94,10 @@ func (o *others) ask(ctx context.Context, nodes []string) (list []approval.Reque
 	return list, silent
 }
 
-// requestID is the form of the id of a request at its own node.
+// requestID matches the id of a request at its own node.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 
-// readRequests returns the requests of a node, which may say anything.
+// readRequests returns the requests of a node, which is not trusted.
 func readRequests(node string, answer json.RawMessage) ([]approval.Request, error) {
 	if len(answer) > maxJSON {
 		return nil, protocol.Errorf(protocol.LineTooLong, "its list of approval requests has %d bytes, more than %d",
@@ -121,15 +121,14 @@ func readRequests(node string, answer json.RawMessage) ([]approval.Request, erro
 	return list, nil
 }
 
-// markSeparator ends the id of a request at its own node, in the id of one at another node. What follows is
-// the mark of what is shown of it: an answer is to what was shown, also when the node lists something else by
-// then.
+// markSeparator separates the id of a request at its node from its mark. The mark is a hash of what the person
+// was shown: an answer applies to that, even if the node lists something else by then.
 const markSeparator = "."
 
-// markKey keeps nodes from finding two requests with one mark.
+// markKey keeps nodes from constructing two requests with one mark.
 var markKey = rand.Text()
 
-// markOf returns 40 bits that stand for what is shown of a request and does not change while it waits.
+// markOf returns a 40-bit hash of the shown parts of a request that do not change while it waits.
 func markOf(q *approval.Request) string {
 	h := hmac.New(sha256.New, []byte(markKey))
 	for _, text := range []string{q.ID, q.Caller, q.Session, q.Node, q.Extension, q.Tool, q.Method, q.Policy, q.Reason,
@@ -139,9 +138,8 @@ func markOf(q *approval.Request) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
 }
 
-// waiting returns the requests of this host for another node. One whose operators may not answer
-// them sees arguments of the calls of its own callers alone, and of no others the hash, by which short
-// arguments can be guessed.
+// waiting returns the requests of this host for another node. A node without operator rights sees arguments only
+// for calls of its own callers, and no hash for others, because short arguments could be guessed from it.
 func (n *inward) waiting(o *peers.Operation) ([]approval.Request, error) {
 	list := n.Here.State.Approvals.List()
 	for i := range list {
@@ -154,7 +152,7 @@ func (n *inward) waiting(o *peers.Operation) ([]approval.Request, error) {
 	return list, nil
 }
 
-// Approve approves a request of this host, or as NODE/ID one of another node. by names the person.
+// Approve approves a request of this host, or of another node as NODE/ID. by names the person.
 func (n *Nodes) Approve(ctx context.Context, id, by string) error {
 	node, there, err := n.desk(id)
 	switch {
@@ -166,7 +164,7 @@ func (n *Nodes) Approve(ctx context.Context, id, by string) error {
 	return n.send(ctx, methodApprove, node, order{ID: there, By: by})
 }
 
-// Deny denies a request of this host, or as NODE/ID one of another node. reason may be "".
+// Deny denies a request of this host, or of another node as NODE/ID. reason may be "".
 func (n *Nodes) Deny(ctx context.Context, id, by, reason string) error {
 	node, there, err := n.desk(id)
 	switch {
@@ -178,7 +176,7 @@ func (n *Nodes) Deny(ctx context.Context, id, by, reason string) error {
 	return n.send(ctx, methodDeny, node, order{ID: there, By: by, Reason: display.Cut(reason, maxReason)})
 }
 
-// desk returns the node at which a request waits; "" is this one.
+// desk returns the node of a request, "" for this one, and its id there.
 func (n *Nodes) desk(id string) (node, there string, err error) {
 	node, there, ok := strings.Cut(id, "/")
 	switch {
@@ -192,9 +190,9 @@ func (n *Nodes) desk(id string) (node, there string, err error) {
 	return node, there, nil
 }
 
-// send sends the answer to a request to its node. The answer is bound to the call that was shown, whose mark
-// is in the id; one that is not known is looked up. An answer to a request that is not found has no hash. Every request
-// that waits has one, so its node refuses that answer, or says who has answered.
+// send sends an answer to a request's node. The answer is bound to the call that was shown by the mark in the id;
+// an unknown request is looked up. If it is not found, the answer has no hash, and the node refuses it or says
+// who has answered.
 func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 	id, mark := node+"/"+p.ID, ""
 	p.ID, mark, _ = strings.Cut(p.ID, markSeparator)
@@ -203,7 +201,7 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 		if len(silent) > 0 {
 			return protocol.Errorf(protocol.NotReady, "%s is not answered: %s", id, silent[0].Reason)
 		}
-		for _, q := range list { // a request that is not listed was answered, by whom its node says
+		for _, q := range list { // an unlisted request was answered, and its node says by whom
 			switch {
 			case q.ID == id:
 				p.Hash = q.Hash
@@ -222,7 +220,7 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 	return err
 }
 
-// decide answers a request of this host for the operator of another node.
+// decide answers a request of this host for an operator of another node.
 func (n *inward) decide(method string, p *order) error {
 	for _, q := range n.Here.State.Approvals.List() {
 		if q.ID == p.ID && p.Hash != q.Hash {
@@ -237,16 +235,16 @@ func (n *inward) decide(method string, p *order) error {
 	return n.Here.Deny(p.ID, p.By, display.Escape(display.Cut(p.Reason, maxReason)))
 }
 
-// desks are the requests of other nodes as they were listed here last.
+// desks are the requests of other nodes as last listed.
 type desks struct {
-	poked chan struct{} // holds a token when they may be others
+	poked chan struct{} // holds a token when they may have changed
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	followers int
-	begun     uint64 // the turn of the list that was asked for last
-	kept      uint64 // and of that which others are from
+	begun     uint64 // turn of the latest query
+	kept      uint64 // turn of the query that others is from
 	others    []approval.Request
-	changed   chan struct{} // closed when others are other ones
+	changed   chan struct{} // closed when others changes
 }
 
 func (d *desks) hash(id string) string {
@@ -260,7 +258,7 @@ func (d *desks) hash(id string) string {
 	return ""
 }
 
-// begin returns the turn of a list that is about to be asked for.
+// begin returns the turn of a new query.
 func (d *desks) begin() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -268,8 +266,7 @@ func (d *desks) begin() uint64 {
 	return d.begun
 }
 
-// keep keeps the list, unless one that was asked for later is kept already. Of nodes that did not
-// answer, the requests stay.
+// keep keeps a list, unless a later query's is kept already. Requests of nodes that did not answer stay.
 func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -297,11 +294,11 @@ func (d *desks) poke() {
 	}
 }
 
-// WaitingChanged says that other requests may wait at other nodes. It does not wait.
+// WaitingChanged reports that requests of other nodes may have changed. It does not block.
 func (n *Nodes) WaitingChanged() { n.desks.poke() }
 
-// Run tells the cluster of the requests of this host, and knows those of others while somebody
-// follows them, until ctx ends.
+// Run tells the cluster about the requests of this host, and keeps those of others current while someone follows
+// them, until ctx ends.
 func (n *Nodes) Run(ctx context.Context) {
 	if n.cluster == nil {
 		return
@@ -324,7 +321,7 @@ func (n *Nodes) Run(ctx context.Context) {
 	}
 }
 
-// watch knows the requests of other nodes while somebody follows them.
+// watch queries the requests of other nodes while someone follows them.
 func (n *Nodes) watch(ctx context.Context) {
 	for {
 		select {
@@ -341,7 +338,7 @@ func (n *Nodes) watch(ctx context.Context) {
 	}
 }
 
-// Follow keeps the requests of other nodes current until the returned function is called.
+// Follow keeps the requests of other nodes current until leave is called.
 func (n *Nodes) Follow() (leave func()) {
 	n.desks.mu.Lock()
 	defer n.desks.mu.Unlock()
@@ -354,8 +351,8 @@ func (n *Nodes) Follow() (leave func()) {
 	})
 }
 
-// Current returns the requests that wait at all nodes as they are known, and two channels of which
-// one is closed when they are others.
+// Current returns the known waiting requests of all nodes, and two channels of which one is closed when they
+// change.
 func (n *Nodes) Current() (list []approval.Request, own, others <-chan struct{}) {
 	own = n.Here.State.Approvals.Changed()
 	n.desks.mu.Lock()

@@ -19,33 +19,32 @@ import (
 
 const (
 	auditWait  = 5 * time.Second // for the records of all nodes
-	maxIDs     = 16              // of one call: each node that had it has one
+	maxIDs     = 16              // of one call: one per node that had it
 	maxRecords = 32              // of one call at one node
 )
 
-// Audited are the records that a node has of one call.
+// Audited are the records of one node about a call.
 type Audited struct {
-	Node    string         `json:"node,omitempty"` // "" for a host in no cluster
-	Records []audit.Record `json:"records"`        // the oldest first
+	Node    string         `json:"node,omitempty"` // "": the host is in no cluster
+	Records []audit.Record `json:"records"`        // oldest first
 }
 
-// CallRecords are the records that all nodes have of one call, those of its caller's node first.
+// CallRecords are the records of all nodes about a call, beginning with its caller's node.
 type CallRecords struct {
 	Nodes  []Audited `json:"nodes"`
-	Silent []Silent  `json:"silent,omitempty"` // nodes whose records are not known
+	Silent []Silent  `json:"silent,omitempty"` // nodes whose records are unknown
 }
 
-// callID is the form of the id of a decision.
+// callID matches the id of a decision.
 var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// wanted is what is asked of an audit log.
+// wanted are the params of an audit query.
 type wanted struct {
 	IDs []string `json:"ids"`
 }
 
-// Audit returns what the audit logs of all nodes have of a call, by the id of a decision about it.
-// The decision of one node leads to those of others. It asks for 5 s at most. The error is
-// invalid_arguments for what cannot be an id.
+// Audit returns the audit records of all nodes about a call, by the id of one of its decisions. The decision of
+// one node leads to those of others. It takes 5 s at most. The error is invalid_arguments for an impossible id.
 func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 	if !callID.MatchString(id) {
 		return CallRecords{}, protocol.Errorf(protocol.InvalidArguments, "%.80q is no id of a decision", id)
@@ -66,21 +65,22 @@ func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 	return CallRecords{byFront(h.found), slices.SortedFunc(maps.Values(h.silent), byName)}, nil
 }
 
-// hunt looks for the records of one call at all nodes. What one node has leads on at once, so that
-// a node that does not answer hides nothing of the others.
+// hunt collects the records of one call from all nodes. It follows new ids at once, so that a node that does not
+// answer hides nothing of the others.
 type hunt struct {
 	*Nodes
-	others []string // the names of the other nodes
+	others []string // names of the other nodes
 	asking sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	ids    []string   // that were asked for
+	mu     sync.Mutex // guards the fields below
+	ids    []string   // queried ids
 	found  map[string][]audit.Record
 	silent map[string]Silent
-	failed error // why the log of this host is not known
+	failed error // why the log of this host is unavailable
 }
 
-// followLocked asks all nodes for the records with an id, and for those that these lead to.
+// followLocked queries all nodes for the records with an id, and for the ids that these name. The caller holds
+// h.mu.
 func (h *hunt) followLocked(ctx context.Context, id string) {
 	if !callID.MatchString(id) || slices.Contains(h.ids, id) || len(h.ids) == maxIDs {
 		return
@@ -106,7 +106,7 @@ func (h *hunt) followLocked(ctx context.Context, id string) {
 	})
 }
 
-// take adds the records of a node, and follows them.
+// take adds the records of a node, and follows their ids.
 func (h *hunt) take(ctx context.Context, node string, list []audit.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +117,7 @@ func (h *hunt) take(ctx context.Context, node string, list []audit.Record) {
 	}
 }
 
-// miss notes that records of a node are not known; err is that of this host.
+// miss records that records of a node are missing; err is that of this host.
 func (h *hunt) miss(s Silent, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +127,7 @@ func (h *hunt) miss(s Silent, err error) {
 	}
 }
 
-// byFront returns the records by node: first those of the node whose caller made the call, then by name.
+// byFront returns the records by node: the node of the call's caller first, then by name.
 func byFront(found map[string][]audit.Record) []Audited {
 	list := []Audited{}
 	for node, records := range found {
@@ -147,7 +147,7 @@ func byFront(found map[string][]audit.Record) []Audited {
 	return list
 }
 
-// addRecords adds records that are not in a list.
+// addRecords appends the records that are not in list.
 func addRecords(list, more []audit.Record) []audit.Record {
 	for _, r := range more {
 		known := slices.ContainsFunc(list,
@@ -159,7 +159,7 @@ func addRecords(list, more []audit.Record) []audit.Record {
 	return list
 }
 
-// readLog returns the records of the calls with the ids of this host's log. may says which; nil: all.
+// readLog returns the records of calls with one of ids in this host's log for which may is true; nil: all.
 func (h *Here) readLog(ctx context.Context, ids []string, may func(*audit.Record) bool,
 ) (list []audit.Record, err error) {
 	list = []audit.Record{}
@@ -183,8 +183,8 @@ func (h *Here) readLog(ctx context.Context, ids []string, may func(*audit.Record
 	return list, nil
 }
 
-// records returns what this host's log has of a call, for another node: of the calls of its own
-// callers, and to nodes of cluster.operators of all.
+// records returns the records of a call for another node: those of its own callers, or all for nodes in
+// cluster.operators.
 func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Record, error) {
 	var p wanted
 	if err := read(o, &p); err != nil {
@@ -196,11 +196,11 @@ func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Recor
 	ctx, cancel := context.WithTimeout(ctx, auditWait)
 	defer cancel()
 	reading := n.reading
-	if o.Operator { // who does not wait for others
+	if o.Operator { // operators do not wait for others
 		reading = n.readingForOperators
 	}
 	select {
-	case reading <- struct{}{}: // reading a log takes as long as it is
+	case reading <- struct{}{}: // reading takes time in proportion to the log
 		defer func() { <-reading }()
 	case <-ctx.Done():
 		return nil, protocol.Errorf(protocol.Overloaded, "the node reads its audit log for others already")
@@ -219,7 +219,7 @@ func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Recor
 	return list, err
 }
 
-// readRecords returns the records with an id of another node, which may say anything.
+// readRecords returns the records with an id from the answer of another node, which is not trusted.
 func readRecords(answer json.RawMessage, id string) ([]audit.Record, error) {
 	if len(answer) > maxJSON {
 		return nil, protocol.Errorf(protocol.LineTooLong, "its answer has %d bytes, more than %d", len(answer), maxJSON)

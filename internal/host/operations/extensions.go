@@ -14,10 +14,10 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// orderWait bounds how long an order to another node may take: a restart waits for calls in flight.
+// orderWait bounds an order to another node: a restart waits for calls in flight.
 const orderWait = 2 * time.Minute
 
-// place returns the node that an extension is at and its id there; "" is this node.
+// place returns the node of an extension, "" for this one, and its id there.
 func (n *Nodes) place(id, verb string) (node, there string, err error) {
 	if n.cluster == nil || n.Here.has(id) {
 		return "", id, nil
@@ -45,7 +45,7 @@ func (n *Nodes) place(id, verb string) (node, there string, err error) {
 	return "", id, nil
 }
 
-// has reports whether the host has an extension, whether it runs or not.
+// has reports whether the host has an extension, running or not.
 func (h *Here) has(id string) bool {
 	if slices.ContainsFunc(h.Snapshots.Load().Elsewhere, func(x *unit.Extension) bool { return x.ID() == id }) {
 		return false
@@ -53,14 +53,14 @@ func (h *Here) has(id string) bool {
 	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.ID == id })
 }
 
-// owns reports whether extensions of the host are servers of one with that id.
+// owns reports whether extensions of the host are servers of extension id.
 func (h *Here) owns(id string) bool {
 	return slices.ContainsFunc(h.Status().Extensions,
 		func(x status.Extension) bool { return strings.HasPrefix(x.ID, id+".") && len(x.Nodes) == 0 })
 }
 
-// Having returns a function that names the nodes that have a tool of the catalog, this one first;
-// none outside of a cluster, and of a tool of the host itself.
+// Having returns a function that lists the nodes that have a catalog tool, this node first. The list is empty
+// without a cluster, and for the host's own tools.
 func (n *Nodes) Having() func(*tools.Entry) []string {
 	if n.cluster == nil {
 		return func(*tools.Entry) []string { return nil }
@@ -83,17 +83,17 @@ func (n *Nodes) Having() func(*tools.Entry) []string {
 	}
 }
 
-// Restart restarts an extension of this host, or as NODE.ID one of another node.
+// Restart restarts an extension of this host, or of another node as NODE.ID.
 func (n *Nodes) Restart(ctx context.Context, id, by string) error {
 	return n.act(ctx, methodRestart, id, by, n.Here.Restart)
 }
 
-// Enable enables an extension of this host, or as NODE.ID one of another node.
+// Enable enables an extension of this host, or of another node as NODE.ID.
 func (n *Nodes) Enable(ctx context.Context, id, by string) error {
 	return n.act(ctx, methodEnable, id, by, n.Here.Enable)
 }
 
-// Disable disables an extension of this host, or as NODE.ID one of another node.
+// Disable disables an extension of this host, or of another node as NODE.ID.
 func (n *Nodes) Disable(ctx context.Context, id, by string) error {
 	return n.act(ctx, methodDisable, id, by, n.Here.Disable)
 }
@@ -110,8 +110,7 @@ func (n *Nodes) act(ctx context.Context, method, id, by string, here func(contex
 	return n.order(ctx, orderWait, node, method, order{ID: there, By: by}, nil)
 }
 
-// Reload reloads an extension of this host, or as NODE.ID one of another node; "" is all of this
-// host.
+// Reload reloads an extension of this host, or of another node as NODE.ID; "" reloads this whole host.
 func (n *Nodes) Reload(ctx context.Context, id, by string) (*status.Change, error) {
 	if id == "" {
 		return n.Here.Reloads.Reload(ctx)
@@ -130,8 +129,8 @@ func (n *Nodes) Reload(ctx context.Context, id, by string) (*status.Change, erro
 	return change, nil
 }
 
-// reload reloads an extension of this host for another node. All that has changed, which an id
-// that is left out would stand for, is for the operator of this node.
+// reload reloads one extension of this host for another node. Reloading everything, as without an id, is left to
+// the operator of this node.
 func (n *inward) reload(ctx context.Context, id string) (*status.Change, error) {
 	if id == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments,

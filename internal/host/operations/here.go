@@ -17,28 +17,28 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Here is what operators do at a host alone. Its methods may be called by many goroutines at once.
+// Here are the operations on one host. It is safe for concurrent use.
 type Here struct {
 	State     *policies.State
 	Snapshots *snapshot.Store
 	Reloads   Reloads
 	Status    func() status.Status
-	Enables   func(id string, disabled bool) error // writes into the configuration; nil: that cannot be changed
+	Enables   func(id string, disabled bool) error // writes extensions.disabled; nil: the configuration is read-only
 	Log       *slog.Logger
 }
 
-// Reloads apply what has changed on disk.
+// Reloads apply changes on disk.
 type Reloads interface {
-	// Reload applies it, of extensions of these ids or of everything.
+	// Reload reloads the extensions of these ids, or everything.
 	Reload(ctx context.Context, only ...string) (*status.Change, error)
-	// Restarted takes the outcome of a restart.
+	// Restarted is called with the outcome of a restart.
 	Restarted(ctx context.Context, u unit.Runner, err error)
 }
 
 // Restart replaces the instances of an extension, or of policy:NAME.
 func (h *Here) Restart(ctx context.Context, id string) error {
 	u, s := h.Snapshots.Load().Unit(id), h.Status()
-	if err := s.NotHere(id, "restart"); err != nil { // what stands for the nodes must not be restarted
+	if err := s.NotHere(id, "restart"); err != nil { // an entry that stands for other nodes must not be restarted
 		return err
 	}
 	if u == nil {
@@ -85,8 +85,7 @@ func (h *Here) setDisabled(ctx context.Context, id string, disabled bool) error 
 	return nil
 }
 
-// mayDisable returns why there is nothing to enable or disable by that id; nil when there
-// is.
+// mayDisable returns why extension id cannot be enabled or disabled, nil if it can.
 func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled bool) error {
 	listed := now.Config.Extensions.Disabled
 	if owner, _, server := strings.Cut(id, "."); server && slices.Contains(listed, owner) &&
@@ -111,7 +110,7 @@ func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled boo
 	return dispatch.UnknownExtension(id, ids)
 }
 
-// Approve lets the call of an approval request be made, once.
+// Approve allows the call of an approval request, once.
 func (h *Here) Approve(id, by string) error {
 	return answered(h.Log, id, by, "approved", h.State.Approvals.Approve(id, by))
 }
@@ -131,7 +130,7 @@ func answered(log *slog.Logger, id, by, answer string, err error) error {
 	return err
 }
 
-// Cannot says why nothing of that id can be restarted.
+// Cannot returns why extension id cannot be restarted.
 func Cannot(s status.Status, id string) error {
 	var ids []string
 	for _, p := range s.Policies {

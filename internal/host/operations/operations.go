@@ -1,5 +1,5 @@
-// Package operations carries what operators do across the nodes of a cluster: a node asks others for
-// its own operator and its callers, and carries out what others ask of it.
+// Package operations carries out operations of operators across a cluster: approvals, restarts, audit records and
+// long results. A node sends operations for its operator and callers, and carries out those of other nodes.
 package operations
 
 import (
@@ -17,24 +17,23 @@ import (
 // Options of [Nodes].
 type Options struct {
 	Here     Here
-	Self     string        // the name of this node; "" in no cluster
-	Cluster  peers.Cluster // nil: the host is in none
+	Self     string        // this node's name; "" without a cluster
+	Cluster  peers.Cluster // nil: no cluster
 	Calls    Calls
 	Sessions Sessions // of this host's clients
 }
 
-// Sessions are those that the host hears the end of.
+// Sessions are the attached sessions.
 type Sessions interface {
 	IfAttached(s *protocol.Session, f func()) (attached bool)
 }
 
-// Calls are the way of all calls.
+// Calls is the host's path of calls.
 type Calls interface {
 	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 }
 
-// Nodes is the operator's side of a host and of the other nodes of its cluster. Its methods may be
-// called by many goroutines at once.
+// Nodes are the operations on a host and on the other nodes of its cluster. It is safe for concurrent use.
 type Nodes struct {
 	Here Here
 	others
@@ -43,25 +42,25 @@ type Nodes struct {
 	desks    desks
 	reading  chan struct{} // holds a token while the audit log is read for another node
 
-	readingForOperators chan struct{} // and for one of cluster.operators
+	readingForOperators chan struct{} // the same for nodes in cluster.operators
 }
 
-// New returns the nodes of a host, which may be used once Begin was called.
+// New returns Nodes that may be used after Begin.
 func New() *Nodes {
 	n := &Nodes{reading: make(chan struct{}, 1), readingForOperators: make(chan struct{}, 1)}
 	n.desks.changed, n.desks.poked = make(chan struct{}), make(chan struct{}, 1)
 	return n
 }
 
-// Begin says what they are the nodes of.
+// Begin sets the host and cluster to operate on.
 func (n *Nodes) Begin(o Options) {
 	n.Here, n.others, n.calls, n.sessions = o.Here, others{o.Self, o.Cluster}, o.Calls, o.Sessions
 }
 
-// inward carries out what other nodes want.
+// inward carries out operations of other nodes.
 type inward Nodes
 
-// What nodes ask of each other.
+// Operations of other nodes.
 const (
 	methodApprovals = "approvals/list"
 	methodApprove   = "approvals/approve"
@@ -98,7 +97,7 @@ func answer(v any, err error) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
-// obey carries out what only nodes of cluster.operators may want, and records it.
+// obey carries out and records an operation that requires operator rights.
 func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessage, err error) {
 	var p order
 	if err := read(o, &p); err != nil {
@@ -130,15 +129,15 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 // maxBy bounds the name of a person at another node, in bytes.
 const maxBy = 256
 
-// order is what a node wants done.
+// order are the params of such an operation.
 type order struct {
-	ID     string `json:"id,omitempty"`   // of a request or an extension
-	Hash   string `json:"hash,omitempty"` // of the request, as the person was shown it
+	ID     string `json:"id,omitempty"`   // a request or an extension
+	Hash   string `json:"hash,omitempty"` // of the request as the person was shown it
 	By     string `json:"by,omitempty"`   // the person
 	Reason string `json:"reason,omitempty"`
 }
 
-// commandOf is the command at the node itself.
+// commandOf returns the command for the same operation at the node itself.
 func commandOf(method string, p *order) string {
 	_, verb, _ := strings.Cut(method, "/")
 	if method == methodReload {
@@ -147,7 +146,7 @@ func commandOf(method string, p *order) string {
 	return "exthost " + verb + " " + display.Escape(display.Cut(p.ID, 160))
 }
 
-// record writes what another node wanted into the log, and into the audit log.
+// record writes an operation of another node into the log and the audit log.
 func (n *inward) record(ctx context.Context, o *peers.Operation, p *order, began time.Time, err error) {
 	r := audit.Record{
 		Time:     began.UTC(),

@@ -17,8 +17,8 @@ import (
 
 // others are the other nodes of a cluster.
 type others struct {
-	self    string        // the name of this node; "" outside of a cluster
-	cluster peers.Cluster // nil: there is none
+	self    string        // this node's name; "" without a cluster
+	cluster peers.Cluster // nil: no cluster
 }
 
 // list returns the other nodes.
@@ -29,27 +29,26 @@ func (o *others) list() []status.Node {
 	return o.cluster.Status().Nodes
 }
 
-// Silent is a node that did not answer, and why.
+// Silent is a node without an answer, and the reason.
 type Silent struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
 
-	part bool // it did answer, and not all of that is known here
+	part bool // it answered, but its list was cut
 }
 
-// maxAsked is how many nodes are asked at once, so that their answers do not all come together. One
-// that is slow makes room for the next in time for all of them to be asked in the first half of the time.
+// maxAsked bounds the nodes queried at once, so that their answers do not all arrive together. A slow node makes
+// room for the next early enough that all are queried in the first half of the time.
 const maxAsked = 16
 
-// each asks nodes for as long as within, and returns those that did not answer, by name. take is
-// called by one goroutine at a time.
+// each queries nodes within a time, and returns those that did not answer, by name. Calls of take do not overlap.
 func (o *others) each(ctx context.Context, within time.Duration, nodes []string, method string, params any,
 	take func(node string, answer json.RawMessage) error) (silent []Silent) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	raw, err := json.Marshal(params)
 	if err != nil {
-		return nil // params are structs of texts
+		return nil // params are structs of strings
 	}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
@@ -90,8 +89,7 @@ func reasonOf(ctx context.Context, err error, within time.Duration) string {
 // maxText bounds a text of another node, in bytes.
 const maxText = 512
 
-// order has another node do something within a time, and decodes its answer into the value that to
-// points at; nil drops it.
+// order has another node carry out an operation within a time, and decodes its answer into to; nil drops it.
 func (o *others) order(ctx context.Context, within time.Duration, node, method string, params, to any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -118,7 +116,7 @@ func (o *others) order(ctx context.Context, within time.Duration, node, method s
 	return nil
 }
 
-// named returns the error of another node, which may say anything, as one that names it.
+// named returns an error of another node, which is not trusted, with the node's name.
 func named(node string, err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// mute is a cluster in which the nodes whose names begin with mute do not answer.
+// mute is a cluster in which nodes whose names begin with mute do not answer.
 type mute struct{ peers.Cluster }
 
 func (mute) Operate(ctx context.Context, node, _ string, _ json.RawMessage) (json.RawMessage, error) {
@@ -28,7 +28,7 @@ func (mute) Operate(ctx context.Context, node, _ string, _ json.RawMessage) (jso
 	return json.RawMessage("null"), ctx.Err()
 }
 
-// However many nodes do not answer, all others are asked.
+// All nodes are queried, however many do not answer.
 func TestSilentNodesHideNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []string
@@ -51,7 +51,7 @@ func TestSilentNodesHideNoOthers(t *testing.T) {
 	})
 }
 
-// Of an order without an answer it is said that it may have had an effect, and what to do.
+// The error of an order without an answer says that it may have had an effect, and what to do next.
 func TestOrderWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := others{"web", mute{}}
@@ -63,7 +63,7 @@ func TestOrderWithoutAnswer(t *testing.T) {
 	})
 }
 
-// A node for which the audit log is read does not keep those of operators waiting, and no other for ever.
+// Reading the audit log for one node delays neither operators nor, for long, other nodes.
 func TestAuditLogIsReadForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()

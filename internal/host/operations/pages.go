@@ -13,19 +13,19 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pageWait bounds how long another node may take for a page.
+// pageWait bounds the time for a page from another node.
 const pageWait = 30 * time.Second
 
-// page is a call of the page tool that a node makes for one of its callers.
+// page are the params of a page tool call for a caller of the requesting node.
 type page struct {
 	Caller    string          `json:"caller,omitempty"`
-	Session   string          `json:"session,omitempty"` // at that node
+	Session   string          `json:"session,omitempty"` // at the requesting node
 	Origin    string          `json:"origin,omitempty"`  // its decision about the call
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Page calls the page tool. A result that another node keeps is read there. s is the session of
-// the caller, nil for none; origin the decision about the call.
+// Page answers a call of the page tool; pages of another node's results are read there. s is the caller's
+// session, nil if none; origin is the decision about the call.
 func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool,
 	arguments json.RawMessage) (json.RawMessage, error) {
 	p := page{Origin: origin}
@@ -36,8 +36,8 @@ func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, sh
 	}
 	handle, _ := rawjson.Text(rawjson.Get(arguments, "handle"))
 	node, there, far := strings.Cut(handle, "/")
-	if far && node != n.self && (s == nil || s.Node == "") { // what others keep is not passed on
-		if s != nil && n.sessions.IfAttached(s, func() {}) { // of any other, the owner was not told
+	if far && node != n.self && (s == nil || s.Node == "") { // results are not passed on between nodes
+		if s != nil && n.sessions.IfAttached(s, func() {}) { // the owner was told only of attached sessions
 			p.Session = s.ID
 		}
 		return n.pageOf(ctx, node, rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(there)), p)
@@ -52,7 +52,7 @@ func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, sh
 	return store.Call(owner, shows, arguments)
 }
 
-// pageOf reads a page at another node.
+// pageOf reads a page from another node.
 func (n *Nodes) pageOf(ctx context.Context, node string, arguments json.RawMessage, p page) (json.RawMessage, error) {
 	if n.cluster == nil {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%w", results.ErrUnknown)
@@ -76,7 +76,7 @@ func (n *Nodes) pageOf(ctx context.Context, node string, arguments json.RawMessa
 	return result, nil
 }
 
-// page carries out a call of the page tool for another node, by the way of all calls.
+// page answers a call of the page tool for another node, through the path of all calls.
 func (n *inward) page(ctx context.Context, o *peers.Operation) (json.RawMessage, error) {
 	var p page
 	if err := read(o, &p); err != nil {

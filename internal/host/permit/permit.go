@@ -1,5 +1,5 @@
-// Package permit decides whether something may start: by what the user of the working directory
-// agreed to, and by what is locked of packages.
+// Package permit decides whether something may start: by the consent of the working directory's user, and by the
+// lock of packages.
 package permit
 
 import (
@@ -20,42 +20,40 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Consent says what the user agreed to.
+// Consent is what the user agreed to.
 type Consent interface {
-	// Allows returns nil when the extension may run as it is on disk now. The error says why it
-	// may not.
+	// Allows returns nil if the extension may run as it is on disk now, else why not.
 	Allows(c *discovery.Candidate) error
-	// Starts is Allows before the start of a process. still, which may be nil, is called when that
-	// has loaded its code: its error says that this may have been another code.
+	// Starts is Allows before the start of a process. still, unless nil, is called when the process has loaded
+	// its code: its error says that the code may differ from what was allowed.
 	Starts(c *discovery.Candidate) (still func() error, err error)
-	// StartsConfigured is Starts for the programs that the configuration of the working directory
-	// names there.
+	// StartsConfigured is Starts for the programs in the working directory that its configuration names.
 	StartsConfigured(cfg *config.Config) (still func() error, err error)
 	// Granted reports whether the extension may have a secret that its manifest asks for.
 	Granted(c *discovery.Candidate, name string) bool
 }
 
-// Packages says where the files of the packages are that extensions run.
+// Packages locates the files of packages that extensions run.
 type Packages interface {
-	// Verify returns the directory of the files of the package of c, after comparing them with
-	// what is locked; "" when c runs no package. beside are the files of data there that its
-	// program has written. The error says why it may not run.
+	// Verify returns the directory of the package of c after comparing its files with the lock; "" if c runs no
+	// package. beside lists data files there that its program has written. The error says why the package may not
+	// run.
 	Verify(c *discovery.Candidate) (dir string, beside []string, err error)
-	// Tools returns the hashes of the descriptors that are locked of the tools of c; nil: none.
+	// Tools returns the locked hashes of the tool descriptors of c, nil if none.
 	Tools(c *discovery.Candidate) map[string]string
 }
 
-// Rules are what a host asks. Nil parts permit all.
+// Rules are the permissions of a host. Nil parts permit everything.
 type Rules struct {
 	Consent  Consent  // decides what of the working directory may run
-	Packages Packages // knows where the files of packages are
+	Packages Packages // locates the files of packages
 }
 
-// Variable is the environment variable with the directory of an extension's package.
+// Variable names the environment variable with the directory of an extension's package.
 const Variable = "EXTHOST_PACKAGE"
 
-// Tools returns the hash of the descriptor of each tool of c that is locked, by the extension's own
-// name; nil when none are.
+// Tools returns the locked hash of each tool descriptor of c, by the extension's own tool name; nil if none are
+// locked.
 func (r *Rules) Tools(c *discovery.Candidate) map[string]string {
 	if r.Packages == nil {
 		return nil
@@ -63,7 +61,7 @@ func (r *Rules) Tools(c *discovery.Candidate) map[string]string {
 	return r.Packages.Tools(c)
 }
 
-// Package returns the directory of the package of c, and the environment that tells it.
+// Package returns the directory of the package of c, and env with [Variable] set to it.
 func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, map[string]string, error) {
 	if r.Packages == nil {
 		return "", env, nil
@@ -79,11 +77,11 @@ func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, 
 	return dir, env, nil
 }
 
-// CodeBeside is the code of the diagnostic that names the files of data beside the code of a package.
+// CodeBeside is the code of the diagnostic that lists data files beside the code of a package.
 const CodeBeside = "package_data"
 
-// Unpacked says why the package of c may not run. When it may, it names the files of data beside its
-// code, as [protocol.LevelInfo]; nil when there are none, or no package.
+// Unpacked reports why the package of c may not run. If it may, it reports data files beside its code, at
+// [protocol.LevelInfo]; nil if there are none, or no package.
 func (r *Rules) Unpacked(c *discovery.Candidate) *protocol.Diagnostic {
 	if r.Packages == nil {
 		return nil
@@ -118,13 +116,13 @@ func (r *Rules) Unpacked(c *discovery.Candidate) *protocol.Diagnostic {
 	return d
 }
 
-// Codes of diagnostics about extensions that the user has not agreed to run as they are.
+// Codes of diagnostics about extensions without the user's consent.
 const (
 	CodeUntrusted = string(protocol.Untrusted) // nobody has agreed to run it
 	CodeRevoked   = "trust_revoked"            // the user no longer agrees to run it
 )
 
-// Untrusted says why c may not run for want of the user's consent; nil when it may.
+// Untrusted reports that c lacks the user's consent, nil if it does not.
 func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []string) *protocol.Diagnostic {
 	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUntrusted, Extension: c.ID, Path: c.Path}
 	if err := r.allows(cfg, c); err != nil {
@@ -142,7 +140,7 @@ func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []
 	return nil
 }
 
-// allows asks for consent where that is needed.
+// allows asks for consent if c needs it.
 func (r *Rules) allows(cfg *config.Config, c *discovery.Candidate) error {
 	if !r.asks(cfg, c) {
 		return nil
@@ -154,14 +152,14 @@ func (r *Rules) asks(cfg *config.Config, c *discovery.Candidate) bool {
 	return r.Consent != nil && Asks(cfg, c)
 }
 
-// Asks reports whether c needs the consent of the user: the working directory is why it was found, or has it
-// load code.
+// Asks reports whether c needs the user's consent: it was found through the working directory, or loads code from
+// it.
 func Asks(cfg *config.Config, c *discovery.Candidate) bool {
 	return cfg.Project.SearchPaths || consent.StatesCode(cfg, c)
 }
 
-// Ungranted returns the secrets that c asks for and that nobody has granted c: variables of environ
-// that look like secrets, and references to stored ones.
+// Ungranted returns the secrets that c asks for without a grant: variables of environ that look like secrets, and
+// references to stored secrets.
 func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Candidate) (names []string) {
 	if k == nil {
 		return nil
@@ -187,17 +185,17 @@ func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Can
 	return names
 }
 
-// Permit is asked before a start, and its error refuses that. still, which may be nil, is called when the
-// process has loaded its code, and its error refuses what the process says. A nil Permit permits all.
+// Permit is called before a start, and its error refuses it. still, unless nil, is called when the process has
+// loaded its code, and its error means that the process is not used. A nil Permit permits everything.
 type Permit func(context.Context) (still func() error, err error)
 
-// untrusted adds the next command to an error of consent about what that command calls id.
+// untrusted adds the next command, exthost trust id, to an error of consent.
 func untrusted(err error, id string) error {
 	return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), id)
 }
 
-// begin asks starts, which is of consent, with errors that name the next command: what the user has agreed to may
-// lie there again when still finds that it did not for a moment, so again is the command then.
+// begin calls starts, a method of Consent, and adds the next command to its errors. If still fails, the agreed
+// files may be back on disk, so the next command is again.
 func begin(starts func() (func() error, error), id, again string) (func() error, error) {
 	still, err := starts()
 	if err != nil {
@@ -214,8 +212,8 @@ func begin(starts func() (func() error, error), id, again string) (func() error,
 	}, nil
 }
 
-// Extension returns the permit for processes of c: what is on disk may differ by now from what
-// the user agreed to, and the package from that in dir.
+// Extension returns the permit for processes of c: what is on disk may by now differ from what the user agreed
+// to, or the package from the one in dir.
 func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string) Permit {
 	if r.Packages == nil && r.Consent == nil {
 		return nil
@@ -240,9 +238,9 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 	}
 }
 
-// Configured returns the permit for the processes of t, which cfg states: the programs in the
-// working directory that cfg names may differ by now from those that the user agreed to. A
-// command that runs none of them, as the directory is now, needs no permit.
+// Configured returns the permit for the processes of t, stated by cfg: the programs in the working directory that
+// cfg names may by now differ from what the user agreed to. A command that currently runs none of them needs no
+// permit.
 func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
 	if r.Consent == nil || len(cfg.Project.Files) == 0 {
 		return nil
@@ -255,13 +253,13 @@ func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
 	}
 }
 
-// nexter is an error that knows the next command.
+// nexter is an error with the next command.
 type nexter interface {
 	error
 	Next() string
 }
 
-// Refusal words why the package of an extension does not start.
+// Refusal returns err, which refuses a package, with its next command.
 func Refusal(err error) error {
 	if refused, ok := errors.AsType[nexter](err); ok {
 		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s; %s", protocol.Reason(err),

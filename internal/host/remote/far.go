@@ -1,5 +1,4 @@
-// Package remote makes the extensions of other nodes extensions of this host, and chooses the node
-// of each call.
+// Package remote adds the extensions of other nodes to this host, and chooses the node of each call.
 package remote
 
 import (
@@ -19,33 +18,31 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// CodeDiffers is the code of the diagnostic that a tool of an extension here differs from that
-// of a replica.
+// CodeDiffers is the code of the diagnostic about a tool that differs between this host and a replica.
 const CodeDiffers = "replica_differs"
 
-// Directory holds the extensions of other nodes. Its methods may be called by many goroutines at
-// once.
-type Directory struct {
+// Directory holds the extensions of other nodes. It is safe for concurrent use.
+type Directory struct { // nil: no cluster
 	cluster peers.Cluster // nil: the host is in none
 	env     *unit.Env
 	events  func(*unit.Extension) unit.Events
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sets     map[string]*set
-	told     map[string]told                          // of the extensions of this host, by id
+	told     map[string]told                          // by id, about the extensions of this host
 	attached func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
 	owners   owners
-	round    uint64 // counts calls of Follow
+	round    uint64 // number of calls of Follow
 }
 
-// told is what the cluster knows of an extension of this host.
+// told is what the cluster was told about an extension of this host.
 type told struct {
 	state string
-	shown bool               // it was offered
+	shown bool               // its descriptors were published
 	hs    *runtime.Handshake // at that time
 }
 
-// New returns an empty directory. events are those of an extension.
+// New returns an empty directory. events returns the callbacks of an extension.
 func New(env *unit.Env, cluster peers.Cluster, events func(*unit.Extension) unit.Events) *Directory {
 	return &Directory{cluster: cluster, env: env, events: events, sets: make(map[string]*set), owners: make(owners)}
 }
@@ -61,7 +58,7 @@ func (d *Directory) Open(ctx context.Context, h *Host) error {
 	return d.cluster.Open(ctx, h)
 }
 
-// Close leaves the cluster: calls of other nodes have drain to end.
+// Close leaves the cluster. Calls of other nodes have the time drain to end.
 func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
 	if d.cluster == nil {
 		return nil
@@ -71,7 +68,7 @@ func (d *Directory) Close(ctx context.Context, drain time.Duration) error {
 	return d.cluster.Close(ctx)
 }
 
-// Status returns what the host knows of its cluster; nil when it is in none.
+// Status returns the state of the cluster, nil without one.
 func (d *Directory) Status() *status.Cluster {
 	if d.cluster == nil {
 		return nil
@@ -79,16 +76,16 @@ func (d *Directory) Status() *status.Cluster {
 	return d.cluster.Status()
 }
 
-// Shared is what other nodes share with a host.
+// Shared are the extensions that other nodes share with a host.
 type Shared struct {
-	Alone       []*unit.Extension     // extensions that are at other nodes alone, by id
+	Alone       []*unit.Extension     // extensions that only other nodes have, by id
 	Replicas    []*unit.Extension     // replicas of extensions of this host, by id
-	Reserved    []string              // ids of extensions that other nodes had: the names of their tools stay theirs
-	Diagnostics []protocol.Diagnostic // of what is left out
+	Reserved    []string              // ids of extensions that other nodes had: their tool names stay reserved
+	Diagnostics []protocol.Diagnostic // about extensions that are left out
 }
 
-// Follow makes the extensions of the places that there are now. local are the extensions of this host: what is
-// here is called here first. isDestination reports whether an id is that of a destination of this host.
+// Follow updates the extensions to the places of the cluster. local are the extensions of this host, which are
+// called first. isDestination reports whether an id belongs to a destination of this host.
 func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(id string) bool) (f Shared) {
 	if d.cluster == nil {
 		return Shared{}
@@ -101,7 +98,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(
 			return ""
 		case p.As == peers.AsMine:
 			return "an extension of this host"
-		case d.cluster.SharedAs(id) != peers.AsReplicas: // the operator has not said that both are the same
+		case d.cluster.SharedAs(id) != peers.AsReplicas: // the operator has not declared them the same
 			return "an extension of this host, which does not share it as replicas"
 		}
 		return ""
@@ -141,7 +138,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(
 	return f
 }
 
-// instance returns the instance that stands for the node of p; nil when no call went there.
+// instance returns the instance that stands for the node of p, nil if no call went there.
 func (d *Directory) instance(p *peers.Place) *unit.Instance {
 	d.mu.Lock()
 	s := d.sets[p.ID()]
@@ -165,7 +162,7 @@ func (d *Directory) EndSession(s *protocol.Session) {
 	}
 }
 
-// newSet makes the extension of an id from the places that it has first. The caller holds d.mu.
+// newSet makes the extension of an id from its first places. The caller holds d.mu.
 func (d *Directory) newSet(id string, places []*peers.Place) *set {
 	s := &set{
 		cluster:   d.cluster,
@@ -202,13 +199,13 @@ func (d *Directory) newSet(id string, places []*peers.Place) *set {
 }
 
 const (
-	maxNodes     = 4096 // of one extension
-	maxInFlight  = 4096 // calls of one extension at one node; the node bounds what it takes
+	maxNodes     = 4096 // nodes of one extension
+	maxInFlight  = 4096 // calls of one extension at one node; the node has its own bound
 	drainTimeout = 30 * time.Second
 )
 
-// handshake is what an extension offers that is at the places alone: the tools of the first
-// place, and those that only others have.
+// handshake returns the handshake of an extension that only other nodes have: the tools of the first place, plus
+// those that only later places have.
 func handshake(places []*peers.Place) *runtime.Handshake {
 	first := places[0]
 	hs := &runtime.Handshake{
@@ -236,7 +233,7 @@ func toolsOf(places []*peers.Place) (list []protocol.Tool) {
 	return list
 }
 
-// differences is [unit.Elsewhere].Differs of an extension.
+// differences is the Differs of [unit.Elsewhere].
 func differences(id string, places []*peers.Place, here []protocol.Tool) (diags []protocol.Diagnostic) {
 	own := make(map[string]json.RawMessage)
 	for _, t := range here {

@@ -12,20 +12,20 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Host is the host as its cluster sees it.
+// Host presents the host to its cluster.
 type Host struct {
-	Calls interface { // the host's own way of calls
+	Calls interface { // the host's path of calls
 		Attach(ctx context.Context, s *protocol.Session) error
 		Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 	}
 	Snapshots *snapshot.Store
 	Gateway   *gateway.Gateway
 	Directory *Directory
-	Nodes     interface { // the operations of operators
+	Nodes     interface { // operations for operators
 		Operate(ctx context.Context, o *peers.Operation) (json.RawMessage, error)
 		WaitingChanged()
 	}
-	Changed func() // called when the places are others; must not wait
+	Changed func() // called when the places have changed; must not block
 }
 
 var _ peers.Host = (*Host)(nil)
@@ -40,7 +40,7 @@ func (h *Host) IfAttached(s *protocol.Session, f func()) (attached bool) {
 	return h.Gateway.Sessions.IfAttached(s, f)
 }
 
-// Do implements [peers.Host]: the call reaches an extension of this host alone.
+// Do implements [peers.Host]. The call can only reach an extension of this host itself.
 func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 	if h.Snapshots.Load().Extensions[c.Extension] == nil {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q at this node", c.Extension)
@@ -72,8 +72,8 @@ func (h *Host) Operate(ctx context.Context, o *peers.Operation) (json.RawMessage
 // WaitingChanged implements [peers.Host].
 func (h *Host) WaitingChanged() { h.Nodes.WaitingChanged() }
 
-// Events are the events of an extension that is at other nodes alone. state takes those of its
-// supervisor.
+// Events returns the callbacks of extensions that only other nodes have. state receives the events of their
+// supervisors.
 func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, e supervisor.Event),
 ) func(*unit.Extension) unit.Events {
 	return func(x *unit.Extension) unit.Events {
@@ -88,7 +88,7 @@ func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, 
 	}
 }
 
-// Restate is [Directory.Offer] if the state of an extension is another than was told.
+// Restate calls [Directory.Offer] if the state of an extension has changed since it was published.
 func (d *Directory) Restate(s *snapshot.Snapshot) {
 	if d.cluster == nil {
 		return
@@ -104,17 +104,16 @@ func (d *Directory) Restate(s *snapshot.Snapshot) {
 	}
 }
 
-// Offer tells the cluster what the extensions of this host offer in a snapshot. Calls of it and of
-// Restate follow one another.
+// Offer publishes the descriptors of this host's extensions in a snapshot. Calls of Offer and Restate must not
+// overlap.
 func (d *Directory) Offer(s *snapshot.Snapshot) {
 	if d.cluster != nil {
 		d.offer(s, false)
 	}
 }
 
-// offer is Offer, or with again of a snapshot that was offered before. A handshake may have come when
-// the catalog of the snapshot was made already: an extension without tools in it is offered with the
-// next.
+// offer is Offer; again says that the snapshot was published before. A handshake may have come after the catalog
+// of the snapshot was made: an extension without tools in it waits for the next snapshot.
 func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 	d.mu.Lock()
 	known := d.told
@@ -125,7 +124,7 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 		hs, state, before := x.Handshake(), x.Unit.Status().State, known[x.ID()]
 		var own []protocol.Tool
 		for _, e := range s.Catalog.Extension(x.ID()) {
-			if x.ToolHere(e.Tool) != nil { // not one that only another node has
+			if x.ToolHere(e.Tool) != nil { // not of another node only
 				own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw})
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// instance stands for an extension at one node: its calls go there.
+// instance stands for an extension at one node, and sends its calls there.
 type instance struct {
 	set  *set
 	node string
@@ -32,8 +32,8 @@ func newInstance(s *set, node string) *instance {
 	return &instance{set: s, node: node, ended: make(chan struct{}), started: time.Now()}
 }
 
-// Serve implements [runtime.Instance]. There is nothing to start: the node tells the state of
-// the extension with each call.
+// Serve implements [runtime.Instance]. There is nothing to start: each call reports the state of the extension at
+// its node.
 func (i *instance) Serve(ctx context.Context, ready func()) error {
 	ready()
 	select {
@@ -87,8 +87,8 @@ func (i *instance) call(ctx context.Context, r *runtime.Request, notify bool) (j
 	return result, i.named(err)
 }
 
-// named returns the error of a call as one of this host: it names the node, and neither extension
-// nor tool by the names that they have there.
+// named returns the error of a call as one of this host: it names the node, and removes the names of extension
+// and tool, which are those of that node.
 func (i *instance) named(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
@@ -96,11 +96,11 @@ func (i *instance) named(err error) error {
 	}
 	told := *e
 	told.Extension, told.Tool = i.set.id, ""
-	if e.Kind != protocol.ExtensionError { // whose text is the extension's own
+	if e.Kind != protocol.ExtensionError { // the text of that is the extension's own
 		told.Message = "node " + i.node + ": " + e.Message
 	}
 	if (e.Kind == protocol.Rejected || e.Kind == protocol.GovernanceUnavailable) && rawjson.IsObject(e.Data) {
-		told.Data = rawjson.Set(e.Data, "node", rawjson.Quote(i.node)) // which knows the decision that the data names
+		told.Data = rawjson.Set(e.Data, "node", rawjson.Quote(i.node)) // the node that knows the decision in the data
 	}
 	return &told
 }

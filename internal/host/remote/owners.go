@@ -9,27 +9,27 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// CodeTaken is the code of the diagnostic that an extension of another node is left out, because its id belongs to
-// something else.
+// CodeTaken is the code of the diagnostic about an extension of another node that is left out because its id is
+// taken.
 const CodeTaken = "id_taken"
 
-// owners remembers by id which extension of other nodes has an id, or last had it. An id, and with it the names of
-// tools that begin with it, passes to no other owner while this host runs: calls that callers mean for a node that
-// is away for a moment, or for a night, must not reach who has taken its name meanwhile.
+// owners records the owner of each id of other nodes' extensions. An id, with the tool names that begin with it,
+// never passes to another owner while this host runs: calls meant for a node that is away, for a moment or a
+// night, must not reach an extension that took its name meanwhile.
 type owners map[string]*owner
 
-// owner is the extension that an id belongs to.
+// owner is the extension that owns an id.
 type owner struct {
 	as    string // peers.AsMine or peers.AsReplicas
-	node  string // the node that was last seen with it
-	tools int    // that it was last seen with
-	round uint64 // in which it last had a place
+	node  string // last node seen with it
+	tools int    // number of tools last seen
+	round uint64 // last round in which it had a place
 }
 
-// absences are extensions that have no place, counted.
+// absences counts extensions without a place, and their tools.
 type absences struct{ ids, tools int }
 
-// The bounds of what is remembered of extensions that have no place: for one node, and for all.
+// Bounds of remembered absent extensions, of one node and of all.
 var (
 	maxAbsentOfNode = absences{256, 2_000}
 	maxAbsent       = absences{4_096, 32_000}
@@ -39,8 +39,8 @@ func (a absences) with(tools int) absences { return absences{a.ids + 1, a.tools 
 
 func (a absences) exceed(most absences) bool { return a.ids > most.ids || a.tools > most.tools }
 
-// admit returns by id the places whose ids are theirs, and a diagnostic for each other. local returns why an id of a
-// place belongs to this host, or "". Of two new owners of one id, the node that is named in it comes first.
+// admit returns the places that own their id, by id, and a diagnostic for each other place. local returns why an
+// id belongs to this host, or "". Of two new owners of an id, the node named in it takes precedence.
 func (o owners) admit(all []*peers.Place, local func(*peers.Place) string, round uint64,
 ) (byID map[string][]*peers.Place, left []protocol.Diagnostic) {
 	byID = make(map[string][]*peers.Place)
@@ -72,8 +72,8 @@ func (o owners) admit(all []*peers.Place, local func(*peers.Place) string, round
 	return byID, left
 }
 
-// absent returns the ids that have an owner without a place in the current round, by id. Where there are
-// too many of a node or of all nodes, it forgets those that went away first.
+// absent returns the ids whose owner has no place in this round, sorted. Beyond the bounds it forgets those that
+// have been absent longest.
 func (o owners) absent(round uint64) (ids []string) {
 	for id, one := range o {
 		if one.round != round {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is remembered of extensions that are away is bounded for one node and for all nodes together, also when each
-// node stays below its own bound. What was away first is forgotten.
+// Remembered absent extensions are bounded per node and in total, even if each node stays below its bound. Those
+// absent longest are forgotten.
 func TestAbsentOwnersAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		nodes, each, tools, want int

@@ -20,25 +20,25 @@ import (
 // set is one extension at other nodes.
 type set struct {
 	cluster   peers.Cluster
-	self      string // the name of this node
+	self      string // this node's name
 	id        string
-	extension *unit.Extension // has an instance for each node
+	extension *unit.Extension // has an instance per node
 	local     atomic.Pointer[unit.Extension]
 	attached  func(s *protocol.Session, f func()) bool // see [Host.IfAttached]
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	places    []*peers.Place
 	instances map[string]*unit.Instance // by node
 	pinned    map[*protocol.Session]pin
 }
 
-// pin is the node at which a session has an instance of its own.
+// pin is the node at which a session has its own instance.
 type pin struct {
 	node    string
-	reached bool // a call was there
+	reached bool // a call has reached it
 }
 
-// follow takes the places that there are now, and the extension of this host, nil for none.
+// follow updates the set to the current places, and the extension of this host, nil if none.
 func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	s.mu.Lock()
 	before := s.places
@@ -47,7 +47,7 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	for _, p := range before {
 		if now := s.place(p.Node); now == nil || now.Run != p.Run {
 			s.unpin(p.Node)
-			s.extension.EndSession(p.Node) // its instance ends, and with it what is held against the node
+			s.extension.EndSession(p.Node) // ends its instance, with the failures counted against the node
 		}
 	}
 	nodes := make([]string, len(places))
@@ -71,7 +71,7 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	}
 }
 
-// reason says why no place takes calls; "" if one does.
+// reason returns why no place takes calls, "" if one does.
 func reason(places []*peers.Place) string {
 	var away, failed []string
 	for _, p := range places {
@@ -96,7 +96,7 @@ func reason(places []*peers.Place) string {
 
 func hasFailed(p *peers.Place) bool { return p.State == string(supervisor.Failed) }
 
-// leave ends the set: no place is left.
+// leave ends a set without places.
 func (s *set) leave() {
 	if here := s.local.Load(); here != nil {
 		here.SetElsewhere(nil, nil)
@@ -127,15 +127,15 @@ func (s *set) at(node string) *peers.Place {
 	return nil
 }
 
-// unpin frees the sessions that had to stay at a run that has gone.
+// unpin releases the sessions pinned to a run that has ended.
 func (s *set) unpin(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.pinned, func(_ *protocol.Session, at pin) bool { return at.node == node })
 }
 
-// ended takes the outcome of a call of a session at a node: while that may have an instance of the
-// session, the session stays there.
+// ended handles the outcome of a session's call at a node: the session stays pinned while the node may have an
+// instance of it.
 func (s *set) ended(session *protocol.Session, node string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +165,8 @@ func (s *set) forget(session *protocol.Session) {
 	delete(s.pinned, session)
 }
 
-// acquire is [unit.Elsewhere].Acquire: an instance of this host first, then the nodes with the
-// fewest calls of this host in flight. A call of another node stays here: it crosses once.
+// acquire is the Acquire of [unit.Elsewhere]: it takes an instance of this host first, then the nodes in the
+// order of their calls in flight from this host. A call of another node stays here: calls are forwarded once.
 func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit.Instance, func(error), error) {
 	var refusal error
 	if w.Node != "" && !slices.Contains(s.having(w), w.Node) {
@@ -201,19 +201,19 @@ func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit
 	return nil, nil, refusal
 }
 
-// isHere reports whether the extension of this host has a tool; "" is any other call.
+// isHere reports whether this host's extension has a tool; "" is another method.
 func (s *set) isHere(tool string) bool {
 	x := s.local.Load()
 	return tool == "" || x != nil && x.ToolHere(tool) != nil
 }
 
-// has reports whether a place has the tool that a call is about, as its caller was shown it.
+// has reports whether a place has the tool of a call with the descriptor that the caller saw.
 func has(p *peers.Place, w unit.Want) bool {
 	return w.Tool == "" || slices.ContainsFunc(p.Tools,
 		func(t protocol.Tool) bool { return t.Name == w.Tool && bytes.Equal(t.Raw, w.Raw) })
 }
 
-// having returns the nodes that have what a call is about, this one first.
+// having returns the nodes that have the tool of a call, this node first.
 func (s *set) having(w unit.Want) (nodes []string) {
 	if x := s.local.Load(); x != nil && s.isHere(w.Tool) {
 		nodes = append(nodes, s.self)
@@ -228,7 +228,7 @@ func (s *set) having(w unit.Want) (nodes []string) {
 	return nodes
 }
 
-// notAt is the error of a call to a node that does not have what it is about.
+// notAt is the error of a call for a node that does not have its tool.
 func (s *set) notAt(w unit.Want) error {
 	what := s.id
 	if w.Tool != "" {
@@ -247,7 +247,7 @@ func (s *set) order(w unit.Want) []*peers.Place {
 		return slices.ContainsFunc(w.Not, func(i *unit.Instance) bool { return i.Key == p.Node })
 	}
 	if p := s.at(own); p != nil && p.PerSession && !p.Leaving && refused(p) {
-		return nil // the session's process is there, and one elsewhere would not know what it knows
+		return nil // the session's process there has state that others lack
 	}
 	fits := func(p *peers.Place) bool {
 		if p.Leaving && p.Node != own || refused(p) {
@@ -277,7 +277,7 @@ func (s *set) order(w unit.Want) []*peers.Place {
 		switch {
 		case load[p] < 0:
 			return 0
-		case hasFailed(p):
+		case hasFailed(p): // it would refuse the call
 			return 2 // which would refuse the call
 		}
 		return 1
@@ -288,8 +288,8 @@ func (s *set) order(w unit.Want) []*peers.Place {
 	return list
 }
 
-// took notes which instance stands for a node, and that a session stays there: with an instance
-// of its own, or for calls about what it has there.
+// took records the instance that stands for a node, and pins the session if it has an instance there, or state
+// that later calls refer to.
 func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
 	s.mu.Lock()
 	if s.instances[p.Node] != i {
@@ -303,7 +303,7 @@ func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
 	}
 }
 
-// stay notes that a session stays at a place, unless it has another that takes calls.
+// stay pins a session to a place, unless it is pinned to another one that takes calls.
 func (s *set) stay(session *protocol.Session, p *peers.Place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,7 +312,7 @@ func (s *set) stay(session *protocol.Session, p *peers.Place) {
 	}
 }
 
-// mayGoOn reports whether a call may go to another node that got no instance because of err.
+// mayGoOn reports whether another node may take a call after err, with which a node gave no instance.
 func mayGoOn(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Outcome != "" {

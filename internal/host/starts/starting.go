@@ -1,5 +1,4 @@
-// Package starts knows which units start with the host and have not started yet, and has
-// requests wait for them.
+// Package starts tracks the units that start with the host, and lets requests wait for them.
 package starts
 
 import (
@@ -12,28 +11,28 @@ import (
 	"github.com/exthost/exthost/internal/host/unit"
 )
 
-// Starting are the units that start with the host, until each has started or failed and a
-// snapshot says so. Nothing starts before Begin.
+// Starting are the units that start with the host, each until it has started or failed and a snapshot reflects
+// that. Nothing starts before Begin.
 type Starting struct {
 	done chan struct{} // closed when no unit is left
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending map[unit.Runner]start
 	changed chan struct{} // closed when a unit leaves pending
 }
 
-// start is the first start of one unit.
+// start is the first start of a unit.
 type start struct {
 	known   bool // its tools were known before
 	decided bool // it has started or failed, and waits for a snapshot
 }
 
-// NewStarting returns a set without units that is not done.
+// NewStarting returns an empty set, which is not done.
 func NewStarting() *Starting {
 	return &Starting{done: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// Begin takes the units that start with the host. It is called once.
+// Begin sets the units that start with the host. Call it once.
 func (s *Starting) Begin(units []unit.Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,15 +44,15 @@ func (s *Starting) Begin(units []unit.Runner) {
 	}
 }
 
-// Decided notes that u has started or failed. It counts once a snapshot was made after it.
+// Decided records that u has started or failed. It takes effect with the next snapshot.
 func (s *Starting) Decided(u unit.Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending[u] = start{s.pending[u].known, true}
 }
 
-// BeforeSnapshot returns the function to call when a snapshot that is about to be made is
-// in force: the units that are decided by now leave the set.
+// BeforeSnapshot returns a function to call when the snapshot being made is in force: the units that are decided
+// by now then leave the set.
 func (s *Starting) BeforeSnapshot() (inForce func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,9 +94,8 @@ func (s *Starting) IsDone() bool {
 // Done returns a channel that is closed when every unit has started or failed.
 func (s *Starting) Done() <-chan struct{} { return s.done }
 
-// Select returns the extensions among the units that are left for which f is true, by id.
-// known says that the tools of x were known before its start. changed is closed when a unit
-// leaves the set.
+// Select returns the extensions left in the set for which f is true, by id. known tells f whether the tools of x
+// were known before its start. changed is closed when a unit leaves the set.
 func (s *Starting) Select(f func(x *unit.Extension, known bool) bool,
 ) (left []*unit.Extension, changed <-chan struct{}) {
 	if s.IsDone() {
@@ -114,8 +112,7 @@ func (s *Starting) Select(f func(x *unit.Extension, known bool) bool,
 	return left, s.changed
 }
 
-// Wait waits until no extension is left for which f is true, or until ctx ends. It returns
-// those that are left then.
+// Wait waits until no extension is left for which f is true, or until ctx ends. It returns the extensions left.
 func (s *Starting) Wait(ctx context.Context, f func(x *unit.Extension, known bool) bool) []*unit.Extension {
 	for {
 		left, changed := s.Select(f)
@@ -130,7 +127,7 @@ func (s *Starting) Wait(ctx context.Context, f func(x *unit.Extension, known boo
 	}
 }
 
-// describe says in one line which extensions start and what they do.
+// describe lists starting extensions and what they do, on one line.
 func describe(list []*unit.Extension) string {
 	var parts []string
 	for _, x := range list {

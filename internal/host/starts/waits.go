@@ -18,22 +18,21 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Waits has requests wait for extensions that start with the host.
+// Waits lets requests wait for extensions that start with the host.
 type Waits struct {
 	Starting *Starting
-	// Until is when requests stop to wait for extensions of which nothing is known.
+	// Until is when requests no longer wait for extensions with unknown tools.
 	Until time.Time
-	// Offers reports whether an extension with that handshake has items for the list that
-	// method asks for.
+	// Offers reports whether an extension with this handshake has items for the list that method requests.
 	Offers func(method string, hs *runtime.Handshake) bool
-	// Rebuild puts a snapshot in force that has what extensions offer now.
+	// Rebuild puts a snapshot in force with the current descriptors of extensions.
 	Rebuild func()
-	// View returns what a session sees. No request waits for an extension that it does not see.
+	// View returns the view of a session. Requests do not wait for extensions outside of it.
 	View func(s *protocol.Session) (*toolset.View, error)
 }
 
-// AwaitListed waits until the extensions whose items belong into the list of r are known:
-// their tools, or for other lists the extensions themselves.
+// AwaitListed waits until the extensions whose items belong into the list of r are known: their tools, or for
+// other lists the extensions themselves.
 func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 	s.await(ctx, r, func(x *unit.Extension, known bool) bool {
 		switch {
@@ -47,15 +46,13 @@ func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 	})
 }
 
-// AwaitOwner waits until the tools of the extensions are known that may own a tool of that
-// name which view shows.
+// AwaitOwner waits until the tools are known of the extensions that may own a tool of this name, visible in view.
 func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, view *toolset.View) {
 	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name, view) })
 }
 
-// TryOwner tries again the extensions of all whose server could not be reached since the host was
-// started, so that nothing is known of them, and that may own a tool of that name which view shows:
-// a call does not wait for the next try that is due.
+// TryOwner starts those of all that may own a tool of this name, visible in view, and whose server has been
+// unreachable since the host was started: a call does not wait for their next scheduled start.
 func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string,
 	view *toolset.View) {
 	for x := range all {
@@ -65,8 +62,8 @@ func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], ext
 	}
 }
 
-// mayOwn reports whether x may have a tool of that name which view shows. extension is the one that
-// the caller named, "" for all, and name a registered one then.
+// mayOwn reports whether x may own a tool of this name, visible in view. extension is the one that the caller
+// named; "" means all, and that name is a registered name.
 func mayOwn(x *unit.Extension, extension, name string, view *toolset.View) bool {
 	if extension != "" {
 		return x.ID() == extension && view.Admits(extension, tools.NameOf(extension, name))
@@ -74,8 +71,8 @@ func mayOwn(x *unit.Extension, extension, name string, view *toolset.View) bool 
 	return tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name)
 }
 
-// await waits until Until at the latest. The caller of r is told what it waits for, if it
-// asked for progress; the log says it of each wait that lasts.
+// await waits until Until at the latest. The caller of r gets progress, if it asked for that; extensions that are
+// still starting at the end are logged.
 func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *unit.Extension, known bool) bool) {
 	if r.Session != nil && r.Session.Toolset != "" {
 		all := concerns
@@ -102,9 +99,9 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 	}
 }
 
-// NotReady says why the tools of an extension that may own a tool of that name are not
-// known; nil when there is no such extension of which view shows that tool. extension is the
-// one that the caller named, "" for all, and name a registered one then.
+// NotReady returns why the tools are unknown of an extension that may own a tool of this name, visible in view;
+// nil if there is no such extension. extension is the one that the caller named; "" means all, and that name is a
+// registered name.
 func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) error {
 	for x := range all {
 		// a manifest that declares the tools needs no handshake
@@ -112,7 +109,7 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *tools
 		if !mayOwn(x, extension, name, view) || known && !x.Phase.IsSettling() {
 			continue
 		}
-		if x.Phase.IsStarting() && x.Phase.Failure() != "" { // as below
+		if x.Phase.IsStarting() && x.Phase.Failure() != "" { // the failure is not quoted, as below
 			e := protocol.Errorf(protocol.NotReady,
 				"extension %s could not be started yet and is tried again; exthost info %s shows why", x.ID(), x.ID())
 			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
@@ -124,7 +121,7 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *tools
 			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
 			return e
 		}
-		if x.Phase.Failure() != "" { // it may hold words of the extension, and no policy sees this error
+		if x.Phase.Failure() != "" { // the failure may quote the extension, and no policy sees this error
 			e := protocol.Errorf(protocol.Failed, "extension %s did not start; exthost info %s shows why", x.ID(),
 				x.ID())
 			e.Extension, e.Tool = x.ID(), name
@@ -134,29 +131,27 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *tools
 	return nil
 }
 
-// retryStart is the RetryAfter of calls to an extension that starts: the end of a start is
-// not known in advance.
+// retryStart is the RetryAfter of calls to a starting extension, whose end is unknown.
 const retryStart = 2 * time.Second
 
-// The times at which a caller is told what its request waits for: first after a wait that
-// a person notices, then often enough for clients that give up without progress.
+// Times of progress notifications: the first after a noticeable wait, then often enough for clients that give up
+// without progress.
 const (
 	firstProgress = time.Second
 	nextProgress  = 5 * time.Second
 )
 
-// Waiter says what a request waits for. It is no func: a method value would be allocated for
-// every call.
+// Waiter returns what a request waits for. It is an interface because a method value would be allocated for every
+// call.
 type Waiter interface{ Waiting() string }
 
 type waiting func() string
 
 func (f waiting) Waiting() string { return f() }
 
-// TellWhile sends progress with the text of w to the caller of r, if the caller asked
-// for progress, until stop is called. stop waits for the notification under way. The
-// numbers are small, since progress must grow and the extension goes on to count from its
-// own first number.
+// TellWhile sends progress with the text of w to the caller of r, if it asked for progress, until stop is called.
+// stop waits for the notification in flight. The numbers are small, because progress must grow, and the extension
+// then counts from its own first number.
 func TellWhile(ctx context.Context, r *protocol.Call, w Waiter) (stop func()) {
 	token := progressToken(r.Params)
 	if r.Client == nil || token == nil {
@@ -191,7 +186,7 @@ func TellWhile(ctx context.Context, r *protocol.Call, w Waiter) (stop func()) {
 	}
 }
 
-// progressToken returns the progress token in params; nil without one.
+// progressToken returns the progress token in params, nil without one.
 func progressToken(params json.RawMessage) json.RawMessage {
 	if !bytes.Contains(params, []byte(protocol.MetaProgressToken)) {
 		return nil

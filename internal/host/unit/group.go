@@ -23,12 +23,11 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 	}
 	ended := func(err error) bool { return endedBy(kind, err) }
 	if kind == manifest.KindExec || kind == KindElsewhere {
-		// a process ends with its call, and the next call has another; what has ended elsewhere is no instance of this
-		// host
+		// the process ends with its call, and the next call has another; other nodes have no instances here
 		ended = nil
 	}
 	var fault func(error) bool
-	if kind == KindElsewhere { // whose own breaker watches its processes
+	if kind == KindElsewhere { // the node's own breaker watches its processes
 		fault = func(err error) bool { return protocol.KindOf(err) == protocol.NodeLost }
 	}
 	restart := supervisor.Restart{
@@ -67,18 +66,18 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 	}
 }
 
-// endedBy reports whether err means that an instance of a kind of transport is gone or about to be. A
-// message that is too long ends a process, and no service on NATS.
+// endedBy reports whether err means that an instance is gone or about to be. A message that is too long ends a
+// process, but not a service on NATS.
 func endedBy(kind string, err error) bool {
 	return protocol.ProcessEnded(err) && (kind != manifest.KindNATS || protocol.KindOf(err) != protocol.LineTooLong)
 }
 
-// trialEvery is how often something that has failed is started once more: often enough to come back
-// by itself after a bad hour, and too seldom to cost anything where the program is broken.
+// trialEvery is the interval between starts of something that has failed: short enough to recover by itself after
+// a bad hour, and long enough to cost nothing if the program is broken.
 const trialEvery = 5 * time.Minute
 
-// needsSomebody reports whether err of a start at a server means that the server was not asked, for want
-// of a login or a token, or because something may not run.
+// needsSomebody reports whether a server was not contacted, for lack of a login or a token, or because something
+// may not run.
 func needsSomebody(err error) bool {
 	switch protocol.KindOf(err) {
 	case protocol.RequirementMissing, protocol.ManifestInvalid, protocol.ConfigInvalid, protocol.Untrusted:
@@ -87,14 +86,13 @@ func needsSomebody(err error) bool {
 	return false
 }
 
-// replaced reports whether the host itself ended the run because nobody waits for what it
-// does.
+// replaced reports whether the host itself ended the run, because no one waits for its results.
 func replaced(err error) bool { return protocol.KindOf(err) == protocol.Overloaded }
 
-// orNone spells "none", 0 in the manifest, as the supervisor does.
+// orNone converts 0, "none" in the manifest, to the supervisor's value for none.
 func orNone[T int | time.Duration](n T) T { return cmp.Or(n, -1) }
 
-// observe logs an event of the group, counts it and hands it on.
+// observe logs and counts an event of the group, and passes it on.
 func observe(u *Unit, e supervisor.Event) {
 	if u.trial.pending.Load() && (e.State == supervisor.Restarting || e.State == supervisor.Failed) {
 		return // the reload reports the failure
@@ -108,7 +106,7 @@ func observe(u *Unit, e supervisor.Event) {
 	}
 }
 
-// logEvent logs an event of a group, loud only when somebody must act.
+// logEvent logs an event of a group, above info level only if somebody must act.
 func logEvent(u *Unit, e supervisor.Event) {
 	log, ctx := u.Log, context.Background()
 	if e.Key != "" {
@@ -135,15 +133,15 @@ func logEvent(u *Unit, e supervisor.Event) {
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", protocol.Reason(e.Err)),
 			lastWords(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
-	case e.State == supervisor.Ready && e.Attempt > 0: // ends what was a warning
+	case e.State == supervisor.Ready && e.Attempt > 0: // ends a warning
 		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
 	}
 }
 
-// saidAlready reports whether the log, or the diagnostic of the caller that waited for the start, says
-// already what e says: another start has failed in the same way, and none has succeeded meanwhile.
+// saidAlready reports whether the log, or the diagnostic of the caller that waited for the start, already has
+// this failure: the previous start failed in the same way, and none has succeeded since.
 func (u *Unit) saidAlready(e supervisor.Event) bool {
 	now := string(e.State) + " " + string(protocol.KindOf(e.Err))
 	switch e.State {
@@ -169,8 +167,7 @@ func logBreaker(log *slog.Logger, e supervisor.Event) {
 	}
 }
 
-// lastWords returns the last words of a process as an attribute, an empty one when there
-// are none.
+// lastWords returns the last words of a process as an attribute, empty if there are none.
 func lastWords(err error) slog.Attr {
 	words := protocol.LastWords(err)
 	if words == "" {

@@ -12,9 +12,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// HookHandler translates the n-th hook of a file. One without a name is named by its place,
-// its event and its matcher: refusals carry the name to clients, and a command line may hold
-// what is not for them.
+// HookHandler translates the n-th hook of a file. A hook without a name is named by its index, event and matcher,
+// not by its command line, because refusals show the name to clients.
 func HookHandler(s *manifest.HookSpec, n int) hooks.Handler {
 	name := s.Name
 	if name == "" {
@@ -30,7 +29,7 @@ func HookHandler(s *manifest.HookSpec, n int) hooks.Handler {
 	return h
 }
 
-// resolveEnv returns the environment of a hook's command with the values of secrets.
+// resolveEnv returns the environment of a hook's command with secrets resolved.
 func (x *Extension) resolveEnv(ctx context.Context, env []string) ([]string, error) {
 	s := *x.Spec
 	s.Env = env
@@ -41,8 +40,7 @@ func (x *Extension) resolveEnv(ctx context.Context, env []string) ([]string, err
 	return out.Env, nil
 }
 
-// addCommands resolves the commands of the hooks in the manifest. env is their
-// environment.
+// addCommands resolves the hook commands of the manifest. env is their environment.
 func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []protocol.Diagnostic, err error) {
 	c := x.Candidate
 	env = append(slices.Clip(env), "CLAUDE_PLUGIN_ROOT="+c.Dir)

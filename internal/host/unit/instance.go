@@ -22,23 +22,23 @@ type Instance struct {
 	Unit        *Unit
 	Key         string    // of its slot
 	Legacy      bool      // belongs to the unit's group for legacy clients of MCP
-	Fingerprint string    // of the program that it runs; "" when its offer is not kept
-	Ready       time.Time // when it became ready
+	Fingerprint string    // of its program; "": its descriptors are not stored
+	Ready       time.Time // time at which it became ready
 
-	RefusedRoots atomic.Bool // a roots/list was refused, which is logged once
+	RefusedRoots atomic.Bool // a roots/list was refused and logged
 
 	loading  loading
 	ended    chan struct{} // closed at the end of the run
-	why      protocol.Kind // why it ended, set before that
-	pid      int           // once it was ready
-	logLevel atomic.Int64  // the log level that it has accepted last, as an index; NoLogLevel: none, or nobody knows
-	logAsked atomic.Int64  // the one that it was asked for last
-	logTurn  chan struct{} // holds a value while it is asked for another log level
+	why      protocol.Kind // reason of the end, set before ended is closed
+	pid      int           // set once it was ready
+	logLevel atomic.Int64  // index of the last accepted log level; NoLogLevel: none or unknown
+	logAsked atomic.Int64  // index of the last requested log level
+	logTurn  chan struct{} // holds a value while a log level is being requested
 }
 
 var _ supervisor.Service = (*Instance)(nil)
 
-// NoLogLevel is above every index of a log level.
+// NoLogLevel is greater than every index of a log level.
 const NoLogLevel = 1 << 16
 
 // Ended is closed when the run has ended.
@@ -53,7 +53,7 @@ func (i *Instance) IsUnsent(err error) bool {
 	return ok && e.Outcome == "" && endedBy(i.Unit.Spec.Manifest.Transport.Kind, err)
 }
 
-// Why returns why the run has ended: shutting_down when it was stopped.
+// Why returns the reason for the end of the run, shutting_down if it was stopped.
 func (i *Instance) Why() protocol.Kind { return i.why }
 
 // Serve implements [supervisor.Service].
@@ -104,12 +104,12 @@ func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 	return err
 }
 
-// crashed notes why the run ended, unless it was stopped.
+// crashed records why the run ended, unless it was stopped.
 func (i *Instance) crashed(err error) {
 	if protocol.KindOf(err) == protocol.ShuttingDown {
 		return
 	}
-	if protocol.KindOf(err) != protocol.RequirementMissing { // nothing ran
+	if protocol.KindOf(err) != protocol.RequirementMissing { // otherwise nothing ran
 		i.Unit.crash.Store(&status.Crash{
 			Time:      time.Now(),
 			Key:       i.Key,
@@ -123,7 +123,7 @@ func (i *Instance) crashed(err error) {
 	i.Unit.trial.crash()
 }
 
-// isLite reports whether there is no handshake, which would show that the code is loaded.
+// isLite reports whether the protocol has no handshake, which would show that the code is loaded.
 func (i *Instance) isLite() bool {
 	return i.Unit.Spec.Manifest.Transport.Protocol == manifest.ProtocolLite
 }
@@ -139,7 +139,7 @@ func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 	return result, i.Unit.Mask(err)
 }
 
-// offered takes the instance's handshake, or with announced a later change of its tools.
+// offered handles the instance's handshake, or with announced a later change of its tools.
 func (i *Instance) offered(announced bool) {
 	if i.Legacy {
 		i.Unit.Legacy.handshake.Store(i.Handshake())
@@ -151,17 +151,17 @@ func (i *Instance) offered(announced bool) {
 	}
 }
 
-// LogLevel returns the log level that the instance has accepted last, as an index: 0 is the lowest. [NoLogLevel] says
-// that it has accepted none, or that an attempt to change the level has failed, after which nobody knows.
+// LogLevel returns the index of the last accepted log level: 0 is the lowest. [NoLogLevel] means that none was
+// accepted, or that a request failed and the level is unknown.
 func (i *Instance) LogLevel() int { return int(i.logLevel.Load()) }
 
-// AskedLogLevel returns the log level that the instance was asked for last, accepted or not. Requests that nobody
-// waited for do not count.
+// AskedLogLevel returns the index of the last requested log level, accepted or not. Requests whose caller gave up
+// do not count.
 func (i *Instance) AskedLogLevel() int { return int(i.logAsked.Load()) }
 
-// SetLogLevel calls ask with the log level that wanted returns, unless the instance has that level.
-// It does so one call at a time, so that the instance is asked last for what is wanted last. The errors are
-// those of ask, and canceled when ctx ends before. After an error the next call asks again.
+// SetLogLevel calls ask with the log level that wanted returns, unless the instance has it already. Calls are
+// serialized, so that the level wanted last is requested last. The errors are those of ask, and canceled if ctx
+// ends first. After an error the next call asks again.
 func (i *Instance) SetLogLevel(ctx context.Context, wanted func() int, ask func(level int) error) error {
 	select {
 	case i.logTurn <- struct{}{}:

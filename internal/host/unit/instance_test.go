@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A level that the server did not accept is asked for again with the next change, and so is the level before it: the
-// server may have changed it. Calls that state a level learn that it was asked for, unless its caller had given up.
+// A level that the server did not accept is requested again with the next change, and so is the previous level,
+// because the server may have changed it. Calls that state a level see the request, unless its caller had given
+// up.
 func TestLogLevelCountsOnceItIsAccepted(t *testing.T) {
 	const info, warning = 1, 3
 	i := &Instance{logTurn: make(chan struct{}, 1)}

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// instances are those that may have a process.
+// instances are the instances that may have a process.
 type instances struct {
 	mu  sync.Mutex // guards set
 	set map[*Instance]struct{}
@@ -25,7 +25,7 @@ func (l *instances) add(i *Instance) {
 	l.set[i] = struct{}{}
 }
 
-// remove takes out an instance that has ended, whose counts go to c.
+// remove removes an ended instance, whose counts are added to c.
 func (l *instances) remove(i *Instance, c *stats.Calls) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *instances) Instances() []*Instance {
 	return slices.Collect(maps.Keys(l.set))
 }
 
-// infos returns the state of the instances by key, of two with one key the later.
+// infos returns the state of the instances by key. If two have the same key, the newer counts.
 func (l *instances) infos() map[string]runtime.Info {
 	all := make(map[string]runtime.Info)
 	for _, i := range l.Instances() {
@@ -52,7 +52,7 @@ func (l *instances) infos() map[string]runtime.Info {
 	return all
 }
 
-// measure adds the counts of the instances to those of c.
+// measure returns the counts of c and the instances.
 func (l *instances) measure(id string, c *stats.Calls) status.ExtensionMeasure {
 	l.mu.Lock() // no instance ends meanwhile
 	defer l.mu.Unlock()

@@ -12,19 +12,18 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Prefix and suffix of the keys of instances.
+// Parts of the keys of instances.
 const (
 	sessionPrefix   = "session "
 	statelessSuffix = " stateless"
 )
 
-// KindElsewhere is the kind of the transport of an extension that is at other nodes alone.
+// KindElsewhere is the transport kind of an extension that only other nodes run.
 const KindElsewhere = status.TransportCluster
 
-// SessionKey returns the key of the instance that serves s where each session has an
-// instance of its own. Anonymous stateless callers share the key "". A stateless caller
-// has an instance of its own name and variables. A child's session has one protocol
-// version, so that the key tells legacy and modern clients apart.
+// SessionKey returns the key of the instance that serves s if each session has its own instance. Anonymous
+// stateless callers share the key "". Other stateless callers have an instance per name and variables. A child
+// speaks one protocol version per session, so legacy and modern clients have different keys.
 func SessionKey(s *protocol.Session) string {
 	if s == nil {
 		return ""
@@ -44,14 +43,14 @@ func SessionKey(s *protocol.Session) string {
 	return key
 }
 
-// IsSessionKey reports whether key is of a session with an id.
+// IsSessionKey reports whether key belongs to a session with an id.
 func IsSessionKey(key string) bool { return strings.HasPrefix(key, sessionPrefix) }
 
 func isLegacyKey(key string) bool {
 	return IsSessionKey(key) && !strings.HasSuffix(key, statelessSuffix)
 }
 
-// digest tells variables of different sessions apart without showing their values.
+// digest distinguishes variables of different sessions without showing their values.
 func digest(env map[string]string) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(env)) {

@@ -12,19 +12,19 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// LegacyGroup is the instance that serves legacy clients of MCP, where the
-// server may speak legacy and modern versions: a child's session has one. The instance starts
-// with the first such client, and only if the other instances speak modern versions. A unit
-// without one has a LegacyGroup that is never used.
+// LegacyGroup is the instance that serves legacy clients of MCP if the server may speak legacy and modern
+// versions, because a session speaks only one version. The instance starts with the first such client, and only
+// if the other instances speak modern versions. A unit without such an instance has a LegacyGroup that is never
+// used.
 type LegacyGroup struct {
 	unit       *Unit
 	exists     bool
 	group      *supervisor.Group[*Instance]
-	modernOnly atomic.Bool // the server turned out to speak modern versions alone
+	modernOnly atomic.Bool // the server speaks only modern versions
 	handshake  atomic.Pointer[runtime.Handshake]
 }
 
-// legacyKey is the one key of the group, which the status shows as the name of the instance.
+// legacyKey is the group's only key, shown in the status as the name of the instance.
 const legacyKey = "for legacy clients"
 
 func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
@@ -38,7 +38,7 @@ func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
 	return g
 }
 
-// speaksBoth reports whether a server of that transport may speak legacy and modern versions.
+// speaksBoth reports whether a server of this transport may speak legacy and modern versions.
 func speaksBoth(t manifest.Transport) bool {
 	return t.Protocol == manifest.ProtocolMCP && t.Kind != manifest.KindSSE &&
 		(t.MCPVersion == "" || t.MCPVersion == manifest.MCPVersionAuto)
@@ -46,7 +46,7 @@ func speaksBoth(t manifest.Transport) bool {
 
 func modern(hs *runtime.Handshake) bool { return protocol.IsModern(hs.ProtocolVersion) }
 
-// Serves reports whether s is served by this instance.
+// Serves reports whether this instance serves s.
 func (g *LegacyGroup) Serves(s *protocol.Session) bool {
 	if !g.exists || s == nil || !protocol.IsLegacy(s.Version) || g.modernOnly.Load() {
 		return false
@@ -55,7 +55,7 @@ func (g *LegacyGroup) Serves(s *protocol.Session) bool {
 	return hs == nil || modern(hs)
 }
 
-// acquireFor returns the instance for the protocol version of s: of the group, or of the others.
+// acquireFor returns the instance for the protocol version of s: from the group, or from others.
 func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*Instance], s *protocol.Session,
 	key string) (*Instance, func(error), error) {
 	if !g.Serves(s) {
@@ -71,8 +71,8 @@ func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*
 	return others.Acquire(ctx, key)
 }
 
-// addTools returns tools and those that only the group's instance has: a
-// legacy client must see the tools that it has brought about.
+// addTools adds the tools that only the group's instance has: a legacy client must see tools that its own calls
+// have added.
 func (g *LegacyGroup) addTools(tools []protocol.Tool) []protocol.Tool {
 	hs := g.handshake.Load()
 	if hs == nil {
@@ -81,7 +81,7 @@ func (g *LegacyGroup) addTools(tools []protocol.Tool) []protocol.Tool {
 	return withMissing(tools, hs.Tools)
 }
 
-// withMissing returns tools and those of more whose names are not among them.
+// withMissing adds the tools of more whose names are missing in tools.
 func withMissing(tools, more []protocol.Tool) []protocol.Tool {
 	known := make(map[string]bool, len(tools))
 	for _, t := range tools {
@@ -96,7 +96,7 @@ func withMissing(tools, more []protocol.Tool) []protocol.Tool {
 	return all
 }
 
-// slots returns the group's slot once it was used.
+// slots returns the group's slot if it was used.
 func (g *LegacyGroup) slots() []supervisor.SlotStatus {
 	if !g.exists {
 		return nil
@@ -118,10 +118,10 @@ func (g *LegacyGroup) restart(ctx context.Context) error {
 	return g.group.Restart(ctx)
 }
 
-// Handshake returns the handshake of the instance; nil before its first start.
+// Handshake returns the handshake of the instance, nil before its first start.
 func (g *LegacyGroup) Handshake() *runtime.Handshake { return g.handshake.Load() }
 
-// Acquire returns the instance, for the host itself.
+// Acquire returns the instance for a request of the host.
 func (g *LegacyGroup) Acquire(ctx context.Context) (*Instance, func(error), error) {
 	return g.group.Acquire(ctx, legacyKey)
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// loading is what is known of whether a run is of what may run. That is asked before its start, and once more
-// when its code is loaded, which may be another one by then.
+// loading checks that a run consists of files that may run: before its start, and again after its code is loaded,
+// because the files may have changed in between.
 type loading struct {
-	still   func() error // of the permit for the start; nil: there is nothing to look at again
-	done    atomic.Bool  // it is of what may run
+	still   func() error // second check of the start's permit; nil: none
+	done    atomic.Bool  // the second check has passed
 	refused atomic.Pointer[protocol.Error]
 }
 
-// permitted asks permit, which may be nil, before the start.
+// permitted checks permit, which may be nil, before the start.
 func (l *loading) permitted(ctx context.Context, permit func(context.Context) (func() error, error)) (err error) {
 	if permit != nil {
 		l.still, err = permit(ctx)
@@ -25,8 +25,7 @@ func (l *loading) permitted(ctx context.Context, permit func(context.Context) (f
 	return err
 }
 
-// loaded says, once the code is loaded, why the run is not to be heard, and kills it then. Nil: it is of what
-// may run.
+// loaded does the second check once the code is loaded. If it fails, loaded kills the run and returns why.
 func (l *loading) loaded(kill func()) *protocol.Error {
 	if l.still == nil || l.done.Load() {
 		return nil
@@ -45,11 +44,11 @@ func (l *loading) loaded(kill func()) *protocol.Error {
 	return l.refused.Load()
 }
 
-// loadTime is how long a run without a handshake has to load its code, if it answers no call before. What changes
-// on disk later concerns the next run.
+// loadTime is the time that a run without a handshake has to load its code, if it answers no call earlier. Later
+// changes on disk concern the next run.
 const loadTime = 10 * time.Second
 
-// settle is [loading.loaded] after loadTime, unless ctx ends before.
+// settle calls [loading.loaded] after loadTime, unless ctx ends first.
 func (l *loading) settle(ctx context.Context, kill func()) {
 	select {
 	case <-time.After(loadTime):
@@ -58,7 +57,7 @@ func (l *loading) settle(ctx context.Context, kill func()) {
 	}
 }
 
-// answered is [loading.loaded] for a run that nothing but the answer to a call, or its error, shows to be
+// answered calls [loading.loaded] for a run without a handshake: an answer or an error shows that its code is
 // loaded.
 func (l *loading) answered(err error, extension string, kill func()) error {
 	e, ok := errors.AsType[*protocol.Error](err)
@@ -74,7 +73,7 @@ func (l *loading) answered(err error, extension string, kill func()) error {
 	return &told
 }
 
-// cause is why the run ended that Serve ended with err.
+// cause returns why the run ended: the failed check, or err of Serve.
 func (l *loading) cause(ctx context.Context, err error) error {
 	fault := l.refused.Load()
 	if fault == nil || ctx.Err() != nil {

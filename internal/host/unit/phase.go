@@ -11,22 +11,22 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Phase says how far a unit is that cannot be called yet.
+// Phase tells how far the start of a unit has come.
 type Phase struct {
 	id        string
 	transport manifest.Transport
 	onDemand  bool                           // instances start with a call
 	slots     func() []supervisor.SlotStatus // of the unit's instances
-	runs      func() []*Instance             // that may have a process
+	runs      func() []*Instance             // instances that may have a process
 	pending   atomic.Bool                    // see SetPending
 }
 
-// SetPending sets whether the unit starts with the host and has neither started nor failed.
-// It may still wait until others have started.
+// SetPending sets whether the unit starts with the host and has neither started nor failed yet. It may still wait
+// for other units.
 func (p *Phase) SetPending(is bool) { p.pending.Store(is) }
 
-// IsStarting reports whether the unit cannot be called yet and is about to be: it starts
-// with the host, or an instance starts or is due to.
+// IsStarting reports whether the unit will soon accept calls: it starts with the host, or an instance starts or
+// is due to.
 func (p *Phase) IsStarting() bool {
 	if p.pending.Load() {
 		return true
@@ -34,16 +34,14 @@ func (p *Phase) IsStarting() bool {
 	return !p.is(supervisor.Ready) && (p.is(supervisor.Spawning) || p.is(supervisor.Restarting) && !p.onDemand)
 }
 
-// IsSettling reports whether the unit has started with the host, and its tools are about to
-// be in a snapshot.
+// IsSettling reports whether the unit has started with the host, but its tools are in no snapshot yet.
 func (p *Phase) IsSettling() bool { return p.pending.Load() && p.is(supervisor.Ready) }
 
 func (p *Phase) is(state supervisor.State) bool {
 	return slices.ContainsFunc(p.slots(), func(s supervisor.SlotStatus) bool { return s.State == state })
 }
 
-// Doing says what an instance that starts is probably doing: from outside, an installation
-// looks like a slow start.
+// Doing returns what a starting instance probably does: an installation looks like a slow start from outside.
 func (p *Phase) Doing() string {
 	switch t := p.transport; {
 	case t.Kind == manifest.KindHTTP || t.Kind == manifest.KindSSE:
@@ -56,7 +54,7 @@ func (p *Phase) Doing() string {
 	return "the host waits for its handshake"
 }
 
-// Waiting says what a call waits for that has no instance yet.
+// Waiting returns what a call without an instance waits for.
 func (p *Phase) Waiting() string {
 	if p.IsStarting() {
 		return p.id + " is starting: " + p.Doing()
@@ -64,7 +62,7 @@ func (p *Phase) Waiting() string {
 	return p.id + " is busy with other calls"
 }
 
-// Failure returns why the latest instance did not start or ended; "" if none did.
+// Failure returns why the latest instance did not start or ended, "" if none did.
 func (p *Phase) Failure() string {
 	for _, s := range p.slots() {
 		if s.Err != nil {
@@ -74,7 +72,7 @@ func (p *Phase) Failure() string {
 	return ""
 }
 
-// failed returns when an instance failed that has no successor yet; zero if none did.
+// failed returns the time of a failure whose instance has no successor yet, zero if there is none.
 func (p *Phase) failed() (at time.Time) {
 	for _, s := range p.slots() {
 		if (s.State == supervisor.Restarting || s.State == supervisor.Failed) && s.Since.After(at) {

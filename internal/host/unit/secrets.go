@@ -13,20 +13,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ownSecrets are the values that a unit was given and nobody may see.
+// ownSecrets are the secret values that a unit was given.
 type ownSecrets struct {
 	values []string // from the environment, the headers and the options
-	always bool     // there may be more later
+	always bool     // more may follow
 
 	mu     sync.Mutex // guards tokens
-	tokens []string   // read from transport.token_file and from the store of secrets, the latest last
+	tokens []string   // from transport.token_file and the store of secrets, latest last
 }
 
-// keptTokens is how many such values of a unit are masked: the current ones and earlier ones,
-// which a process or a server may still quote.
+// keptTokens bounds the masked tokens of a unit: the current ones and earlier ones, which a process or a server
+// may still quote.
 const keptTokens = 256
 
-// addToken takes a value, and reports whether it is new.
+// addToken adds a value, and reports whether it is new.
 func (s *ownSecrets) addToken(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,15 +40,15 @@ func (s *ownSecrets) addToken(token string) bool {
 	return known < 0
 }
 
-// Learn has a secret masked that u is given from now on.
+// Learn adds a secret of u, which is masked from now on.
 func Learn(u *Unit, value string) {
 	if u.secrets.addToken(value) {
 		u.Env.SecretsChanged()
 	}
 }
 
-// tellSecrets logs the names of the secrets that a start is given. It is not inlined: the stack
-// of a goroutine that waits as long as its process lives would keep room for the record.
+// tellSecrets logs the names of the secrets that a process gets. It is not inlined: the goroutine waits as long
+// as its process lives, and its stack would keep room for the record.
 //
 //go:noinline
 func (i *Instance) tellSecrets() {
@@ -64,10 +64,9 @@ func (u *Unit) Secrets() []string {
 	return slices.Concat(u.secrets.values, u.secrets.tokens)
 }
 
-// Mask returns err without the secrets of the unit: an error quotes stderr and stdout of
-// the process, and reaches the log, the status and callers. An error with evidence is the
-// host's, and loses secrets that show their form too; the extension's own errors are for
-// policies to judge, as its results are.
+// Mask returns err without the secrets of the unit: an error quotes stderr and stdout of the process, and reaches
+// the log, the status and callers. An error with evidence comes from the host, and secrets detected by their form
+// are masked too. Policies judge the extension's own errors, as they judge its results.
 func (u *Unit) Mask(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Evidence == nil && len(u.secrets.values) == 0 && !u.secrets.always {
@@ -85,7 +84,7 @@ func (u *Unit) Mask(err error) error {
 	return &masked
 }
 
-// maskData returns JSON without known secrets. A number that is one cannot be masked by itself.
+// maskData returns JSON without known secrets. If a number is a secret, all of data is masked.
 func maskData(r *redact.Redactor, data json.RawMessage) json.RawMessage {
 	if len(data) == 0 {
 		return nil

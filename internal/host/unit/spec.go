@@ -20,8 +20,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Spec returns everything that the runtime needs to run one instance of c, and what its
-// environment lacks.
+// Spec returns the runtime spec of an instance of c, and a report of its environment.
 func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
 	entry := cfg.Extensions.Entries[c.ID]
 	s := runtime.Spec{
@@ -48,7 +47,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 			err, c.ID)
 	}
 	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil &&
-		// a remote server has no process here
+		// a remote server has no process on this machine
 		c.Manifest.Transport.URL == "" && c.Manifest.Transport.Kind != manifest.KindNATS {
 		if s.Sandbox, err = sandbox.Resolve(table,
 			sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)); err != nil {
@@ -64,7 +63,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		s.Sandbox.Read = append(s.Sandbox.Read, dir)
 	}
 	var report process.EnvReport
-	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // an MCP server, as other clients configure it
+	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // configured as for other clients
 		s.Env, report = e.Child(cfg, &s, told)
 		if s.Manifest, err = variables.Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
@@ -114,7 +113,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	return s, report, nil
 }
 
-// replays opens the cassette of s, which decides what protocol is spoken.
+// replays opens the cassette of s, which determines the protocol.
 func replays(s *runtime.Spec) (err error) {
 	m := *s.Manifest
 	t := &m.Transport
@@ -134,7 +133,7 @@ func replays(s *runtime.Spec) (err error) {
 	return nil
 }
 
-// replaceCommand returns the manifest of s with the command line that e.Command returns.
+// replaceCommand returns the manifest of s with the command line of e.Command.
 func (e *Env) replaceCommand(s *runtime.Spec) (*manifest.Manifest, error) {
 	m := *s.Manifest
 	t := &m.Transport

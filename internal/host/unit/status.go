@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Describe returns what the manifest of c says of it.
+// Describe returns the part of a status that the manifest of c states.
 func Describe(c discovery.Candidate) status.Extension {
 	m := c.Manifest
 	return status.Extension{
@@ -60,8 +60,8 @@ func (u *Unit) Status() status.Extension {
 	}
 	switch {
 	case s.State == string(supervisor.Ready):
-		s.Reason = "" // of a failure that is over
-	case s.State == string(supervisor.Idle) && u.Phase.pending.Load(): // it waits until others have started
+		s.Reason = "" // of a past failure
+	case s.State == string(supervisor.Idle) && u.Phase.pending.Load(): // it waits for other units
 		s.State = string(supervisor.Spawning)
 		fallthrough
 	case s.State == string(supervisor.Spawning) && s.Reason == "":
@@ -70,7 +70,7 @@ func (u *Unit) Status() status.Extension {
 	return s
 }
 
-// confinement says what the system enforces of the sandbox of s; nil without one.
+// confinement returns what the system enforces of the sandbox of s, nil without one.
 func confinement(s *runtime.Spec) *status.Sandbox {
 	if s.Sandbox == nil {
 		return nil
@@ -109,13 +109,13 @@ func instanceStatus(s supervisor.SlotStatus) status.Instance {
 	return i
 }
 
-// HasFailed reports whether an instance has failed: it is tried once in a while at most.
+// HasFailed reports whether an instance has failed for good, apart from a trial once in a while.
 func (u *Unit) HasFailed() bool {
 	return slices.ContainsFunc(u.Phase.slots(),
 		func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
-// IsReady reports whether an instance that serves every session can be called now.
+// IsReady reports whether an instance for all sessions accepts calls now.
 func (u *Unit) IsReady() bool {
 	return !u.PerSession() && slices.ContainsFunc(u.group.Status(),
 		func(s supervisor.SlotStatus) bool { return s.State == supervisor.Ready })
@@ -124,10 +124,10 @@ func (u *Unit) IsReady() bool {
 // Measure returns the counts of the unit.
 func (u *Unit) Measure() status.ExtensionMeasure { return u.instances.measure(u.ID(), u.Calls) }
 
-// StartFailed begins the message of a diagnostic of [Unit.StartDiagnostic].
+// StartFailed begins the message of a [Unit.StartDiagnostic].
 const StartFailed = "did not start: "
 
-// StartDiagnostic says why the unit did not start.
+// StartDiagnostic reports why the unit did not start.
 func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
 	kind := cmp.Or(protocol.KindOf(err), protocol.SpawnFailed)
 	text := StartFailed + protocol.Reason(err)

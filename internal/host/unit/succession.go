@@ -9,15 +9,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// succession is the place of a unit between the build before it and the build after it.
+// succession is the position of a unit between its previous and its next build.
 type succession struct {
 	predecessor <-chan struct{} // closed when a process may start; nil: at once
-	stopped     chan struct{}   // closed when no process will be left
+	stopped     chan struct{}   // closed when no process is left
 	retired     atomic.Bool
 }
 
-// await waits until the build that the unit follows has stopped. It reports false when ctx
-// ends first.
+// await waits until the previous build has stopped. It returns false if ctx ends first.
 func (s *succession) await(ctx context.Context) bool {
 	if s.predecessor == nil {
 		return true
@@ -33,30 +32,30 @@ func (s *succession) await(ctx context.Context) bool {
 // Retire reports whether the caller is the first to retire the unit, and so has to stop it.
 func (s *succession) Retire() bool { return s.retired.CompareAndSwap(false, true) }
 
-// Stopped notes that no process of the unit is left: a build that follows it may start.
+// Stopped records that no process of the unit is left: the next build may start.
 func (s *succession) Stopped() { close(s.stopped) }
 
-// Replaces makes u the next build of before: u is started even if it is lazy, and its first
-// crash is a failure of the start.
+// Replaces makes u the next build of before: u is started even if it is lazy, and its first crash is a failure of
+// the start.
 func (u *Unit) Replaces(before *Unit) {
 	u.Calls = before.Calls
 	u.trial.wanted = true
 }
 
-// Follows makes u the next build of before that starts once before has stopped. Until then
-// u offers what before offered.
+// Follows makes u the next build of before, to be started when before has stopped. Until then u has the handshake
+// of before.
 func (u *Unit) Follows(before *Unit) {
 	u.Calls = before.Calls
 	u.predecessor = before.stopped
 	u.handshake.Store(before.handshake.Load())
 }
 
-// trial is the first start of a new build that is to replace a running one. Until it has
-// succeeded, failures are reported by the reload alone.
+// trial is the first start of a build that is to replace a running one. Until it has succeeded, only the reload
+// reports failures.
 type trial struct {
 	wanted  bool
 	pending atomic.Bool
-	crashed context.Context // ends with the first crash
+	crashed context.Context // ends at the first crash
 	crash   context.CancelFunc
 }
 
@@ -66,12 +65,12 @@ func newTrial() *trial {
 	return t
 }
 
-// liteTrial is how long a lite script is watched after its start: it has no handshake,
-// and one with a syntax error ends soon after the spawn.
+// liteTrial is how long a lite script is watched after its start: it has no handshake, and a syntax error ends it
+// soon after the spawn.
 const liteTrial = 50 * time.Millisecond
 
-// startTrial is Try for a new build. The first crash is a failure, even where the
-// supervisor would start another instance for a caller.
+// startTrial is Try for a new build. The first crash is a failure, even if the supervisor would start another
+// instance for a caller.
 func (u *Unit) startTrial(ctx context.Context) error {
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -15,14 +15,14 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// away is an instance whose server cannot be reached.
+// away is an instance whose server is unreachable.
 type away struct{ runtime.Instance }
 
 func (away) Serve(context.Context, func()) error { return errors.New("cannot be reached") }
 func (away) Handshake() *runtime.Handshake       { return nil }
 func (away) Info() (i runtime.Info)              { return i }
 
-// A server that is away gets one connection in a second, however many calls would try it again and however they come.
+// An unreachable server gets one connection per second, however many calls try it and when.
 func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
@@ -52,7 +52,7 @@ func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 		if u.Start(t.Context()) == nil || !u.StartsOnCall() {
 			t.Fatal("it starts")
 		}
-		synctest.Wait() // for the first restart, which has no delay
+		synctest.Wait() // the first restart has no delay
 		connections.Store(0)
 		var calls sync.WaitGroup
 		for range 1000 {
@@ -86,7 +86,7 @@ func (ready) Serve(ctx context.Context, onReady func()) error {
 	return ctx.Err()
 }
 
-// dialing is an instance that learns from its channel that the server cannot be reached.
+// dialing is an instance whose server becomes unreachable when its channel says so.
 type dialing struct {
 	away
 	refused chan struct{}
@@ -97,8 +97,7 @@ func (d dialing) Serve(context.Context, func()) error {
 	return errors.New("cannot be reached")
 }
 
-// A call that comes while a start is under way that began before the server was back gets an instance of the next
-// start.
+// A call that comes during a start that began before the server was back waits for the next start.
 func TestCallOutlivesTheStartThatBeganBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
@@ -124,7 +123,7 @@ func TestCallOutlivesTheStartThatBeganBefore(t *testing.T) {
 		defer func() { _ = u.Stop(context.Background(), 0) }()
 		before := dialing{refused: make(chan struct{})}
 		starts <- away{}
-		starts <- before // the first restart, which has no delay
+		starts <- before // the first restart has no delay
 		starts <- ready{}
 		if u.Start(t.Context()) == nil {
 			t.Fatal("it starts")

@@ -1,5 +1,4 @@
-// Package unit supervises one thing that has processes: an extension, or what a
-// destination or a policy runs. It knows no host.
+// Package unit supervises one thing with processes: an extension, or the process of a destination or a policy.
 package unit
 
 import (
@@ -27,24 +26,23 @@ import (
 // Runner is an extension, a destination or the process of a policy.
 type Runner interface {
 	Base() *Unit
-	// Start starts the unit, or starts one instance to learn what it offers where
-	// instances come on demand.
+	// Start starts the unit. If instances start on demand, it starts one to learn its handshake.
 	Start(ctx context.Context) error
 	// Restart replaces the instances and forgets their failures.
 	Restart(ctx context.Context) error
-	// NeedsStart reports whether the unit is started with the host, and not by a call.
+	// NeedsStart reports whether the unit is started with the host rather than by a call.
 	NeedsStart() bool
-	// Stop ends all instances. It leaves drain to calls in flight.
+	// Stop ends all instances, after the time drain for calls in flight.
 	Stop(ctx context.Context, drain time.Duration) error
-	// Kill ends every process at once.
+	// Kill kills every process at once.
 	Kill()
-	// EndSession stops the instance that belonged to the session of that key alone.
+	// EndSession stops the instance of that session key, if it serves no other session.
 	EndSession(key string)
-	// Secrets returns the values that the unit was given and nobody may see.
+	// Secrets returns the secret values that the unit was given.
 	Secrets() []string
 }
 
-// Unit is one supervised thing: its spec, its instances and what became of them.
+// Unit is one supervised thing: its spec, its instances and their history.
 type Unit struct {
 	Candidate discovery.Candidate
 	Spec      *runtime.Spec // of its instances
@@ -58,14 +56,14 @@ type Unit struct {
 	report    process.EnvReport
 	events    Events
 	group     *supervisor.Group[*Instance]
-	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
-	crash     atomic.Pointer[status.Crash]      // the latest
-	// string: the state and kind of the failure that the log says; see saidAlready
+	handshake atomic.Pointer[runtime.Handshake] // of the latest instance; before the first, the stored one
+	crash     atomic.Pointer[status.Crash]      // the latest crash
+	// string: the state and kind of the failure last logged; see saidAlready
 	said    atomic.Value
 	secrets ownSecrets
 	trial   *trial
-	trying  chan struct{} // holds a value while a call tries again
-	tries   atomic.Int64  // that calls have begun
+	trying  chan struct{} // holds a value while a call tries to start an instance
+	tries   atomic.Int64  // number of starts begun by calls
 	succession
 	instances
 }
@@ -75,48 +73,47 @@ type Options struct {
 	Candidate discovery.Candidate
 	Spec      runtime.Spec
 	Report    process.EnvReport
-	Secrets   []string // values that nobody may see, besides those in the environment and the headers
-	// MasksAlways masks errors even when the unit was given no secret at the start.
+	Secrets   []string // secret values besides those in the environment and the headers
+	// MasksAlways masks errors even if the unit was given no secret at the start.
 	MasksAlways bool
-	// Start makes one run, for the slot of a key. Default: [runtime.New].
+	// Start makes an instance for the slot of a key. Default: [runtime.New].
 	Start func(s runtime.Spec, key string) (runtime.Instance, error)
-	// BothVersions gives legacy clients of MCP a group of their own, if the
-	// transport can speak legacy and modern versions and its instances are shared.
+	// BothVersions gives legacy clients of MCP their own group, if the transport can speak legacy and modern
+	// versions and instances are shared.
 	BothVersions bool
-	// PerKey gives each key of [Unit.AcquireKey] an instance of its own; calls have no key.
+	// PerKey gives each key of [Unit.AcquireKey] its own instance; calls have no key.
 	PerKey bool
-	// Prepare adds to the spec what the instance of a key has for itself. Nil: nothing.
+	// Prepare sets what is specific to the instance of a key. Nil: nothing.
 	Prepare func(s *runtime.Spec, key string)
-	// Fingerprint returns the fingerprint of the program that an instance runs. Nil: "".
+	// Fingerprint returns the fingerprint of the program of an instance. Nil: "".
 	Fingerprint func() string
-	// Keep is [supervisor.Options].Keep.
+	// Keep is the Keep of [supervisor.Options].
 	Keep func(key string) bool
-	// Cooldown is [supervisor.Restart].Cooldown.
+	// Cooldown is the Cooldown of [supervisor.Restart].
 	Cooldown time.Duration
 	Events
 }
 
-// Events are the functions that a unit calls. Each may be nil.
+// Events are the callbacks of a unit. Each may be nil.
 type Events struct {
 	// Admit decides whether an instance may start.
 	Admit func(ctx context.Context) error
-	// Offered takes the handshake of an instance, before anybody can call the instance,
-	// or with announced a later change of its tools.
+	// Offered is called with the handshake of an instance before the instance accepts calls, and with announced
+	// for a later change of its tools.
 	Offered func(i *Instance, announced bool)
-	// Ready runs beside an instance that has become ready, and ends with ctx.
+	// Ready runs concurrently after an instance has become ready, and ends with ctx.
 	Ready func(ctx context.Context, i *Instance)
-	// State takes every event of the unit's group.
+	// State receives every event of the unit's group.
 	State func(supervisor.Event)
-	// LogState logs a change of state. Default: loud only when somebody must act.
+	// LogState logs a change of state. Default: above info level only if somebody must act.
 	LogState func(*slog.Logger, supervisor.Event)
-	// Incoming takes requests and notifications of an instance that belong to no call in
-	// flight. Nil refuses them and tells the instance that the host relays nothing.
+	// Incoming handles requests and notifications of an instance outside of calls. Nil refuses them, and tells
+	// the instance that the host relays nothing.
 	Incoming func(ctx context.Context, i *Instance, method string, params json.RawMessage,
 		notify bool) (json.RawMessage, error)
-	// Session returns the session of an instance's key; nil when there is none.
+	// Session returns the session of an instance's key, nil if there is none.
 	Session func(key string) *protocol.Session
-	// Relayed returns the client capabilities that an MCP server is told of which belongs
-	// to no session alone. Nil: none.
+	// Relayed returns the client capabilities for an MCP server that several sessions share. Nil: none.
 	Relayed func() json.RawMessage
 }
 
@@ -139,7 +136,7 @@ func New(env *Env, o Options) *Unit {
 	}
 	t := o.Spec.Manifest.Transport
 	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets),
-		secrets.Refers) // whose values are learned
+		secrets.Refers) // their values are learned
 	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
 	o.Spec.Held = new(runtime.Held)
 	o.Spec.Secret = func(value string) { Learn(u, value) }
@@ -156,7 +153,7 @@ func New(env *Env, o Options) *Unit {
 	return u
 }
 
-// newInstance prepares one run for the slot of a key.
+// newInstance prepares an instance for the slot of a key.
 func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error) {
 	i := &Instance{
 		Unit:    u,
@@ -175,7 +172,7 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 		o.Prepare(&s, key)
 	}
 	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.Env.Tap.Wire(u.ID())
-	if !strings.HasPrefix(u.ID(), status.PolicyPrefix) { // policies see what callers authenticate with
+	if !strings.HasPrefix(u.ID(), status.PolicyPrefix) { // a policy sees the credentials of callers
 		s.Record = u.Env.Recorder.Wire(u.ID())
 	}
 	if o.Incoming != nil {
@@ -191,12 +188,11 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 	return i, err
 }
 
-// relayedNative are the capabilities that the host relays between a native extension and its
-// callers.
+// relayedNative are the capabilities that the host relays between a native extension and its callers.
 var relayedNative = json.RawMessage(`{"message":{},"progress":{}}`)
 
-// relayed returns the capabilities that an instance is told of: those of its session's
-// client, where the instance has a session, else those that the host relays.
+// relayed returns the capabilities that an instance is told: its session's client's, or those that the host
+// relays if it has no session.
 func relayed(u *Unit, key string) json.RawMessage {
 	if u.Spec.Manifest.Transport.Protocol != manifest.ProtocolMCP {
 		return relayedNative
@@ -210,8 +206,7 @@ func relayed(u *Unit, key string) json.RawMessage {
 	return u.events.Relayed()
 }
 
-// Session returns the session that the instance of that key belongs to, nil when the
-// instance belongs to nobody alone.
+// Session returns the session of the instance with that key, nil if the instance has none of its own.
 func (u *Unit) Session(key string) *protocol.Session {
 	if u.events.Session == nil || !u.PerSession() || !IsSessionKey(key) {
 		return nil
@@ -228,8 +223,8 @@ func (u *Unit) ID() string { return u.Candidate.ID }
 // PerSession reports whether each session has an instance of its own.
 func (u *Unit) PerSession() bool { return u.Spec.Options.Instances.PerSession() }
 
-// Handshake returns the handshake of the latest instance. Before the first it is the
-// known offer of the same program, or nil.
+// Handshake returns the handshake of the latest instance. Before the first it is the stored one of the same
+// program, or nil.
 func (u *Unit) Handshake() *runtime.Handshake { return u.handshake.Load() }
 
 // Start implements [Runner].
@@ -243,7 +238,7 @@ func (u *Unit) Start(ctx context.Context) error {
 	return u.Try(ctx)
 }
 
-// firstHandshake is the key of the instance that is started to learn its handshake.
+// firstHandshake is the key of an instance that is started to learn its handshake.
 const firstHandshake = "first handshake"
 
 // Try starts an instance as a call does, and waits for it.
@@ -257,13 +252,13 @@ func (u *Unit) Try(ctx context.Context) error {
 	return nil
 }
 
-// tryPause is the shortest time from a failure to the next try that a call brings about.
+// tryPause is the shortest time between a failure and the next start by a call.
 const tryPause = time.Second
 
-// TryAgain is Try for a call that does not wait for the restart that is due. It tries for one call at a time, and
-// tryPause after the latest failure. Calls that came before a try began share its failure: however many calls come, the
-// server gets one connection in a tryPause. A start that began before the call says nothing about the server now, so
-// its failure is followed by another try. TryAgain reports whether there is an instance.
+// TryAgain starts an instance for a call that does not wait for the scheduled restart. It tries for one call at a
+// time, and tryPause after the latest failure. Waiting calls share the failure of a start that began after them,
+// so the server gets at most one connection per tryPause. A start that began before the call says nothing about
+// the server now, so its failure is followed by another try. TryAgain reports whether there is an instance.
 func (u *Unit) TryAgain(ctx context.Context) bool {
 	before := u.tries.Load()
 	select {
@@ -296,30 +291,29 @@ func onDemand(s *runtime.Spec) bool {
 // declares reports whether the manifest lists the tools.
 func declares(s *runtime.Spec) bool { return len(s.Manifest.Tools) > 0 }
 
-// NeedsStart reports whether the unit is started with the host: unless it starts on
-// demand and its tools are known, from the manifest or from an earlier handshake.
+// NeedsStart reports whether the unit is started with the host: unless it starts on demand and its tools are
+// known, from the manifest or from an earlier handshake.
 func (u *Unit) NeedsStart() bool {
 	return u.trial.wanted || !onDemand(u.Spec) || !declares(u.Spec) && u.handshake.Load() == nil
 }
 
-// StartsOnCall reports whether a call starts an instance now that one could not be started: the unit
-// is reached over the network.
+// StartsOnCall reports whether a call starts an instance at once after a failed start: the unit is reached over
+// the network.
 func (u *Unit) StartsOnCall() bool {
 	return manifest.IsRemote(u.Candidate.Manifest.Transport.Kind) && !onDemand(u.Spec) && u.Phase.Failure() != "" &&
 		!u.Phase.is(supervisor.Ready)
 }
 
-// Want is what a call needs of an instance.
+// Want is what a call requires of an instance.
 type Want struct {
-	Session *protocol.Session // of the caller; nil for a Go caller
-	Tool    string            // the extension's own name of the tool; "" for other methods
-	Raw     json.RawMessage   // the tool's descriptor, as the caller was shown it
-	Not     []*Instance       // that have refused the call
-	Node    string            // of the cluster, that is to take the call; "" for any
+	Session *protocol.Session // nil: a Go caller
+	Tool    string            // the extension's own tool name; "": another method
+	Raw     json.RawMessage   // the tool's descriptor as shown to the caller
+	Not     []*Instance       // instances that have refused the call
+	Node    string            // cluster node that takes the call; "": any
 }
 
-// Acquire returns the instance that serves a call, and the function that gives it
-// back with the call's error.
+// Acquire returns the instance that serves a call, and the function that returns it with the call's error.
 func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
 	if w.Node != "" && w.Node != u.Env.Node {
 		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; this host alone has it",
@@ -328,13 +322,12 @@ func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), err
 	return u.Legacy.acquireFor(ctx, u.group, w.Session, SessionKey(w.Session))
 }
 
-// AcquireKey is Acquire for the host itself, by the key of an instance.
+// AcquireKey returns the instance with a key, for a request of the host.
 func (u *Unit) AcquireKey(ctx context.Context, key string) (*Instance, func(error), error) {
 	return u.group.Acquire(ctx, key)
 }
 
-// Refusal returns why a call of s would be refused now because instances keep failing; nil
-// when it would not.
+// Refusal returns why a call of s would be refused now because instances keep failing, nil if it would not be.
 func (u *Unit) Refusal(ctx context.Context, s *protocol.Session) error {
 	if u.Legacy.Serves(s) {
 		return u.Legacy.group.Refusal(ctx, legacyKey)
@@ -359,7 +352,7 @@ func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
 func (u *Unit) Restart(ctx context.Context) error {
 	err := u.group.Restart(ctx)
 	if err = errors.Join(err, u.Legacy.restart(ctx)); err == nil {
-		u.group.Release(firstHandshake) // which belongs to no session
+		u.group.Release(firstHandshake) // it belongs to no session
 	}
 	return err
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// items are what the servers of one extension of MCP list.
+// items are the items of one list, by server.
 type items struct {
-	order []string // the servers; of two that list the same, the first counts. See Order
+	order []string // servers; the first owns an item that several list. See Order
 	of    map[string]keys
 }
 
-// maxLearned bounds the items that are known of an only owner.
+// maxLearned bounds the known items of an only owner.
 const maxLearned = 4096
 
-// skillFile is the file that names a skill. The directory that holds it is the skill.
+// skillFile names a skill by the directory that holds it.
 const skillFile = "/SKILL.md"
 
-// find returns the first server that lists key of which view shows uri; "" for none.
+// find returns the first server that lists key and whose uri view shows, "" if none.
 func (i items) find(key, uri string, view *toolset.View) string {
 	for _, id := range i.order {
 		if i.of[id].has(key) && view.Resource(id, uri) {
@@ -31,8 +31,8 @@ func (i items) find(key, uri string, view *toolset.View) string {
 	return ""
 }
 
-// holder returns the extension that has the skill of that file or directory; "" for none. The
-// root of a scheme, such as https://, is no skill: all URIs of the scheme would be its files.
+// holder returns the extension whose skill contains a file or directory, "" if none. The root of a scheme, such
+// as https://, is no skill: it would own all URIs of the scheme.
 func (i items) holder(uri string, view *toolset.View) string {
 	if id := i.find(uri, uri, view); id != "" {
 		return id
@@ -47,7 +47,7 @@ func (i items) holder(uri string, view *toolset.View) string {
 	return ""
 }
 
-// updateFamily is [Index.Update] for the items of an extension of MCP.
+// updateFamily is [Index.Update] for items of an extension of MCP.
 func (o *Index) updateFamily(method string, order []string, each [][]json.RawMessage, kept []string, view *toolset.View,
 ) (shown []json.RawMessage, shadowed []Shadow) {
 	next := items{order: order, of: make(map[string]keys, len(order))}
@@ -57,7 +57,7 @@ func (o *Index) updateFamily(method string, order []string, each [][]json.RawMes
 		for _, item := range each[n] {
 			key := ItemKey(item)
 			if key != "" && next.of[id].has(key) {
-				continue // it lists the item twice
+				continue // listed twice
 			}
 			if key != "" {
 				next.of[id][key] = struct{}{}
@@ -77,8 +77,8 @@ func (o *Index) updateFamily(method string, order []string, each [][]json.RawMes
 	return shown, o.setShadows(method, order, next.of)
 }
 
-// setFamily is called with the lock held. Only methods of declared extensions of MCP are
-// kept, so that their number is bounded.
+// setFamily is called with the lock held. Only methods of declared extensions of MCP are kept, which bounds their
+// number.
 func (o *Index) setFamily(method string, to items) {
 	if o.families == nil {
 		o.families = make(map[string]items)
@@ -90,7 +90,7 @@ func (o *Index) setFamily(method string, to items) {
 func (o *Index) Learn(method, extension string, page json.RawMessage) {
 	var list []json.RawMessage
 	if method != protocol.MethodSkillsList || json.Unmarshal(page, &list) != nil {
-		return // other items are found without
+		return // other items are found without it
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,8 +106,8 @@ func (o *Index) Learn(method, extension string, page json.RawMessage) {
 	o.setFamily(method, items{order: []string{extension}, of: map[string]keys{extension: known}})
 }
 
-// FindItem returns the extension that lists an item, "" for none. serves reports whether an
-// extension may serve the request about the item.
+// FindItem returns the extension that lists an item, "" if none. serves reports whether an extension may serve
+// the request.
 func (o *Index) FindItem(method, key string, view *toolset.View, serves func(extension string) bool) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,8 +125,7 @@ func (o *Index) FindItem(method, key string, view *toolset.View, serves func(ext
 	return ""
 }
 
-// ItemKey returns what names an item of a list, or the item that params are about; "" for
-// none.
+// ItemKey returns the key of an item, or of the item that params are about; "" if there is none.
 func ItemKey(of json.RawMessage) string {
 	for _, member := range []string{"uri", "name", "id"} {
 		if key, ok := rawjson.Text(rawjson.Get(of, member)); ok && key != "" {

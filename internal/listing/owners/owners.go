@@ -1,5 +1,4 @@
-// Package owners knows which extension lists a resource, a prompt or an item of an extension of
-// MCP. It calls none.
+// Package owners records which extension lists a resource, a prompt or an item of an extension of MCP.
 package owners
 
 import (
@@ -18,23 +17,22 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Index maps resources, templates, prompts and items to the extension that lists them. It is
-// filled from the lists that callers ask for. Its zero value is empty. Its methods may be
-// called by many goroutines at once.
+// Index maps resources, templates, prompts and items to the extension that lists them. It is filled from the
+// lists that callers request. The zero value is empty. It is safe for concurrent use.
 type Index struct {
 	mu        sync.Mutex
-	listed    time.Time // when everything was last listed to find an owner
-	order     []string  // the extensions that list resources; of two that list the same, the first counts
-	resources map[string]keys
-	templates map[string][]template // by extension, as resources
+	listed    time.Time             // when everything was last listed to find an owner
+	order     []string              // extensions that list resources; the first owns a URI that several list
+	resources map[string]keys       // by extension
+	templates map[string][]template // by extension, like resources
 	prompts   map[string]prompt     // by registered name
-	families  map[string]items      // of extensions of MCP, by the method that lists them
-	shadows   map[string][]Shadow   // by the method that lists what they count
-	refused   error                 // a denial of a list when everything was last listed; nil when there was none
-	caller    string                // for whom that was
+	families  map[string]items      // of extensions of MCP, by list method
+	shadows   map[string][]Shadow   // by list method
+	refused   error                 // denial of a list when everything was last listed; nil: none
+	caller    string                // for which everything was listed
 }
 
-// keys are what names the things that one extension lists.
+// keys are the URIs, names or ids of the items that one extension lists.
 type keys map[string]struct{}
 
 func (k keys) has(key string) bool {
@@ -49,14 +47,14 @@ type template struct {
 
 type prompt struct{ extension, name string }
 
-// List is one kind of thing that extensions list.
+// List is a kind of list.
 type List struct {
-	Method string // that lists them
-	Key    string // the member of an item that names it; "" for an extension of MCP
+	Method string // lists the items
+	Key    string // the member of an item that names it; "": an extension of MCP
 }
 
-// Order puts the extensions that list a kind of thing in the order in which they come first: those that listed
-// it before, so that an extension which is added later takes no URI from them, and then the others.
+// Order sorts the extensions of a list by precedence: first those that listed it before, so that a later
+// extension takes no URI from them, then the others.
 func (o *Index) Order(method string, extensions []string) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,9 +72,9 @@ func (o *Index) Order(method string, extensions []string) []string {
 		func(a, b string) int { return cmp.Compare(place(a), place(b)) })
 }
 
-// Update takes the items of one kind that each extension of order lists, and returns those
-// that the toolset of the caller shows, under its names. What is known of the extensions of
-// kept, which did not list for this caller, stays. shadowed is what two extensions list and did not before.
+// Update records the items that each extension of order lists, and returns those that the caller's toolset shows,
+// under its names. What is known of the extensions of kept, which did not list for this caller, stays. shadowed
+// holds new conflicts: what two extensions list and did not before.
 func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string, view *toolset.View,
 ) (shown []json.RawMessage, shadowed []Shadow) {
 	if l.Key == "" {
@@ -93,7 +91,7 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 		for _, item := range each[n] {
 			key, _ := rawjson.Text(rawjson.Get(item, l.Key))
 			if of[id].has(key) {
-				continue // it lists the item twice
+				continue // listed twice
 			}
 			visible := view.ShowsItem(id, l.Method, item)
 			of[id][key] = struct{}{}
@@ -143,9 +141,8 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 	return shown, o.setShadows(l.Method, order, of)
 }
 
-// namePrompts returns the registered names of the prompts that each extension of order lists, and of those
-// that are known of kept. A prompt keeps the name that it has; of others that would share a name, one whose
-// own name needs no replaced character comes first.
+// namePrompts returns the registered names of the prompts listed by order or known of kept. A prompt keeps its
+// name. Of others that would share a name, one whose own name needs no replaced character takes precedence.
 func (o *Index) namePrompts(order []string, each [][]json.RawMessage, kept []string) map[prompt]string {
 	o.mu.Lock()
 	before := maps.Clone(o.prompts)
@@ -181,18 +178,18 @@ func (o *Index) namePrompts(order []string, each [][]json.RawMessage, kept []str
 	return names
 }
 
-// Shadow is what an extension lists under URIs or keys that an earlier one lists too: clients of all
-// extensions get what the earlier one has.
+// Shadow is a set of URIs or keys of an extension that an earlier extension lists too: clients of all extensions
+// reach the earlier one's items.
 type Shadow struct {
-	Method    string // that lists it
+	Method    string // the list method
 	Extension string
 	By        string // the earlier extension
 	Example   string // the first of the URIs or keys
 	Count     int
 }
 
-// setShadows finds what two extensions of order list, and returns the shadows that are new. It is called with
-// the lock held.
+// setShadows finds what several extensions of order list, and returns the new shadows. It is called with the lock
+// held.
 func (o *Index) setShadows(method string, order []string, of map[string]keys) (fresh []Shadow) {
 	owner, at := make(map[string]string), make(map[[2]string]int)
 	var all []Shadow
@@ -223,7 +220,7 @@ func (o *Index) setShadows(method string, order []string, of map[string]keys) (f
 	return fresh
 }
 
-// Shadows returns what two extensions list, as far as clients have listed it.
+// Shadows returns what several extensions list, as far as clients have listed it.
 func (o *Index) Shadows() (list []Shadow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -233,15 +230,14 @@ func (o *Index) Shadows() (list []Shadow) {
 	return list
 }
 
-// SetRefusal keeps the denial of a list, met when everything was listed for caller.
+// SetRefusal records the denial of a list when everything was listed for caller.
 func (o *Index) SetRefusal(caller string, refused error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.caller, o.refused = caller, refused
 }
 
-// Refusal returns the denial that caller met when everything was last listed, nil when there
-// was none.
+// Refusal returns the denial when everything was last listed for caller, nil if there was none.
 func (o *Index) Refusal(caller string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -253,8 +249,7 @@ func (o *Index) Refusal(caller string) error {
 
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
-// templatePattern matches the URIs that a template (RFC 6570) may expand to, roughly: it
-// matches some URIs that the template cannot expand to.
+// templatePattern matches the URIs that a template (RFC 6570) may expand to, and some more.
 func templatePattern(text string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString("^")
@@ -272,10 +267,9 @@ func templatePattern(text string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// Find returns the extension that lists a resource by its URI or the text of its template,
-// or a prompt by its registered name, and the extension's own name for it; "" when no
-// extension does, or view hides it. Of a resource that several list, the first that view shows it of
-// counts.
+// Find returns the extension that lists a resource by its URI or the text of its template, or a prompt by its
+// registered name, and the extension's own name for it; "" if none does, or view hides it. If several list a
+// resource, the first that view shows counts.
 func (o *Index) Find(kind, name string, view *toolset.View) (extension, own string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -304,7 +298,7 @@ func (o *Index) Find(kind, name string, view *toolset.View) (extension, own stri
 	if inSkill != "" && strings.HasPrefix(name, "skill://") {
 		return inSkill, name
 	}
-	// Before skills: the directory of one must not take a scheme from others.
+	// before skills: the directory of a skill must not take a whole scheme from others
 	if id := first(func(id string) bool {
 		return slices.ContainsFunc(o.templates[id],
 			func(t template) bool { return t.text == name || t.pattern.MatchString(name) })
@@ -314,8 +308,7 @@ func (o *Index) Find(kind, name string, view *toolset.View) (extension, own stri
 	return inSkill, name
 }
 
-// MayList reports whether everything may be listed again to find an owner: at most once a
-// second, however often clients ask.
+// MayList reports whether everything may be listed again to find an owner: at most once a second.
 func (o *Index) MayList() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

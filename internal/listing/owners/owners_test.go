@@ -10,8 +10,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestSkillsOwnTheirFiles finds the extension of a skill by the URIs of its files and
-// directories, listed or not.
+// TestSkillsOwnTheirFiles finds the extension of a skill by the URIs of its files and directories, listed or not.
 func TestSkillsOwnTheirFiles(t *testing.T) {
 	var o Index
 	l := List{Method: protocol.MethodSkillsList}
@@ -54,7 +53,7 @@ func TestSkillsOwnTheirFiles(t *testing.T) {
 	}
 }
 
-// What two extensions list is told once, and again when it changes; a list that fails keeps what is known.
+// A shared URI is reported once, and again when the conflict changes; a failed list keeps what is known.
 func TestSharedURIsAreToldOnce(t *testing.T) {
 	var o Index
 	l := List{Method: protocol.MethodResourcesList, Key: "uri"}
@@ -91,7 +90,7 @@ func TestSharedURIsAreToldOnce(t *testing.T) {
 	}
 }
 
-// An extension that lists a thing twice, such as a server that repeats a page, has it once.
+// An item that an extension lists twice, for example on a repeated page, is shown once.
 func TestThingsListedTwiceAreShownOnce(t *testing.T) {
 	for _, l := range []List{
 		{protocol.MethodResourcesList, "uri"},
@@ -106,17 +105,17 @@ func TestThingsListedTwiceAreShownOnce(t *testing.T) {
 	}
 }
 
-// A registered name of a prompt stays with the prompt that has it, also while its extension does not answer;
-// of those that come together the exact name is first.
+// A prompt keeps its registered name, even while its extension does not answer. Of prompts that arrive together,
+// the exact name takes precedence.
 func TestPromptsKeepTheirNames(t *testing.T) {
 	l := List{Method: protocol.MethodPromptsList, Key: "name"}
 	type step struct {
-		each map[string]string // the name that each extension lists
+		each map[string]string // the name listed by each extension
 		kept []string
 	}
 	for name, tt := range map[string]struct {
 		steps []step
-		want  string // the extension and own name behind ext_a_b_c
+		want  string // extension and own name of ext_a_b_c
 	}{
 		"a newcomer that sorts first": {[]step{
 			{each: map[string]string{"a_b": "c"}},
@@ -150,8 +149,8 @@ func TestPromptsKeepTheirNames(t *testing.T) {
 	}
 }
 
-// TestSkillsTakeNoScheme has an extension list skills whose directories are schemes and hosts:
-// resources that others offer by templates stay theirs.
+// TestSkillsTakeNoScheme lets an extension list skills whose directories are schemes and hosts: resources that
+// others offer by templates stay theirs.
 func TestSkillsTakeNoScheme(t *testing.T) {
 	var o Index
 	o.Update(List{"resources/templates/list", "uriTemplate"}, []string{"notes"},

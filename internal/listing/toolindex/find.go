@@ -11,43 +11,43 @@ import (
 
 // Bounds of a query and of its answer.
 const (
-	MaxQuery = 1 << 10 // bytes of a query that count
+	MaxQuery = 1 << 10 // bytes of a query that are used
 	MaxBest  = 5       // tools that an answer shows with their schemas
-	MaxMore  = 10      // tools that it shows as signatures
+	MaxMore  = 10      // tools that an answer shows as signatures
 
-	maxTerms = 24 // different words of a query that count
+	maxTerms = 24 // different words of a query that are used
 )
 
-// Answer is what an index has for a query.
+// Answer is the result of a query.
 type Answer struct {
-	Best []*tools.Entry // at most MaxBest, the best one first
-	// others of the best extension, and of another one that is nearly as good; at most MaxMore tools
+	Best []*tools.Entry // at most MaxBest, best first
+	// more tools of the best extension, and of another one that is nearly as good; at most MaxMore
 	More       []Group
-	Extensions []string // where nothing was found: extensions with visible tools, at most maxExtensions
+	Extensions []string // if nothing was found: extensions with visible tools, at most maxExtensions
 }
 
 // Group is tools of one extension.
 type Group struct {
 	Extension string
-	Tools     []*tools.Entry // the best one first
-	Left      int            // how many tools of the extension are not in the answer
+	Tools     []*tools.Entry // best first
+	Left      int            // number of the extension's tools that are not in the answer
 }
 
 const (
 	maxExtensions = 50
 )
 
-// The parameters of the ranking, set with the queries of testdata/tuning.txt.
-const (
-	saturation     = 1.2  // how soon another occurrence of a word stops counting
-	lengthShare    = 0.4  // how much a long description costs
-	likeness       = 0.35 // what a word counts that is alike, and not the same
-	extensionShare = 0.6  // what the rank of its extension is for a tool
+// Parameters of the ranking, tuned with the queries of testdata/tuning.txt.
+const ( // how soon another occurrence of a word stops counting
+	saturation     = 1.2  // penalty of a long description
+	lengthShare    = 0.4  // weight of a similar word
+	likeness       = 0.35 // share of the extension's score in a tool's rank
+	extensionShare = 0.6  // share of the best extension's score that the second needs to be shown
 	secondShare    = 0.6  // how near the second extension has to be to the first one to be shown
 )
 
-// Find answers a query of a user's words. visible says which tools the caller may see; nil is
-// all of them. The answer is the same as that of an index over the visible tools alone.
+// Find answers a query in a user's words. visible reports whether the caller may see a tool; nil: all. The answer
+// is the same as from an index of the visible tools only.
 func (x *Index) Find(query string, visible func(*tools.Entry) bool) Answer {
 	s := x.begin(visible)
 	defer x.scratch.Put(s)
@@ -57,7 +57,7 @@ func (x *Index) Find(query string, visible func(*tools.Entry) bool) Answer {
 	return s.answer()
 }
 
-// term is a word of a query, with the words that are alike.
+// term is a word of a query, with similar words.
 type term struct {
 	word  string
 	alike []string
@@ -75,37 +75,37 @@ func terms(query string) (list []term) {
 	return list
 }
 
-// search is one query on its way.
+// search is the state of one query.
 type search struct {
-	*Index
-	tools []found // by tool
-	exts  []group // by part
-	hits  []int32 // tools that have the term
-	stats totals
+	*Index         // by tool
+	tools  []found // by part
+	exts   []group // tools with the current term
+	hits   []int32 // tools that have the term
+	stats  totals
 }
 
-// totals are of the visible tools alone.
+// totals are counts of the visible tools.
 type totals struct {
 	tools, extensions int
 	length            float32
 }
 
-// found is what is known of one tool.
+// found is the state of one tool.
 type found struct {
 	hidden bool
 	length float32
-	tf     float32 // of the term
+	tf     float32 // frequency of the current term
 	score  float32
 }
 
-// group is what is known of the tools of one extension.
+// group is the state of one extension.
 type group struct {
-	visible int     // tools
-	tf      float32 // of the term: of the tool that has it most, or of the extension itself
+	visible int     // number of visible tools
+	tf      float32 // frequency of the current term: the highest of its tools, or its own
 	score   float32
 }
 
-// begin returns a search in which nothing is scored.
+// begin returns a search with all scores zero.
 func (x *Index) begin(visible func(*tools.Entry) bool) *search {
 	s, ok := x.scratch.Get().(*search)
 	if !ok {
@@ -127,7 +127,7 @@ func (x *Index) begin(visible func(*tools.Entry) bool) *search {
 	return s
 }
 
-// score adds what a word of the query is worth to each tool and extension that has it.
+// score adds the weight of a word to each tool and extension that has it.
 func (s *search) score(t term) {
 	s.count(t.word, 1)
 	for _, word := range t.alike {
@@ -155,8 +155,8 @@ func (s *search) score(t term) {
 	s.hits = s.hits[:0]
 }
 
-// count counts a word in the visible tools. Of a word and those alike, the one counts that is
-// there most, and for an extension its tool that has it most.
+// count counts a word in the visible tools. Of a word and its similar words, the most frequent counts; for an
+// extension, its tool with the highest frequency.
 func (s *search) count(word string, weight float32) {
 	for _, p := range s.words[word] {
 		g := &s.exts[p.part]
@@ -206,7 +206,7 @@ func (s *search) answer() (a Answer) {
 	return a
 }
 
-// extensions returns the two best extensions, -1 for none.
+// extensions returns the two best extensions, -1 if there is none.
 func (s *search) extensions() (first, second int) {
 	first, second = -1, -1
 	for n := range s.exts {
@@ -221,7 +221,7 @@ func (s *search) extensions() (first, second int) {
 	return first, second
 }
 
-// more returns at most room tools of an extension that are not among shown.
+// more returns at most room tools of an extension that are not in shown.
 func (s *search) more(n int, shown []*tools.Entry, room int) Group {
 	p, rest, left := s.parts[n], top{most: room}, 0
 	for i, e := range p.entries {
@@ -245,10 +245,10 @@ func (s *search) names() (ids []string) {
 	return ids
 }
 
-// top keeps the best tools that are added.
+// top keeps the best tools.
 type top struct {
 	most int
-	hits []hit // the best one first
+	hits []hit // best first
 }
 
 // hit is a tool with its score.
@@ -257,7 +257,7 @@ type hit struct {
 	score float32
 }
 
-// add adds a tool, unless there are enough better ones. Of two as good the name decides.
+// add adds a tool, unless enough better ones are known. Ties are broken by name.
 func (t *top) add(e *tools.Entry, score float32) {
 	if len(t.hits) == t.most && score < t.hits[t.most-1].score {
 		return // the usual case

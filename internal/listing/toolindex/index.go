@@ -1,5 +1,4 @@
-// Package toolindex finds tools by what a user asks for: it ranks the tools of a catalog, and
-// their extensions, by the words of a query.
+// Package toolindex finds tools by the words of a query: it ranks the tools of a catalog, and their extensions.
 package toolindex
 
 import (
@@ -11,60 +10,59 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Index is an immutable index over the tools of one catalog. It is safe for concurrent use.
+// Index is an immutable index of the tools of one catalog. It is safe for concurrent use.
 type Index struct {
 	catalog *tools.Catalog
-	parts   []*part // of each extension with tools, sorted by extension
-	owners  []int32 // of each tool its part; the tools of a part follow each other
-	firsts  []int32 // of each part its first tool
+	parts   []*part // one per extension with tools, sorted by extension
+	owners  []int32 // the part of each tool; the tools of a part are adjacent
+	firsts  []int32 // the first tool of each part
 	words   map[string][]place
 	scratch sync.Pool // of *search
 }
 
-// part is the tools of one extension. Indexes that follow each other share the parts that have
-// not changed.
+// part is the index of one extension's tools. Successive indexes share unchanged parts.
 type part struct {
 	extension   string
 	description string // of the extension
 	entries     []*tools.Entry
-	own         map[string]float32   // how often a word is in the id and the description of the extension
-	words       map[string][]posting // by word; sorted by tool
+	own         map[string]float32   // frequency of words in the id and the description of the extension
+	words       map[string][]posting // by word, sorted by tool
 	lengths     []float32            // of each tool, in weighted words
 }
 
-// place is the part of an index that has a word.
+// place is a part that has a word.
 type place struct {
 	part     int32
 	own      float32 // as in part.own
 	postings []posting
 }
 
-// posting says how often a word is in one tool, in weighted words.
+// posting is the weighted frequency of a word in one tool.
 type posting struct {
 	tool int32 // index in part.entries
 	tf   float32
 }
 
-// The weights of the places where a word may be. A tool's name says best what it is for.
+// Weights of the places of a word. The name of a tool is the best hint at its purpose.
 const (
 	weightName        = 3
 	weightTitle       = 2
 	weightDescription = 1.5
-	weightArgument    = 0.5 // its name
+	weightArgument    = 0.5 // argument name
 	weightArgumentDoc = 0.5
-	weightID          = 6 // of the extension, in its own words
+	weightID          = 6 // id of the extension
 )
 
-// Bounds of what counts of one text, and of all texts of a tool: an index keeps it for each toolset.
+// Bounds of the indexed words, because there is an index per toolset.
 const (
 	maxWords     = 1000
-	maxWord      = 64 // bytes of a word
+	maxWord      = 64 // bytes of one word
 	maxToolWords = 2 * maxWords
 )
 
-// New returns an index over the tools of a catalog that belong to an extension. describe
-// returns what an extension says of itself. prev may be nil; its parts are reused for the
-// extensions whose tools and description have not changed.
+// New returns an index of the tools of a catalog that belong to extensions. describe returns the description of
+// an extension. The parts of prev, which may be nil, are reused for extensions whose tools and description have
+// not changed.
 func New(catalog *tools.Catalog, describe func(extension string) string, prev *Index) *Index {
 	known := make(map[string]*part)
 	if prev != nil {
@@ -143,7 +141,7 @@ func newPart(extension, description string, entries []*tools.Entry) *part {
 	return p
 }
 
-// countWords returns how often each word is in a tool, in weighted words.
+// countWords returns the weighted frequency of each word in a tool.
 func countWords(e *tools.Entry) map[string]float32 {
 	counts, left := make(map[string]float32), maxToolWords
 	add := func(text string, weight float32) {

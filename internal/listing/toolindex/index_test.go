@@ -32,7 +32,7 @@ func source(id string, descriptors ...string) tools.Source {
 
 func silent(string) string { return "" }
 
-// shown are the names of all tools of an answer.
+// shown returns the names of all tools of an answer.
 func shown(a Answer) (names []string) {
 	for _, e := range a.Best {
 		names = append(names, e.Name)
@@ -45,8 +45,8 @@ func shown(a Answer) (names []string) {
 	return names
 }
 
-// TestHiddenNeverFound checks that an answer depends on the visible tools alone: it is that of
-// an index which has no others.
+// TestHiddenNeverFound checks that an answer depends on visible tools only: it equals that of an index without
+// the others.
 func TestHiddenNeverFound(t *testing.T) {
 	catalog, describe := extensions(t)
 	all := New(catalog, describe, nil)
@@ -105,7 +105,7 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// TestFindTogether has many callers search at once, while the catalog changes.
+// TestFindTogether searches concurrently while the catalog changes.
 func TestFindTogether(t *testing.T) {
 	catalog, describe := extensions(t)
 	part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {
@@ -210,7 +210,7 @@ func many(n int) (descriptors []string) {
 	return descriptors
 }
 
-// Texts of others take no more of an index, and of an answer, than their bounds.
+// Texts of extensions cannot exceed the bounds of an index or an answer.
 func TestBounds(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("天气预报", 5000),
@@ -268,8 +268,8 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// BenchmarkFind searches 10,000 tools of 200 extensions. The bar is 1 ms a query. On two
-// processors of an AMD EPYC: 0.2 ms, and 0.4 ms where a function says which tools are visible.
+// BenchmarkFind searches 10,000 tools of 200 extensions. The goal is 1 ms per query. On two processors of an AMD
+// EPYC: 0.2 ms, and 0.4 ms with a function for visibility.
 func BenchmarkFind(b *testing.B) {
 	catalog := large(b, 200, 50)
 	x := New(catalog, silent, nil)
@@ -289,8 +289,8 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkNew indexes 10,000 tools, which the first search waits for: all of them 119 ms, and
-// 10 ms after one extension has changed.
+// BenchmarkNew indexes 10,000 tools, for which the first search waits: 119 ms for all, 10 ms after one extension
+// has changed.
 func BenchmarkNew(b *testing.B) {
 	catalog := large(b, 200, 50)
 	other, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {
@@ -309,7 +309,7 @@ func BenchmarkNew(b *testing.B) {
 	})
 }
 
-// large returns a catalog of extensions whose tools are those of testdata/tools.json in turn.
+// large returns a catalog of extensions with the tools of testdata/tools.json in turn.
 func large(tb testing.TB, extensionCount, each int) *tools.Catalog {
 	tb.Helper()
 	small, _ := extensions(tb)

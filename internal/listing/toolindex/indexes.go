@@ -7,8 +7,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Indexes are the indexes over the tools of one snapshot: of all of them, and of each toolset.
-// Each is made when it is searched first. They are safe for concurrent use.
+// Indexes are the indexes of one snapshot: of all tools, and of each toolset. Each is built at its first search.
+// Indexes is safe for concurrent use.
 type Indexes struct {
 	describe func(extension string) string
 
@@ -18,12 +18,12 @@ type Indexes struct {
 
 // slot holds the index of a toolset, "" for all tools.
 type slot struct {
-	making sync.Mutex            // held while the index is made
-	made   atomic.Pointer[Index] // of an earlier catalog until it is searched again
+	making sync.Mutex            // held while the index is built
+	made   atomic.Pointer[Index] // may be of an earlier catalog until the next search
 }
 
-// NewIndexes returns indexes that follow those of an earlier snapshot, nil for none. describe
-// returns what an extension says of itself. has reports whether there still is a toolset.
+// NewIndexes returns indexes that reuse those of an earlier snapshot, nil if there is none. describe returns the
+// description of an extension. has reports whether a toolset still exists.
 func NewIndexes(describe func(extension string) string, has func(toolset string) bool, before *Indexes) *Indexes {
 	x := &Indexes{describe: describe, slots: make(map[string]*slot)}
 	if before == nil {
@@ -49,7 +49,7 @@ func (x *Indexes) slot(toolset string) *slot {
 	return x.slots[toolset]
 }
 
-// Of returns the index over catalog, which is that of a toolset.
+// Of returns the index of a toolset, whose catalog is given.
 func (x *Indexes) Of(toolset string, catalog *tools.Catalog) *Index {
 	s := x.slot(toolset)
 	s.making.Lock()

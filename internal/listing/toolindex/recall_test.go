@@ -42,7 +42,7 @@ func extensions(t testing.TB) (*tools.Catalog, func(string) string) {
 	return catalog, func(id string) string { return descriptions[id] }
 }
 
-// question is a query and the tools of which one answers it.
+// question is a query and the tools that answer it.
 type question struct {
 	query string
 	want  []string // as extension.tool
@@ -64,9 +64,9 @@ func questions(t testing.TB, file string) (list []question) {
 	return list
 }
 
-// measured is how an index answers questions.
+// measured is the quality of answers.
 type measured struct {
-	// shares of the questions whose tool is among the best, is shown, whose extension is the best
+	// shares of questions whose tool is among the best, whose tool is shown, whose extension is the best
 	best, shown, extension float64
 	tools                  float64 // shown per question
 	missed                 []string
@@ -106,11 +106,10 @@ func (m measured) String() string {
 		m.shown, m.tools)
 }
 
-// TestRecall measures the ranking on questions that it was not tuned with. The tools imitate
-// well-known MCP servers, and the questions are a user's words for one of them; one author wrote
-// both, before there was a ranking. A hash of each question put it into one of the two files.
-// The parameters and the words that are alike were chosen with tuning.txt alone, whose misses
-// are printed with -v.
+// TestRecall measures the ranking on questions that were not used to tune it. The tools imitate well-known MCP
+// servers, and the questions ask for one of them in a user's words; one author wrote both before there was a
+// ranking. A hash of each question selected one of the two files. Parameters and similar words were chosen with
+// tuning.txt only, whose misses -v prints.
 func TestRecall(t *testing.T) {
 	catalog, describe := extensions(t)
 	x := New(catalog, describe, nil)

@@ -18,7 +18,7 @@ const (
 	maxSentence  = 160
 )
 
-// Signature returns a tool in one line: name(argument: type, optional?: type) - what it does.
+// Signature returns a tool on one line: name(argument: type, optional?: type) - what it does.
 func Signature(e *tools.Entry) string {
 	if s := Summary(e); s != "" {
 		return e.Name + Arguments(e) + " - " + s
@@ -26,10 +26,10 @@ func Signature(e *tools.Entry) string {
 	return e.Name + Arguments(e)
 }
 
-// Arguments returns the arguments of a tool and their types, (argument: type, optional?: type),
-// the required ones first.
+// Arguments returns the arguments of a tool and their types, (argument: type, optional?: type), required ones
+// first.
 func Arguments(e *tools.Entry) string {
-	var names []string
+	var names []string                                                 // without a list, none is required
 	_ = json.Unmarshal(rawjson.Get(e.InputSchema, "required"), &names) // of no list, none is required
 	var required, optional []string
 	for name, schema := range rawjson.Members(rawjson.Get(e.InputSchema, "properties")) {
@@ -47,7 +47,7 @@ func Arguments(e *tools.Entry) string {
 	return "(" + strings.Join(all, ", ") + ")"
 }
 
-// typeOf returns the type of an argument as a reader writes it: string, string[], "a"|"b".
+// typeOf returns the type of an argument in common notation: string, string[], "a"|"b".
 func typeOf(schema json.RawMessage) string {
 	var values []string
 	if json.Unmarshal(rawjson.Get(schema, "enum"), &values) == nil && len(values) > 0 {
@@ -74,7 +74,7 @@ func typeOf(schema json.RawMessage) string {
 	return "any"
 }
 
-// Summary returns the first sentence of what a tool says of itself.
+// Summary returns the first sentence of a tool's description.
 func Summary(e *tools.Entry) string {
 	text := withoutLabel(e)
 	if text == "" {

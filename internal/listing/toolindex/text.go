@@ -8,13 +8,13 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// maxDefinitions bounds the definitions in the text of an answer, in bytes: a tool may have a quarter
-// of a MiB of schema.
+// maxDefinitions bounds the definitions in the text of an answer, in bytes: one schema may have a quarter of a
+// MiB.
 const maxDefinitions = 48 << 10
 
-// Text returns an answer as a model reads it: the best tools with their schemas, one JSON
-// object a line, and the others as signatures. Of the best tools those are signatures too
-// for whose definition there is no room. end is said last where something was found.
+// Text returns an answer for a model: the best tools with their schemas, one JSON object per line, and the others
+// as signatures. Best tools without room for their definition are signatures too. end is the last line if
+// something was found.
 func (a Answer) Text(end string) string {
 	var b strings.Builder
 	if len(a.Best) == 0 {
@@ -54,7 +54,7 @@ func (a Answer) Text(end string) string {
 	return b.String()
 }
 
-// definition is what a model needs for a call of a tool.
+// definition returns what a model needs to call a tool.
 func definition(e *tools.Entry) []byte {
 	out := rawjson.AppendText([]byte(`{"name":`), e.Name)
 	out = rawjson.AppendText(append(out, `,"description":`...), e.Description)

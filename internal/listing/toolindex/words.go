@@ -8,10 +8,9 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// split returns the words of a text, in the form in which words are compared: in lower case,
-// and English ones without their endings. createIssue is also create and issue. A script that
-// puts no blanks between words counts by pairs of characters. Words beyond maxWords are left out, and
-// so are the characters of a word beyond maxWord bytes.
+// split returns the words of a text for comparison: in lower case, English words without endings. createIssue
+// also yields create and issue. Scripts without blanks between words yield pairs of characters. It returns at
+// most maxWords words of at most maxWord bytes.
 func split(text string) (words []string) {
 	for text != "" && len(words) < maxWords {
 		r, size := utf8.DecodeRuneInString(text)
@@ -33,13 +32,13 @@ func split(text string) (words []string) {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
 
-// dense reports whether r is of a script without blanks between words.
+// dense reports whether r belongs to a script without blanks between words.
 func dense(r rune) bool {
 	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao,
 		unicode.Khmer, unicode.Myanmar)
 }
 
-// run returns the length of the characters that text begins with and that is reports true for.
+// run returns the length of the prefix of text whose characters satisfy is.
 func run(text string, is func(rune) bool) int {
 	if n := strings.IndexFunc(text, func(r rune) bool { return !is(r) }); n >= 0 {
 		return n
@@ -47,7 +46,7 @@ func run(text string, is func(rune) bool) int {
 	return len(text)
 }
 
-// pairs returns each two neighbours of a text, or the one character that it has.
+// pairs returns all pairs of neighbouring characters, or a single character.
 func pairs(text string) (words []string) {
 	last := -1
 	for n, r := range text {
@@ -62,7 +61,7 @@ func pairs(text string) (words []string) {
 	return words
 }
 
-// forms returns a word, and its parts when it is written in camel case.
+// forms returns a word, and its parts if it is in camel case.
 func forms(word string) []string {
 	var parts []string
 	begin, before := 0, rune(0)
@@ -79,8 +78,8 @@ func forms(word string) []string {
 	return append(parts, stem(strings.ToLower(word[begin:])), whole)
 }
 
-// stem returns an English word without its ending, so that files, filed and filing are one.
-// Other languages lose at most what looks like one, and letters beyond ASCII keep a word whole.
+// stem returns an English word without its ending, so that files, filed and filing are equal. In other languages
+// it removes at most a similar ending; words with letters beyond ASCII stay whole.
 func stem(word string) string {
 	if strings.IndexFunc(word, func(r rune) bool { return r > unicode.MaxASCII }) >= 0 {
 		return word
@@ -120,12 +119,12 @@ const vowels = "aeiou"
 
 func isOneOf(c byte, set string) bool { return strings.IndexByte(set, c) >= 0 }
 
-// common are words of questions that say nothing about a tool.
+// common are words of questions that do not describe a tool.
 var common = set(`a about again all also am an and any are as at be been but by can could did do does doing for from had has have
 	how i if in into is it its just let like me my need no not of on or our out please should so some that the their them then there these
 	they this to up us using want was we were what when where which who why will with would you your`)
 
-// alike are words that users and authors of tools use for one thing.
+// alike are words that users and authors of tools use for the same thing.
 var alike = groups(
 	"create add new make open start", "delete remove erase cancel drop forget rid",
 	"find search look query lookup locate",
@@ -152,7 +151,7 @@ func set(text string) map[string]bool {
 	return words
 }
 
-// groups returns for each word of a group the others.
+// groups maps each word of a group to the others.
 func groups(texts ...string) map[string][]string {
 	others := make(map[string][]string)
 	for _, text := range texts {

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Own returns the catalog of the two tools by which a model finds and calls others.
+// Own returns the catalog of the two tools with which a model finds and calls other tools.
 var Own = sync.OnceValue(func() *tools.Catalog {
 	own := tools.Source{}
 	for _, descriptor := range []string{
@@ -25,16 +25,16 @@ var Own = sync.OnceValue(func() *tools.Catalog {
 	} {
 		own.Tools = append(own.Tools, protocol.Tool{Raw: json.RawMessage(descriptor)})
 	}
-	catalog, _ := tools.NewCatalog(1, []tools.Source{own}, nil) // of constants
+	catalog, _ := tools.NewCatalog(1, []tools.Source{own}, nil) // the descriptors are constants
 	return catalog
 })
 
-// Wrapped returns the params of the call that a call of the tool ext_call stands for. params are
-// those of its tools/call: their members beside the name and the arguments are kept. arguments
-// are its arguments. The error is of kind invalid_arguments.
+// Wrapped returns the params of the call inside a call of ext_call. params are those of its tools/call, whose
+// members besides name and arguments are kept; arguments are its arguments. The error is of kind
+// invalid_arguments.
 func Wrapped(params, arguments json.RawMessage) (json.RawMessage, error) {
 	call, _ := Own().Lookup(tools.CallName)
-	if string(rawjson.Get(arguments, "arguments")) == "null" { // is {} in a direct call too
+	if string(rawjson.Get(arguments, "arguments")) == "null" { // means {} in a direct call too
 		arguments = rawjson.Delete(arguments, "arguments")
 	}
 	if err := call.Validate(arguments); err != nil {

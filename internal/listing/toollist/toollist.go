@@ -1,5 +1,4 @@
-// Package toollist decides what a client's list of tools holds: all of them, or a search and
-// the tools that stay listed beside it.
+// Package toollist decides whether a client's list holds all tools, or a search and the favourites.
 package toollist
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Listing says how the tools of all extensions are listed to clients.
+// Listing is the configuration of lists of tools of all extensions.
 type Listing struct {
 	// what tools/list returns to a client of all extensions: all: every tool; search: ext_find, which finds tools by
 	// the words of a task, ext_call, which calls them, and the favourites; auto: as search where the list would have
@@ -33,16 +32,16 @@ const (
 	Auto   = "auto"
 )
 
-// Default returns the listing of a configuration that states none.
+// Default returns the listing of a configuration without one.
 func Default() Listing { return Listing{Mode: All, SearchAbove: 10_000} }
 
 const (
 	maxPatterns   = 100
-	maxFavourites = 100     // tools
+	maxFavourites = 100     // number of tools
 	maxBytes      = 1 << 20 // of the descriptors of favourites
 )
 
-// Check returns what is wrong with l.
+// Check returns the problems of l.
 func (l *Listing) Check() (list []toolset.Problem) {
 	if len(l.Favourites) > maxPatterns {
 		list = append(list, toolset.Problem{
@@ -59,8 +58,7 @@ func (l *Listing) Check() (list []toolset.Problem) {
 	return list
 }
 
-// deferring are the clients, by the name of their clientInfo, that load the definitions of tools
-// on demand by themselves:
+// deferring are the clients, by the name in clientInfo, that load definitions of tools on demand:
 //   - Claude Code: https://code.claude.com/docs/en/mcp, "Scale with MCP tool search".
 //   - Codex, whose MCP tools are all deferred since https://github.com/openai/codex/pull/29486, and
 //     were from 100 tools on before.
@@ -68,15 +66,14 @@ func (l *Listing) Check() (list []toolset.Problem) {
 //     and defers all tools but some 30: https://github.com/microsoft/vscode-docs/pull/9695.
 var deferring = []string{"claude-code", "codex-mcp-client", "Visual Studio Code", "Visual Studio Code - Insiders"}
 
-// Defers reports whether a client is known to load the definitions of tools on demand. A search
-// in its place would only stand in the way of its own.
+// Defers reports whether a client is known to load definitions of tools on demand. A search by the host would get
+// in the way of its own.
 func Defers(clientInfo json.RawMessage) bool {
 	name, _ := rawjson.Text(rawjson.Get(clientInfo, "name"))
 	return slices.Contains(deferring, name)
 }
 
-// Searches reports whether a client that is shown entries gets a search in place of them, in a
-// mode that is one of the values of Listing.Mode.
+// Searches reports whether a client that is shown entries gets a search instead. mode is a value of Listing.Mode.
 func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*tools.Entry) bool {
 	if mode != Auto || Defers(clientInfo) {
 		return mode == Search

@@ -1,5 +1,4 @@
-// Package variables replaces the references to environment variables in the transport of a
-// manifest.
+// Package variables expands environment variables in the transport of a manifest.
 package variables
 
 import (
@@ -19,10 +18,9 @@ import (
 // packageRoot begins a command that is a program of the extension's package.
 const packageRoot = "${" + permit.Variable + "}/"
 
-// Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced, by what the
-// transport states for the child itself, else by lookup, which finds the other variables that the
-// child is given. In front of a command ~/ and ${HOME}/ are the user's home directory; no other
-// variable decides what runs. The error names every variable that is missing.
+// Expand returns m with ${VAR} and ${VAR:-default} in its transport expanded: from the transport's own env, else
+// from lookup, which finds the child's other variables. In a command only a leading ~/ or ${HOME}/ is expanded,
+// to the user's home directory: no other variable decides what runs. The error names every missing variable.
 func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
@@ -64,7 +62,7 @@ func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest
 	return &out, errors.Join(errs...)
 }
 
-// inHome returns a command with the user's home directory in place of a leading ~ or ${HOME}.
+// inHome expands a leading ~ or ${HOME} in a command.
 func inHome(command string) (string, error) {
 	for _, prefix := range []string{"~/", "${HOME}/"} {
 		if rest, ok := strings.CutPrefix(command, prefix); ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Arguments see what the transport states for the child, an escaped reference stays one, and the home directory
-// of a command is the user's whatever the child is given.
+// Arguments see the transport's own env, an escaped reference stays one, and the home directory of a command is
+// the user's, whatever the child's environment says.
 func TestExpand(t *testing.T) {
 	home, err := os.UserHomeDir()
 	if err != nil {
