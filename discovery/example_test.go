@@ -43,6 +43,5 @@ func Example() {
 	}
 	// Output:
 	// weather 0.1.0
-	// the variable WEATHER_KEY is not set: ask for one at weather.example; set it in extensions.entries.weather.env or
-	// its env_file, then exthost reload; or in the environment of exthost serve, and start that again
+	// the variable WEATHER_KEY is not set: ask for one at weather.example; set it in extensions.entries.weather.env or its env_file, then exthost reload; or in the environment of exthost serve, and start that again
 }

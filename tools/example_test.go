@@ -28,6 +28,5 @@ func Example() {
 	// 0 diagnostics
 	// [ext:weather] Weather of the next days.
 	// ext_weather_forecast: the arguments do not match the tool's input schema
-	// - /unit: expected no such property, got string "metric"; did you mean units?; allowed: "city", "units"
-	// (invalid_arguments)
+	// - /unit: expected no such property, got string "metric"; did you mean units?; allowed: "city", "units" (invalid_arguments)
 }

@@ -51,7 +51,7 @@ func subject(t testing.TB) string {
 }
 
 var buildSubject = sync.OnceValues(func() (string, error) {
-	return processtest.Build("-race=false", "-ldflags=-w", "./testdata/subject")
+	return processtest.Build("-race=false", "-ldflags=-w", "./test/storm/testdata/subject")
 })
 
 // runs is a manifest's [transport] that runs a program, with the tools of the subject.

@@ -56,11 +56,15 @@ func insideModule(dir string) bool {
 // gone.
 func sourceTree() string {
 	_, source, _, _ := runtime.Caller(0)
-	dir := filepath.Dir(filepath.Dir(filepath.Dir(source)))
-	if !filepath.IsAbs(dir) || strings.Contains(dir, "@v") || !exists(filepath.Join(dir, "go.mod")) {
+	if !filepath.IsAbs(source) || strings.Contains(source, "@v") {
 		return ""
 	}
-	return dir
+	for dir := filepath.Dir(source); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if exists(filepath.Join(dir, "go.mod")) {
+			return dir
+		}
+	}
+	return ""
 }
 
 // ErrNoGo is returned by Build if there is no Go toolchain.
