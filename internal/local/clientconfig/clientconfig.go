@@ -1,7 +1,7 @@
-// Package clientconfig reads the configurations of other programs: the MCP servers of Claude
-// Code, Cursor, VS Code, Codex, Gemini, Goose, Continue and opencode, the catalogs of mcpv, the plugins of
-// ContextForge, the extensions of nexo, and files of destinations. It writes servers as extensions or
-// destinations, and policies and settings as files of a configuration.
+// Package clientconfig reads the configurations of other programs: the MCP servers of Claude Code, Cursor, VS
+// Code, Codex, Gemini, Goose, Continue and opencode, mcpv catalogs, ContextForge plugins, nexo extensions, and
+// destination files. It writes servers as extensions or destinations, and policies and settings as configuration
+// files.
 package clientconfig
 
 import (
@@ -29,7 +29,6 @@ import (
 // Client is a program whose configuration can be read.
 type Client string
 
-// The programs.
 const (
 	ClaudeCode Client = "claude"
 	Cursor     Client = "cursor"
@@ -42,7 +41,7 @@ const (
 	OpenCode Client = "opencode" // opencode.json
 
 	MCPV         Client = "mcpv"         // a catalog: servers and plugins
-	ContextForge Client = "contextforge" // plugins
+	ContextForge Client = "contextforge" // catalog of servers and plugins
 	Nexo         Client = "nexo"         // extensions.yaml
 	Destinations Client = "destinations" // destinations.yml
 )
@@ -56,46 +55,46 @@ func Clients() []string {
 
 // Options configure Read.
 type Options struct {
-	From      Client // the client of the file; "" infers it from path and content
-	Home      string // the user's home directory, which some files refer to
-	Workspace string // the project of the file; "" infers it from the path
-	Secrets   bool   // keep secrets as plain text
+	From      Client // client of the file; "" infers it from path and content
+	Home      string // the user's home directory, for references to it
+	Workspace string // project of the file; "" infers it from the path
+	Secrets   bool   // keep secrets in plain text
 	Bridge    bool   // write destinations instead of extensions
-	Lock      bool   // the caller locks packages, so that a version that is not stated is no matter
+	Lock      bool   // the caller locks packages, so unpinned versions need no note
 
-	// Store reports whether a secret can be stored under a name: none is, or the same. Nil: none can
-	// be stored, and variables stand for secrets.
+	// Store reports whether a secret can be stored under a name: the name is free, or has the same value. nil:
+	// secrets become variables instead.
 	Store func(name, value string) bool
 }
 
 // Server is one MCP server.
 type Server struct {
-	ID   string // of the extension or destination
+	ID   string // extension or destination id
 	Name string // in the client's file
 
 	Kind    string // stdio, http or sse
 	Command string
 	Args    []string
-	Env     map[string]string // values may refer to variables as ${NAME} or ${NAME:-default}
+	Env     map[string]string // values may contain ${NAME} or ${NAME:-default}
 	EnvFile string
 	Cwd     string
 	URL     string
 	Headers map[string]string
 
-	Pass         []string // names of environment variables to pass through
-	Tools        []string // the tools to offer; nil: all
+	Pass         []string // environment variables to pass through
+	Tools        []string // offered tools; nil: all
 	StartTimeout time.Duration
 	CallTimeout  time.Duration
-	Runtime      map[string]string // further keys of [runtime], as TOML and YAML write their values
-	Disabled     bool              // switched off in the client's file
+	Runtime      map[string]string // further keys of [runtime], with values as TOML or YAML literals
+	Disabled     bool              // disabled in the client's file
 
-	OAuth *oauth.Settings // as which client users sign in; nil: as any
+	OAuth *oauth.Settings // OAuth client for logins; nil: none configured
 
-	Variables []string          // variables to set in the environment, which replace secrets
-	Secrets   map[string]string // to store, by name; the value "" is to be asked for
+	Variables []string          // variables to set in the environment, in place of secrets
+	Secrets   map[string]string // values to store by name; "": to be asked for
 }
 
-// Note describes a problem with one server, or, for "", with the file.
+// Note describes a problem with one server, or with the file if Server is "".
 type Note struct {
 	Server  string
 	Dropped bool // the server was left out
@@ -107,10 +106,10 @@ type Result struct {
 	Client  Client
 	Servers []Server // sorted by ID
 	Notes   []Note
-	Config  []File // files of a configuration that are no servers: policies, settings
+	Config  []File // configuration files for what is not a server: policies, settings
 }
 
-// Disabled returns the ids of the servers that are switched off in the client's file, sorted.
+// Disabled returns the sorted ids of servers that are disabled in the client's file.
 func (r *Result) Disabled() (ids []string) {
 	for _, s := range r.Servers {
 		if s.Disabled {
@@ -120,11 +119,10 @@ func (r *Result) Disabled() (ids []string) {
 	return ids
 }
 
-// maxFile bounds a file, in bytes.
+// maxFile limits a file, in bytes.
 const maxFile = 8 << 20
 
-// Read parses the content of the file at path. It fails when the file is not a client's
-// configuration.
+// Read parses the content of the file at path. It fails if the file is not a client's configuration.
 func Read(path string, data []byte, o Options) (*Result, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("over %d MiB", maxFile>>20)
@@ -152,7 +150,7 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 
 // parse decodes TOML, YAML, or JSON with comments and trailing commas.
 func parse(path string, data []byte) (root map[string]any, err error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark, which Windows programs write
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark, written by Windows programs
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not UTF-8")
 	}
@@ -177,11 +175,11 @@ func parse(path string, data []byte) (root map[string]any, err error) {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}
 	d := json.NewDecoder(bytes.NewReader(plain))
-	d.UseNumber() // an id of 20 digits stays what it is
+	d.UseNumber() // keeps numbers with 20 digits exact
 	return root, d.Decode(&root)
 }
 
-// decodeYAML decodes the only document of a file.
+// decodeYAML decodes a file with exactly one document.
 func decodeYAML(data []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
@@ -194,8 +192,7 @@ func decodeYAML(data []byte, into any) error {
 	return nil
 }
 
-// textKeys turns the keys of YAML's maps that are numbers or booleans into texts, as programs
-// do that read YAML as JSON.
+// textKeys converts YAML map keys that are numbers or booleans to strings, like programs that read YAML as JSON.
 func textKeys(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -237,7 +234,7 @@ func clientOf(path string, root map[string]any) Client {
 	return ClaudeCode
 }
 
-// workspaceOf returns the project directory of a file, "" for a file of the user.
+// workspaceOf returns the project directory of a file, or "" for a user's file.
 func workspaceOf(path, home string) string {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -263,7 +260,7 @@ func table(v any) map[string]any {
 	return t
 }
 
-// inOrder yields the members of a table by name, for a deterministic result.
+// inOrder yields the members of a table sorted by name.
 func inOrder(t map[string]any) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -280,7 +277,7 @@ func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 	case Codex:
 		lists = []any{root["mcp_servers"]}
 	case VSCode:
-		lists = []any{root["servers"], table(root["mcp"])["servers"]} // the second in a settings.json
+		lists = []any{root["servers"], table(root["mcp"])["servers"]} // the second is in a settings.json
 	default:
 		lists = []any{root["mcpServers"], root["servers"], root["context_servers"]}
 	}

@@ -33,7 +33,7 @@ func TestFiles(t *testing.T) {
 			}
 			file := a.Files[0]
 			o := Options{Home: "/ada"}
-			if strings.HasPrefix(filepath.Base(name), "stored") { // of which one name is taken
+			if strings.HasPrefix(filepath.Base(name), "stored") { // one name is taken
 				o.Store = func(name, value string) bool { return name != "taken_token" && value != "" }
 			}
 			r, err := Read("/ada/"+file.Name, file.Data, o)
@@ -92,7 +92,7 @@ func notes(r *Result) []byte {
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
-// parses decodes an output file as its reader does.
+// parses decodes an output file with its real reader.
 func parses(t *testing.T, f File) {
 	t.Helper()
 	if m, diags := manifest.Parse(f.Path, f.Data); m == nil {
@@ -123,7 +123,7 @@ func TestSecretsStayWhenAskedFor(t *testing.T) {
 	}
 }
 
-// A server that is this program would be started by itself.
+// TestOwnServer drops servers that run this program.
 func TestOwnServer(t *testing.T) {
 	const file = `{"mcpServers":{"a":{"command":"x"},"exthost":{"command":"/usr/local/bin/exthost","args":["serve","--stdio","--dir","/home/ada/shop"]}}}`
 	r, err := Read(".mcp.json", []byte(file), Options{})
@@ -143,7 +143,7 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
-// TestProposedAnswers takes over what VS Code proposes as an answer, unless it would be a reference here.
+// TestProposedAnswers imports VS Code's default answers, except where they would be references here.
 func TestProposedAnswers(t *testing.T) {
 	for value, want := range map[string]string{
 		"eu-1":             "eu-1",
@@ -168,7 +168,7 @@ func TestProposedAnswers(t *testing.T) {
 	}
 }
 
-// TestLastComment reads a file whose last line is a comment without an end.
+// TestLastComment reads a file that ends in a comment without a line break.
 func TestLastComment(t *testing.T) {
 	if r, err := Read("mcp.json", []byte(`{"servers":{"a":{"command":"x"}}} // mine`), Options{}); err != nil ||
 		len(r.Servers) != 1 {
@@ -176,7 +176,7 @@ func TestLastComment(t *testing.T) {
 	}
 }
 
-// Two servers with different secrets of one name get different variables.
+// TestSecretsOfOneName: two servers' different secrets with one name get different variables.
 func TestSecretsOfOneName(t *testing.T) {
 	const file = `{"mcpServers":{"a":{"command":"x","env":{"API_KEY":"s3cret-1"}},"b":{"command":"x","env":{"API_KEY":"s3cret-2"}},"c":{"command":"x","env":{"API_KEY":"s3cret-1"}}}}`
 	r, err := Read(".mcp.json", []byte(file), Options{})
@@ -198,10 +198,10 @@ func TestSecretsOfOneName(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add(".mcp.json", []byte(`{"mcpServers":{"a":{"command":"x y","args":["--token","${env:X}"]}}}`))
-	f.Add(".mcp.json", []byte(`{"mcpServers":{"a":{"command":" "}}}`)) // is no command
+	f.Add(".mcp.json", []byte(`{"mcpServers":{"a":{"command":" "}}}`)) // not a command
 	f.Add("config.toml", []byte("[mcp_servers.a]\ncommand=\"x\"\nenv={K=\"v\"}"))
 	f.Fuzz(func(t *testing.T, path string, data []byte) {
-		if len(data) > 4<<10 { // fuzzing the TOML parser is not the aim
+		if len(data) > 4<<10 { // the TOML parser itself is not fuzzed
 			t.Skip()
 		}
 		r, err := Read(path, data, Options{Home: "/h", Workspace: "/w"})

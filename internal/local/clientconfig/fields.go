@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// fields are the fields of one server that have not been read.
+// fields are the fields of a server that have not been read yet.
 type fields struct {
 	set   map[string]any
-	wrong string // the first field that has another type than its program gives it; "": none
+	wrong string // first field with a wrong type; "" for none
 }
 
 func (f *fields) mistake(format string, args ...any) {
@@ -75,7 +75,7 @@ func (f *fields) texts(key string) map[string]string {
 	return out
 }
 
-// scalar returns a text as it is, and a number or a boolean as all programs pass it on.
+// scalar returns the text of a string, number or boolean, as it would be passed to a process.
 func scalar(v any) (text string, ok bool) {
 	switch v := v.(type) {
 	case string:

@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// A file that cannot be read as its program reads it is refused, or its server is left out
-// with the reason; nothing is read half.
+// TestMistakes: a file that its program could not read either is refused, or the server is dropped with the
+// reason. Nothing is imported partially.
 func TestMistakes(t *testing.T) {
 	server := func(text string) string { return `{"mcpServers":{"a":{"command":"x",` + text + `}}}` }
 	for name, tt := range map[string]struct{ path, data, want string }{
@@ -43,7 +43,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Numbers and booleans are what their programs pass on.
+// TestNumbers: numbers and booleans become the text that their programs pass on.
 func TestNumbers(t *testing.T) {
 	for path, data := range map[string]string{
 		".mcp.json": `{"mcpServers":{"1":{"command":"x","args":["--port",8080,true],"env":{"CHAT_ID":12345678901234567890,"MAX":5000000,"ON":true,"NO":null}}}}`,
@@ -64,7 +64,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Every text comes out of what is written as it went in.
+// TestOddCharacters: every text is written unchanged.
 func TestOddCharacters(t *testing.T) {
 	const odd = "\x7f\u0085\u009b\ufeff\ufffe\uffff\u2028\U0001f600\x1b[31m"
 	r := &Result{
@@ -84,7 +84,7 @@ func TestOddCharacters(t *testing.T) {
 	}
 }
 
-// Destinations that are all switched off leave an empty section, which joins any other.
+// TestNoDestinationLeft: if all destinations are disabled, the section is empty and can be merged.
 func TestNoDestinationLeft(t *testing.T) {
 	r := &Result{Servers: []Server{{ID: "a", Kind: manifest.KindStdio, Command: "x", Disabled: true}}}
 	const existing = "destinations:\n  b:\n    url: http://b\n"
@@ -94,15 +94,15 @@ func TestNoDestinationLeft(t *testing.T) {
 	}
 }
 
-// A file that would lose its second document is not added to.
+// TestMergeOfTwoDocuments: a file with two documents is not merged, since the second would be lost.
 func TestMergeOfTwoDocuments(t *testing.T) {
 	if merged, _, err := Merge([]byte("server: {}\n---\nlog: {}\n"), []byte("destinations: {}\n")); err == nil {
 		t.Errorf("merged to %s", merged)
 	}
 }
 
-// No secret gets into a file, in whatever place it is.
-func TestSecretsAnywhere(t *testing.T) {
+// TestSecretsAnywhere: no secret is written to a file, wherever it was.
+func TestSecretsAnywhere(t *testing.T) { // form of a known token
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789" // the form of a known token
 	for name, tt := range map[string]struct{ path, data, want string }{
 		"name of a URL": {".mcp.json", `{"mcpServers":{"a":{"url":"https://s3cret-1@h/mcp"}}}`,

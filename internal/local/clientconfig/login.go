@@ -12,10 +12,10 @@ import (
 	"github.com/exthost/exthost/manifest/oauth"
 )
 
-// ofMetadata is what there is instead of the addresses of an authorization server.
+// ofMetadata is the alternative to the addresses of an authorization server.
 const ofMetadata = "the server's own metadata say where to sign in"
 
-// loginCounterparts say what there is instead of a field of a login.
+// loginCounterparts are alternatives to fields of a login.
 var loginCounterparts = map[string]string{
 	"authorizationUrl":      ofMetadata,
 	"tokenUrl":              ofMetadata,
@@ -26,8 +26,8 @@ var loginCounterparts = map[string]string{
 	"tokenParamName":        "tokens are in the header Authorization alone",
 }
 
-// login reads as which client the program signs in to the server. Claude Code, Codex, Gemini and
-// opencode have a table oauth, Cursor one called auth.
+// login reads the OAuth client settings: a table oauth for Claude Code, Codex, Gemini and opencode, auth for
+// Cursor.
 func (r *reader) login(s *Server, f *fields) {
 	o := &oauth.Settings{Scopes: f.list("scopes")}
 	if f.take("oauth_resource") != nil {
@@ -61,7 +61,7 @@ func (r *reader) login(s *Server, f *fields) {
 	s.OAuth = o
 }
 
-// client reads the table key of a login into o. Its mistakes are those of the server.
+// client reads the table key of a login into o. Mistakes are reported on server.
 func (r *reader) client(s *Server, o *oauth.Settings, key string, f, server *fields) {
 	o.ClientID = cmp.Or(f.text("clientId", "client_id", "CLIENT_ID"), o.ClientID)
 	o.ClientSecret = cmp.Or(f.text("clientSecret", "client_secret", "CLIENT_SECRET"), o.ClientSecret)
@@ -95,7 +95,7 @@ func (r *reader) client(s *Server, o *oauth.Settings, key string, f, server *fie
 	}
 }
 
-// ownVariables leaves no variable in the login of an extension, whose manifest is read without them.
+// ownVariables removes variables from an extension's login, where a manifest does not allow them.
 func (r *reader) ownVariables(s *Server) {
 	o := s.OAuth
 	switch {
@@ -106,7 +106,7 @@ func (r *reader) ownVariables(s *Server) {
 		s.OAuth = nil
 	case reference.MatchString(o.ClientSecret):
 		name := r.masker.free(prefix(s.Name)+"CLIENT_SECRET", "variable "+o.ClientSecret,
-			func(string, string) bool { return true }) // what is stored already is the value
+			func(string, string) bool { return true }) // the stored value is the variable's
 		s.keep(name, "")
 		r.note(s.Name, "oauth.client_secret is the variable %s there; here it is stored once: exthost secret set %s",
 			o.ClientSecret, name)
@@ -116,11 +116,11 @@ func (r *reader) ownVariables(s *Server) {
 
 // input is a value that an editor asks its user for.
 type input struct {
-	about, value string // the question, and the answer that is proposed
+	about, value string // question and default answer
 	secret       bool
 }
 
-// inputsOf reads the values that VS Code asks for.
+// inputsOf reads VS Code's inputs.
 func inputsOf(root map[string]any) map[string]input {
 	all := make(map[string]input)
 	list, _ := root["inputs"].([]any)
@@ -137,7 +137,7 @@ func inputsOf(root map[string]any) map[string]input {
 	return all
 }
 
-// asked returns what stands for an input in a value of s. ok is false when nobody knows the input.
+// asked returns the replacement for an input in a value of s. ok is false for an unknown input.
 func (r *reader) asked(s *Server, where, id string) (text string, ok bool) {
 	in, ok := r.inputs[id]
 	if !ok {
@@ -150,11 +150,11 @@ func (r *reader) asked(s *Server, where, id string) (text string, ok bool) {
 	switch {
 	case in.value != "" && !in.secret && !strings.Contains(in.value, "${") && !secrets.Refers(in.value) &&
 		!strings.Contains(in.value, "\x00"): // plain text to the editor
-		// which may be a secret
+		// the note does not quote the value, which may be a secret
 		r.note(s.Name, "%s: the editor asks for %s%s; here it is the answer that is proposed there", where, id, about)
 		return in.value, true
 	case r.Store != nil && in.secret && storable(where):
-		// what is stored already is the answer
+		// the stored value is the user's answer
 		name := r.masker.free(id, "input "+id, func(string, string) bool { return true })
 		if _, known := s.Secrets[name]; !known {
 			s.keep(name, "")

@@ -12,15 +12,15 @@ import (
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
-// masker replaces the secrets of a file.
+// masker replaces the secrets in a file.
 type masker struct {
 	note      func(name, format string, args ...any)
 	store     func(name, value string) bool // see [Options]
-	variables map[string]string             // value of each secret by the variable that replaces it
-	stored    map[string]string             // value of each secret by the name that it is stored under
+	variables map[string]string             // secret by replacing variable
+	stored    map[string]string             // secret by name in the store
 }
 
-// maskSecrets replaces secrets by references to stored secrets, or to variables.
+// maskSecrets replaces secrets by references to stored secrets or variables.
 func (m *masker) maskSecrets(s *Server) {
 	option := ""
 	s.eachValue(func(where, value string) string {
@@ -32,7 +32,7 @@ func (m *masker) maskSecrets(s *Server) {
 			return m.maskValue(s, where, "URL", m.maskURL(s, where, value))
 		case kind == "headers":
 			return m.maskHeader(s, where, name, value)
-		case where == "oauth.client_id": // is public, and a manifest takes no variable there
+		case where == "oauth.client_id": // public, and a manifest allows no variable there
 			return value
 		}
 		return m.maskValue(s, where, variableName(cmp.Or(name, kind)), value)
@@ -52,8 +52,8 @@ func (m *masker) maskHeader(s *Server, where, name, value string) string {
 	return m.maskValue(s, where, variableName(name), value)
 }
 
-// maskTree replaces the secrets in settings, and returns them. Other than an environment,
-// settings have many short values below names such as key; those stay.
+// maskTree replaces the secrets in settings. Unlike environments, settings have many short values with names like
+// key, which stay.
 func (m *masker) maskTree(s *Server, where string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -74,7 +74,7 @@ func (m *masker) maskTree(s *Server, where string, v any) any {
 	return v
 }
 
-// maskMember is maskTree for a member of a table.
+// maskMember is maskTree for one member of a table.
 func (m *masker) maskMember(s *Server, where, key string, v any) any {
 	at := strings.TrimPrefix(where+"."+key, ".")
 	text, isText := v.(string)
@@ -98,7 +98,7 @@ func (m *masker) maskMember(s *Server, where, key string, v any) any {
 	return m.maskValue(s, at, variableName(key), text)
 }
 
-// optionName returns the name of a variable for an option's value.
+// optionName returns the variable name for an option's value.
 func optionName(option string) string { return variableName(strings.TrimLeft(option, "-")) }
 
 var notInNames = regexp.MustCompile(`[^A-Z0-9]+`)
@@ -107,12 +107,11 @@ func variableName(name string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToUpper(name), "_"), "_")
 }
 
-// assignment matches an argument that sets a variable, as in docker run -e.
+// assignment matches an argument that sets a variable, such as docker run -e NAME=value.
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// maskArgument replaces a secret in an argument: one that has the form of a secret, the value
-// of an option, or a variable that is set. option is the option before it, "" if there is
-// none, and is set for the next argument.
+// maskArgument replaces a secret in an argument: by its form, as the value of an option, or as the value of a
+// variable. option is the preceding option, or "", and is updated for the next argument.
 func (m *masker) maskArgument(s *Server, where string, option *string, value string) string {
 	before := *option
 	*option = ""
@@ -143,14 +142,13 @@ var isURL = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 // isSecret reports whether a value is a secret by its name, or a URL with a password.
 func isSecret(name, value string) bool { return len(process.Secrets([]string{name + "=" + value})) > 0 }
 
-// looksSecret reports whether a value is a secret by its form.
+// looksSecret reports whether a value has the form of a secret.
 func looksSecret(value string) bool {
 	masked, _ := redact.Default().Text(value)
 	return masked != value
 }
 
-// maskValue returns a reference to a variable if value is a secret, by its name or its
-// form, else value.
+// maskValue returns a reference if value is a secret by name or form, else value.
 func (m *masker) maskValue(s *Server, where, name, value string) string {
 	if reference.MatchString(value) || secrets.Refers(value) {
 		value = m.maskDefaults(s, where, name, value)
@@ -166,7 +164,7 @@ func (m *masker) maskValue(s *Server, where, name, value string) string {
 	return m.replace(s, where, name, value)
 }
 
-// maskDefaults removes the defaults of references that are secrets.
+// maskDefaults removes the defaults in references that are secrets.
 func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 	return reference.ReplaceAllStringFunc(value, func(ref string) string {
 		variable, text, _ := strings.Cut(strings.Trim(ref, "${}"), ":-")
@@ -182,7 +180,7 @@ func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 	})
 }
 
-// replace returns a reference for a secret.
+// replace returns a reference in place of a secret.
 func (m *masker) replace(s *Server, where, name, value string) string {
 	name = cmp.Or(name, "SECRET")
 	if _, err := secrets.Value([]byte(value)); err == nil && m.store != nil && storable(where) &&
@@ -206,13 +204,13 @@ func (m *masker) replace(s *Server, where, name, value string) string {
 	return "${" + variable + "}"
 }
 
-// storable reports whether a reference to a stored secret counts there. In a command line it would
-// be read by others, and in the path of an address it would not be told from the rest.
+// storable reports whether a field may refer to a stored secret. Command lines can be read by other users, and in
+// a URL's path the end of a reference would be ambiguous.
 func storable(where string) bool {
 	return strings.HasPrefix(where, "env.") || strings.HasPrefix(where, "headers.") || where == "oauth.client_secret"
 }
 
-// keep returns a reference to a secret that is to be stored.
+// keep stores a secret and returns a reference to it.
 func (m *masker) keep(s *Server, where, name, value string) string {
 	if where != "env."+name {
 		name = prefix(s.Name) + name
@@ -225,8 +223,7 @@ func (m *masker) keep(s *Server, where, name, value string) string {
 	return secrets.Scheme + free
 }
 
-// free returns the name that a secret is stored under: that of no other secret of the file, and one
-// that the store allows.
+// free returns a name for a stored secret that no other secret in the file uses and that allows accepts.
 func (m *masker) free(name, value string, allows func(name, value string) bool) string {
 	free := secretName(name)
 	for n := 2; m.stored[free] != "" && m.stored[free] != value || !allows(free, value); n++ {
@@ -243,14 +240,13 @@ func (s *Server) keep(name, value string) {
 	s.Secrets[name] = value
 }
 
-// secretName returns a name of a stored secret, which is a file's name and a word of a command line.
+// secretName converts a name to a valid secret name.
 func secretName(name string) string {
 	name = strings.ToLower(variableName(name))
 	return cmp.Or(strings.Trim(name[:min(len(name), 100)], "_"), "secret")
 }
 
-// prefix returns the prefix of a server's variables. A variable does not begin with a
-// digit.
+// prefix returns the prefix for a server's variables, which must not start with a digit.
 func prefix(server string) string {
 	name := variableName(server)
 	if name == "" || name[0] <= '9' {
@@ -259,9 +255,8 @@ func prefix(server string) string {
 	return name + "_"
 }
 
-// maskURL masks the credentials of a URL, its secret parameters, and parts of its path that
-// have the form of a secret. It does not decode them, so that the variables hold them in
-// escaped form.
+// maskURL masks a URL's credentials, secret parameters, and path elements that look like secrets. It does not
+// decode them, so the variables contain them in escaped form.
 func (m *masker) maskURL(s *Server, where, value string) string {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {
@@ -287,14 +282,14 @@ func (m *masker) maskURL(s *Server, where, value string) string {
 	return value
 }
 
-// maskAuthority masks a password, and a name without one, which for HTTP is a token.
+// maskAuthority masks a password, and for HTTP also a user without one, which is a token.
 func (m *masker) maskAuthority(s *Server, where, scheme, authority string) string {
 	at := strings.LastIndexByte(authority, '@')
 	if at < 0 {
 		return authority
 	}
 	user, password, has := strings.Cut(authority[:at], ":")
-	if strings.Contains(user, "${") { // a default has a colon
+	if strings.Contains(user, "${") { // a default contains a colon
 		return authority
 	}
 	switch {

@@ -9,15 +9,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Merge adds the entries of a configuration file that this package wrote to an existing YAML
-// file, whose comments stay: maps by key, lists of tables by name. It returns the names of
-// the entries that the existing file has already, which win.
+// Merge adds the entries of a configuration file written by this package to an existing YAML file, and keeps its
+// comments. Maps are merged by key, lists of tables by name. kept are the names of entries that the existing file
+// already has; those are not changed.
 func Merge(existing, added []byte) (merged []byte, kept []string, err error) {
 	var have, more yaml.Node
 	if err := errors.Join(decodeYAML(existing, &have), decodeYAML(added, &more)); err != nil {
 		return nil, nil, err
 	}
-	if len(have.Content) == 0 { // nothing but comments
+	if len(have.Content) == 0 { // only comments
 		return append(bytes.TrimRight(existing, "\n"), append([]byte("\n"), added...)...), nil, nil
 	}
 	if have.Content[0].Kind != yaml.MappingNode {
@@ -33,12 +33,12 @@ func Merge(existing, added []byte) (merged []byte, kept []string, err error) {
 	return b.Bytes(), kept, err
 }
 
-// merge adds the members of more to have. Sections are joined, their entries are not.
+// merge adds the members of more to have. Top-level sections are merged, the entries in them are not.
 func merge(have, more *yaml.Node, kept *[]string, depth int) error {
 	for i := 0; i+1 < len(more.Content); i += 2 {
 		key, value := more.Content[i], more.Content[i+1]
 		at := slices.IndexFunc(have.Content, func(n *yaml.Node) bool { return n.Value == key.Value })
-		for at%2 == 1 { // a value of that text, not a key
+		for at%2 == 1 { // a value with that text, not a key
 			next := slices.IndexFunc(have.Content[at+1:], func(n *yaml.Node) bool { return n.Value == key.Value })
 			if at += next + 1; next < 0 {
 				at = -1
@@ -65,7 +65,7 @@ func merge(have, more *yaml.Node, kept *[]string, depth int) error {
 	return nil
 }
 
-// appendNamed adds the elements of more whose name have lacks.
+// appendNamed appends the elements of more whose names are not in have.
 func appendNamed(have, more *yaml.Node, kept *[]string) {
 	name := func(n *yaml.Node) string {
 		for i := 0; i+1 < len(n.Content); i += 2 {

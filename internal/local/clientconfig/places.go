@@ -9,20 +9,20 @@ import (
 	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
-// Places returns the files of other programs that exist for the project in dir and for the
-// user with that home directory, those of the project first.
+// Places returns the existing client configuration files of the project in dir and of the user with this home
+// directory, project files first.
 func Places(dir, home string) (files []string) {
 	places := known.Places{
 		System: runtime.GOOS,
 		Home:   home,
 		Env:    os.Getenv,
 		Glob: func(pattern string) []string {
-			found, _ := filepath.Glob(pattern) // the only error is a bad pattern
+			found, _ := filepath.Glob(pattern) // fails only for a bad pattern
 			return found
 		},
 	}
 	var names []string
-	// whose servers Read does not know
+	// Read does not support these clients' servers
 	clients := slices.DeleteFunc(known.All(), func(c known.Client) bool { return c.Joined })
 	for _, c := range clients {
 		if project := c.Project(dir); project != "" {

@@ -49,8 +49,8 @@ func isList(v any) bool {
 	return is
 }
 
-// servers returns the servers of a file by name, in the form that [reader.server] reads, and
-// adds what is not a server to the result.
+// servers returns the servers of a file by name, normalized for [reader.server], and adds everything else to the
+// result.
 func (r *reader) servers(root map[string]any) (map[string]map[string]any, error) {
 	switch r.result.Client {
 	case MCPV:
@@ -112,7 +112,7 @@ func (r *reader) destinations(root map[string]any) (map[string]map[string]any, e
 	return all, nil
 }
 
-// command sets the command and the arguments of a server from a list of words.
+// command splits a list of words into a server's command and args.
 func command(server map[string]any, list any) {
 	var words []string
 	switch list := list.(type) {
@@ -134,7 +134,7 @@ func command(server map[string]any, list any) {
 	}
 }
 
-// counterparts say what there is instead of a top-level key of an mcpv catalog.
+// counterparts are alternatives to top-level keys of an mcpv catalog.
 var counterparts = map[string]string{
 	"routeTimeoutSeconds":     "extensions.defaults.call_timeout bounds calls",
 	"pingIntervalSeconds":     "extensions.defaults.health_interval sends pings",
@@ -147,7 +147,7 @@ var counterparts = map[string]string{
 	"toolNamespaceStrategy":   "tools are called ext_ID_NAME, and by their own names on /ID/mcp",
 }
 
-// unused notes the top-level keys that are not read.
+// unused notes the top-level keys that are not imported.
 func (r *reader) unused(root map[string]any, read ...string) {
 	for key := range inOrder(root) {
 		if !slices.Contains(read, key) {
@@ -188,7 +188,7 @@ func (r *reader) catalog(root map[string]any) map[string]map[string]any {
 	return all
 }
 
-// runtimeOf reads the keys of a catalog's server that [runtime] has too.
+// runtimeOf reads the keys of a catalog's server that correspond to keys of [runtime].
 func runtimeOf(f *fields) map[string]string {
 	set := make(map[string]string)
 	for key, name := range map[string]string{"idleSeconds": "idle_timeout", "drainTimeoutSeconds": "drain_timeout"} {
@@ -263,8 +263,7 @@ func (r *reader) settings(root map[string]any) error {
 	return nil
 }
 
-// removeNoEffect removes the keys that have no effect, and returns a note for each. path is
-// that of in.
+// removeNoEffect removes keys without effect below path, and returns a note for each.
 func removeNoEffect(in map[string]any, path ...string) (notes []string) {
 	for key, v := range inOrder(in) {
 		at := append(slices.Clip(path), key)
@@ -282,11 +281,11 @@ func (r *reader) config(name string, content map[string]any) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	_ = e.Encode(content) // what was decoded can be encoded
+	_ = e.Encode(content) // decoded values can be encoded
 	r.result.Config = append(r.result.Config, File{name + ".yaml", b.Bytes()})
 }
 
-// allowed switches off the servers that Gemini's mcp.allowed and mcp.excluded keep out.
+// allowed disables the servers that Gemini's mcp.allowed and mcp.excluded keep out.
 func (r *reader) allowed(root map[string]any) {
 	if r.result.Client != Gemini {
 		return
@@ -303,7 +302,7 @@ func (r *reader) allowed(root map[string]any) {
 	}
 }
 
-// isGoose reports whether the extensions of a YAML file are those of Goose: each has a type. Nexo's has none.
+// isGoose reports whether the extensions in a YAML file are Goose's, which have a type, unlike nexo's.
 func isGoose(extensions map[string]any) bool {
 	for _, v := range extensions {
 		if kind, _ := table(v)["type"].(string); kind != "" {
@@ -313,7 +312,7 @@ func isGoose(extensions map[string]any) bool {
 	return false
 }
 
-// goose returns the servers of Goose's config.yaml in the form that [reader.server] reads.
+// goose returns the servers in Goose's config.yaml, normalized for [reader.server].
 func (r *reader) goose(root map[string]any) map[string]map[string]any {
 	all := make(map[string]map[string]any)
 	for name, v := range inOrder(table(root["extensions"])) {
@@ -342,7 +341,7 @@ func (r *reader) goose(root map[string]any) map[string]map[string]any {
 	return all
 }
 
-// continued returns the servers of a configuration of Continue, which are a list.
+// continued returns the servers in a Continue configuration, which are a list.
 func (r *reader) continued(list []any) map[string]map[string]any {
 	all := make(map[string]map[string]any)
 	for i, v := range list {
@@ -358,7 +357,7 @@ func (r *reader) continued(list []any) map[string]map[string]any {
 	return all
 }
 
-// opencode returns the servers of an opencode.json.
+// opencode returns the servers in an opencode.json.
 func (r *reader) opencode(root map[string]any) map[string]map[string]any {
 	all := make(map[string]map[string]any)
 	for name, v := range inOrder(table(root["mcp"])) {
@@ -376,8 +375,8 @@ func (r *reader) opencode(root map[string]any) map[string]map[string]any {
 	return all
 }
 
-// isOpenCode reports whether the servers under mcp are those of opencode: each has a command that is a list,
-// or a type of its own.
+// isOpenCode reports whether the servers under mcp are opencode's: their command is a list, or their type is
+// local or remote.
 func isOpenCode(servers map[string]any) bool {
 	for _, v := range servers {
 		server := table(v)
@@ -389,7 +388,7 @@ func isOpenCode(servers map[string]any) bool {
 	return false
 }
 
-// rename moves a member to another key.
+// rename renames a member.
 func rename(raw map[string]any, from, to string) {
 	if v, ok := raw[from]; ok {
 		delete(raw, from)

@@ -14,9 +14,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestPrograms holds files of other programs, in the places where those have them, against
-// docs/coming-from.md: each works unmodified, is imported, or is refused, and what is noted or
-// refused is said in the row of the page that begins with the given words.
+// TestPrograms compares files of other programs with docs/coming-from.md: each works unmodified, is imported, or
+// is refused. Each note or refusal appears in the row of that page which starts with the given words.
 func TestPrograms(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "coming-from.md"))
 	if err != nil {
@@ -24,9 +23,9 @@ func TestPrograms(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		dir    string
-		works  string            // extensions, destinations and policies that are there
-		imp    string            // a file to import, instead
-		said   map[string]string // a part of a diagnostic or note, and the words of the row
+		works  string            // expected extensions, destinations and policies
+		imp    string            // file to import instead
+		said   map[string]string // part of a diagnostic or note, and the first words of its row
 		refuse bool              // the configuration is invalid
 	}{
 		{dir: "nexo", works: "bundle.calendar bundle.gmail poller stream weather", said: map[string]string{
@@ -75,7 +74,7 @@ func TestPrograms(t *testing.T) {
 			if slices.Sort(names); valid == tt.refuse || valid && strings.Join(names, " ") != tt.works {
 				t.Errorf("valid %v, there are %q, want %q", valid, names, tt.works)
 			}
-			// the modes of a checkout
+			// file modes depend on the checkout
 			said = slices.DeleteFunc(said, func(s string) bool { return strings.Contains(s, "may read this file of") })
 			for words, row := range tt.said {
 				if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, words) }) {
@@ -97,7 +96,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// inPlace loads the configuration of dir and finds its extensions.
+// inPlace loads dir's configuration and discovers its extensions.
 func inPlace(t *testing.T, dir string) (names, said []string, valid bool) {
 	t.Helper()
 	cfg, _, diags := config.Load(config.LoadOptions{
@@ -132,8 +131,7 @@ func inPlace(t *testing.T, dir string) (names, said []string, valid bool) {
 	return names, said, valid
 }
 
-// imported reads a file, and checks that the manifests and the configuration that it becomes
-// are valid.
+// imported imports a file, and validates the resulting manifests and configuration.
 func imported(t *testing.T, path string) (names, said []string, valid bool) {
 	t.Helper()
 	data, err := os.ReadFile(path)

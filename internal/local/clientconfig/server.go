@@ -16,14 +16,14 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// reader is the state of one Read.
+// reader is the state of one call of Read.
 type reader struct {
 	Options
 	path   string
 	result *Result
-	used   map[string]bool // ids
+	used   map[string]bool // ids in use
 	masker masker
-	inputs map[string]input // that the editor asks for, by id
+	inputs map[string]input // editor inputs by id
 }
 
 func (r *reader) note(name, format string, args ...any) {
@@ -91,8 +91,7 @@ func (r *reader) server(name string, raw map[string]any) {
 	r.result.Servers = append(r.result.Servers, s)
 }
 
-// noteUnsupported reports settings that the target, extension or destination, does not
-// support.
+// noteUnsupported notes settings that the target, extension or destination, does not support.
 func (r *reader) noteUnsupported(s *Server) {
 	switch {
 	case !r.Bridge && s.EnvFile != "":
@@ -120,7 +119,7 @@ func (r *reader) noteUnsupported(s *Server) {
 	}
 }
 
-// fieldCounterparts say what there is instead of a field of a server.
+// fieldCounterparts are alternatives to fields of a server.
 var fieldCounterparts = map[string]string{
 	"headersHelper":  "give the headers themselves",
 	"sandbox":        "runtime.isolate and [runtime.limits] bound a process",
@@ -136,8 +135,7 @@ var fieldCounterparts = map[string]string{
 	"dev":            "exthost serve --watch restarts what changes",
 }
 
-// leftOut is the note about a key that is not carried over. instead is "" when there is no
-// counterpart.
+// leftOut formats the note about a key that is not imported. instead is the alternative, or "".
 func leftOut(key, instead string) string {
 	if instead == "" {
 		return key + " has no counterpart here, and is left out"
@@ -145,7 +143,7 @@ func leftOut(key, instead string) string {
 	return key + " is left out; " + instead
 }
 
-// transport sets the transport. It returns the reason why the server cannot be used.
+// transport sets the transport. It returns why the server cannot be used, or "".
 func (r *reader) transport(s *Server, f *fields) string {
 	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
 	s.URL = web
@@ -211,7 +209,7 @@ func (r *reader) headers(s *Server, f *fields) {
 	}
 }
 
-// limits reads timeouts, filters and switches.
+// limits reads timeouts, tool filters and enabled flags.
 func (r *reader) limits(s *Server, f *fields) {
 	s.StartTimeout = f.duration("startup_timeout_sec", time.Second) + f.duration("startup_timeout_ms", time.Millisecond)
 	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + f.duration("timeout", time.Millisecond)
@@ -224,7 +222,7 @@ func (r *reader) limits(s *Server, f *fields) {
 	}
 }
 
-// resolvePaths resolves cwd and command. Relative paths refer to the project.
+// resolvePaths makes cwd and command absolute where they are relative to the project.
 func (r *reader) resolvePaths(s *Server) {
 	if words, ok := shellwords.Line(s.Command, s.Args); ok {
 		r.note(s.Name, "its command is a whole line, and is split into words")
@@ -243,7 +241,7 @@ func (r *reader) resolvePaths(s *Server) {
 	}
 }
 
-// id returns a unique id for a name.
+// id derives a unique id from a name.
 func (r *reader) id(name string) string {
 	id := strings.Trim(strings.Map(func(c rune) rune {
 		switch {

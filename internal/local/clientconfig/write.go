@@ -20,7 +20,7 @@ type File struct {
 	Data []byte
 }
 
-// Extensions returns one folder per server, relative to the search path.
+// Extensions returns one manifest per server, at a path relative to the search path.
 func (r *Result) Extensions() (files []File) {
 	for _, s := range r.Servers {
 		files = append(files, File{s.ID + "/" + manifest.FileName, s.manifest(r.Client)})
@@ -28,13 +28,13 @@ func (r *Result) Extensions() (files []File) {
 	return files
 }
 
-// passedThrough reports whether a variable has the same name in the environment.
+// passedThrough reports whether a variable is passed through under its own name.
 func passedThrough(name, value string) bool { return value == "${"+name+"}" }
 
 func (s *Server) requiredEnv() []string {
 	names := slices.Clone(s.Pass)
 	s.eachValue(func(where, value string) string {
-		if where == "command" { // in which ${HOME} is the user's, whatever the extension is given
+		if where == "command" { // a manifest expands ${HOME} in a command from the host's environment
 			return value
 		}
 		for _, m := range reference.FindAllStringSubmatch(strings.ReplaceAll(value, "$${", ""), -1) {
@@ -49,7 +49,7 @@ func (s *Server) requiredEnv() []string {
 	return slices.Compact(names)
 }
 
-// asServer reports whether the program is below ${HOME}, which a manifest allows in [mcp_servers] only. The
+// asServer reports whether the command refers to ${HOME}, which a manifest allows only in [mcp_servers]. The
 // extension is then {id}.server.
 func (s *Server) asServer() bool { return strings.Contains(s.Command, "${") }
 
@@ -118,7 +118,7 @@ func (s *Server) transport(line func(string, ...any)) {
 	}
 }
 
-// login writes as which client users sign in.
+// login writes the OAuth settings.
 func (s *Server) login(line func(key, value string)) {
 	for _, t := range []struct{ key, value string }{
 		{"client_id", s.OAuth.ClientID},
@@ -136,9 +136,9 @@ func (s *Server) login(line func(key, value string)) {
 	}
 }
 
-// Destinations returns the destinations section of a configuration in YAML.
+// Destinations returns the destinations section of a configuration as YAML.
 func (r *Result) Destinations() []byte {
-	// a destination cannot be switched off
+	// destinations cannot be disabled
 	servers := slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Disabled })
 	if len(servers) == 0 {
 		return []byte("destinations: {}\n")

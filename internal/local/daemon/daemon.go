@@ -1,11 +1,10 @@
-// Package daemon connects the operator's commands and the clients on stdio to running
-// hosts: locks in the state directory, and unix sockets that only the user can open.
+// Package daemon connects the operator's commands and clients on stdio to running hosts, through locks in the
+// state directory and unix sockets that only the user can open.
 //
-// A lock file is in the state directory and contains the pid of the host and the paths
-// of its sockets. So commands find the host even if their environment has another runtime
-// directory. A directory has several locks, one for each place: the hosts of clients whose
-// environments differ run side by side, and the first place is that of the host which
-// commands reach.
+// A lock file is in the state directory and contains the host's pid and the paths of its sockets, so that
+// commands find the host even if their environment has another runtime directory. A state directory has several
+// locks, one per place: hosts for clients with different environments run side by side, and commands reach the
+// host in the first place.
 package daemon
 
 import (
@@ -25,34 +24,34 @@ import (
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
-// Info is the content of the lock file: data about the running host.
+// Info is the content of a lock file: data about the running host.
 type Info struct {
 	PID    int       `json:"pid"`
 	Began  time.Time `json:"began,omitzero"`
 	Socket string    `json:"socket,omitempty"` // path; "" before the socket is open
-	Serves string    `json:"serves,omitempty"` // the URL for MCP clients; "stdio" for one client on stdin
-	Scope  string    `json:"scope,omitempty"`  // the configuration that the host runs, for comparison
+	Serves string    `json:"serves,omitempty"` // URL for MCP clients; "stdio" for one client on stdin
+	Scope  string    `json:"scope,omitempty"`  // the host's configuration, for comparison
 
-	Clients string `json:"clients,omitempty"` // path of the socket for relayed clients; "": the host takes none
-	Log     string `json:"log,omitempty"`     // file with the log of a host in the background; "": of another host
-	// file with a copy of the log, see log.file of the configuration; "": there is none
+	Clients string `json:"clients,omitempty"` // path of the socket for relayed clients; "": the host accepts none
+	Log     string `json:"log,omitempty"`     // log file of a host in the background; "" for other hosts
+	// file with a copy of the log, see log.file of the configuration; "" for none
 	LogCopy string `json:"log_copy,omitempty"`
 
-	Guarded bool        `json:"guarded,omitempty"` // a guardian ends the processes of the host when it is killed
-	Marks   sweep.Marks `json:"marks,omitzero"`    // of the processes of the host; none where the system has no marks
+	Guarded bool        `json:"guarded,omitempty"` // a guardian kills the host's processes if the host is killed
+	Marks   sweep.Marks `json:"marks,omitzero"`    // of the host's processes; zero on systems without marks
 
-	Dir  string `json:"dir,omitempty"` // the working directory of the host
-	Lock string `json:"-"`             // path of the lock file of a host that was found
-	Seen int    `json:"-"`             // pid of a host that was found, as this process sees it; 0: it cannot be seen
-	UID  int    `json:"-"`             // the user of a host that was found
+	Dir  string `json:"dir,omitempty"` // working directory
+	Lock string `json:"-"`             // path of the lock file; set by Find and Machine
+	Seen int    `json:"-"`             // pid as seen by this process, 0 if invisible; set by Find and Machine
+	UID  int    `json:"-"`             // user of the host; set by Find and Machine
 }
 
-// Stopped reports whether the process of a host that was found is stopped, by SIGSTOP or by Ctrl-Z: it
-// answers nobody. It is false where that cannot be seen.
+// Stopped reports whether the host's process is stopped by SIGSTOP or Ctrl-Z and so answers nobody. It is false
+// if that cannot be determined. The Info must come from Find or Machine.
 func (i Info) Stopped() bool { return i.Seen > 0 && peer.Stopped(i.Seen) }
 
-// RunningError is the error of Claim when another host holds the lock.
-type RunningError struct {
+// RunningError is returned by Claim when another host holds the lock.
+type RunningError struct { // the other host; PID is zero if it has just started
 	Info Info // of the other host; PID is zero if it has just started
 }
 
@@ -64,15 +63,15 @@ func (e *RunningError) Error() string {
 }
 
 const (
-	// maxPlaces is the number of hosts that run for one state directory at a time.
+	// maxPlaces limits the hosts that run with one state directory.
 	maxPlaces = 16
-	// maxPath is the longest path of a unix socket on all systems: 104 bytes with the
-	// NUL on macOS, 108 on Linux.
+	// maxPath is the longest path of a unix socket on all systems: 104 bytes including NUL on macOS, 108 on
+	// Linux.
 	maxPath = 103
 )
 
-// place is the number of one of the hosts of a state directory. Ids of extensions do not
-// begin with a dot, so the names of the files do not collide with their directories.
+// place numbers the hosts of a state directory. File names start with a dot, which extension ids cannot, so they
+// do not collide with the extensions' directories.
 type place int
 
 // file is ".exthost.lock" for the first place, ".exthost-2.lock" for the second.
@@ -85,7 +84,7 @@ func (p place) file(name, ext string) string {
 
 func (p place) lock() string    { return p.file(".exthost", ".lock") }
 func (p place) control() string { return p.file("control", ".sock") }
-func (p place) clients() string { return p.file("clients", ".sock") } // as long as control
+func (p place) clients() string { return p.file("clients", ".sock") } // of the same length as control, to fit maxPath
 
 // Daemon is a held lock and an open socket.
 type Daemon struct {
@@ -95,21 +94,19 @@ type Daemon struct {
 	before  Info
 	socket  *net.UnixListener
 	clients *net.UnixListener // nil before ListenClients
-	dir     string            // directory made for the sockets only, removed by Close; "" if there is none
+	dir     string            // directory created for the sockets, removed by Close; "" for none
 }
 
-// Claim takes the lock of a state directory and opens the socket. It creates the state
-// directory. The socket is below runtimeDir ($XDG_RUNTIME_DIR), else in the state
-// directory, else in a temporary directory if those paths are too long. The directory of
-// the socket has mode 0700, the socket 0600. Claim removes the socket of a host that was
-// killed. The error is a *RunningError if another host holds the lock, and wraps
-// errors.ErrUnsupported on systems without such locks.
+// Claim takes the lock of a state directory, which it creates, and opens the control socket. The socket is below
+// runtimeDir ($XDG_RUNTIME_DIR), or in the state directory, or, if those paths are too long, in a temporary
+// directory. The directory of the socket has mode 0700, the socket 0600. Claim removes the socket of a killed
+// host. The error is a *RunningError if another host holds the lock, and wraps errors.ErrUnsupported on systems
+// without such locks.
 func Claim(stateDir, runtimeDir string, info Info) (*Daemon, error) {
 	return claimPlace(stateDir, runtimeDir, 0, info)
 }
 
-// ClaimNext is [Claim] of the first place that no other host has. The error is a
-// *RunningError if all are taken.
+// ClaimNext is [Claim] for the first free place. The error is a *RunningError if all are taken.
 func ClaimNext(stateDir, runtimeDir string, info Info) (*Daemon, error) {
 	for p := place(0); ; p++ {
 		d, err := claimPlace(stateDir, runtimeDir, p, info)
@@ -138,7 +135,7 @@ func claimPlace(stateDir, runtimeDir string, p place, info Info) (*Daemon, error
 		return nil, err
 	}
 	for _, path := range []string{d.before.Clients, d.before.Socket} {
-		if path != "" && removeSocket(path) == nil { // of a host that was killed
+		if path != "" && removeSocket(path) == nil { // left by a killed host
 			_ = os.Remove(filepath.Dir(path)) // fails if the directory is not empty
 		}
 	}
@@ -152,7 +149,7 @@ func claimPlace(stateDir, runtimeDir string, p place, info Info) (*Daemon, error
 	return d, nil
 }
 
-// listen opens the socket in the first directory that works.
+// listen opens the socket in the first directory where that succeeds.
 func (d *Daemon) listen(stateDir, runtimeDir string) error {
 	var failed error
 	if filepath.IsAbs(runtimeDir) {
@@ -186,7 +183,7 @@ func (d *Daemon) listenIn(dir string) error {
 	return nil
 }
 
-// listenAt opens a socket. It creates the directory of the socket.
+// listenAt opens a socket and creates its directory.
 func listenAt(path string) (*net.UnixListener, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("%s: too long for the address of a socket", path)
@@ -207,8 +204,8 @@ func listenAt(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// ListenClients opens the socket for relayed clients beside the other one, and writes its
-// path into the lock file. The listener is as that of [Daemon.Listener].
+// ListenClients opens the socket for relayed clients beside the control socket, and records its path in the lock
+// file. The listener checks users like that of [Daemon.Listener].
 func (d *Daemon) ListenClients(log *slog.Logger) (net.Listener, error) {
 	path := filepath.Join(filepath.Dir(d.info.Socket), d.place.clients())
 	l, err := listenAt(path)
@@ -222,24 +219,23 @@ func (d *Daemon) ListenClients(log *slog.Logger) (net.Listener, error) {
 	return &userListener{UnixListener: l, users: []int{os.Geteuid(), 0}, log: log}, nil
 }
 
-// LogFile is the file for the log of a host in the background in this place.
+// LogFile returns the log file for a background host in this place.
 func (d *Daemon) LogFile() string {
 	return filepath.Join(filepath.Dir(d.lock.Name()), d.place.file(".exthost", ".log"))
 }
 
-// LogFile is the file of the latest log of a host that ran in the background for a state
-// directory, in the first place.
+// LogFile returns the log file of a state directory's background host in the first place.
 func LogFile(stateDir string) string {
 	return filepath.Join(stateDir, place(0).file(".exthost", ".log"))
 }
 
-// SetLog records the file with the host's log in the lock file.
+// SetLog records the log file in the lock file.
 func (d *Daemon) SetLog(path string) error {
 	d.info.Log = path
 	return d.write()
 }
 
-// ensurePrivate creates a directory with mode 0700, or sets that mode if the user owns it.
+// ensurePrivate creates a directory with mode 0700, or sets that mode if the user owns the directory.
 func ensurePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -258,8 +254,7 @@ func ensurePrivate(dir string) error {
 	return nil
 }
 
-// removeSocket removes a socket, and no other file. The caller holds the lock, so no host
-// listens on the socket.
+// removeSocket removes path if it is a socket. The caller holds the lock, so no host listens on it.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -273,8 +268,8 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// write writes info to the lock file. The file is valid at every moment: the rest of a
-// longer text follows the new one until it is cut off.
+// write writes info to the lock file. Readers always find a valid JSON value at its start: a longer old text
+// follows the new one until it is truncated.
 func (d *Daemon) write() error {
 	data, err := json.Marshal(d.info)
 	if err != nil {
@@ -286,11 +281,11 @@ func (d *Daemon) write() error {
 	return d.lock.Truncate(int64(len(data)) + 1)
 }
 
-// maxInfo bounds the part of a lock file that is read.
+// maxInfo limits how much of a lock file is read, in bytes.
 const maxInfo = 1 << 20
 
-// readInfo reads a lock file; the error is [io.EOF] if the file is empty. It tries again
-// when the text is invalid, because a host may be writing it.
+// readInfo reads a lock file. The error is [io.EOF] for an empty file. It retries invalid text, because a host
+// may be writing it.
 func readInfo(f *os.File) (info Info, err error) {
 	for try := range 5 {
 		time.Sleep(time.Duration(try) * 5 * time.Millisecond)
@@ -315,20 +310,20 @@ func (d *Daemon) SetGuarded() error {
 	return d.write()
 }
 
-// Before returns what the lock file contained before: the Info of a host that was killed or
-// lost its power. The PID is zero when the host before has ended by itself.
+// Before returns the lock file's previous content: the Info of a host that was killed or lost power. PID is zero
+// if the previous host exited normally.
 func (d *Daemon) Before() Info { return d.before }
 
 // Info returns the content of the lock file.
 func (d *Daemon) Info() Info { return d.info }
 
-// Listener returns the listener of the socket. It closes the connections of users other than root and this
-// one, and logs them at Warn. Closing the listener removes the socket.
+// Listener returns the listener of the control socket. It closes connections of users other than this one and
+// root, and logs them at Warn. Closing it removes the socket.
 func (d *Daemon) Listener(log *slog.Logger) net.Listener {
 	return &userListener{UnixListener: d.socket, users: []int{os.Geteuid(), 0}, log: log}
 }
 
-// Close closes and removes the socket and releases the lock. It is idempotent.
+// Close closes and removes the sockets and releases the lock. It is idempotent.
 func (d *Daemon) Close() error {
 	if d.lock == nil {
 		return nil
@@ -338,21 +333,21 @@ func (d *Daemon) Close() error {
 		if l == nil {
 			continue
 		}
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // a server has closed the listener already
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // a server may have closed it already
 			errs = append(errs, err)
 		}
 	}
 	if d.dir != "" {
 		_ = os.Remove(d.dir) // fails if the directory is not empty
 	}
-	// the file stays: after a removal two hosts could hold a lock
+	// the lock file stays: if it were removed, two hosts could hold a lock
 	errs = append(errs, d.lock.Truncate(0), d.lock.Close())
 	d.lock = nil
 	return errors.Join(errs...)
 }
 
-// userListener is a listener that accepts connections of a few users: that of the host, and root, which could
-// become that user anyway.
+// userListener accepts connections only from certain users: the host's, and root, who could become that user
+// anyway.
 type userListener struct {
 	*net.UnixListener
 	users []int // uids

@@ -50,7 +50,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// shortDir is a directory with a path short enough for a socket.
+// shortDir returns a directory whose path is short enough for a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "x")
@@ -84,7 +84,7 @@ func modeOf(t *testing.T, path string) fs.FileMode {
 	return info.Mode()
 }
 
-// T12: only the user can open the socket, in each of its places, and Find finds it.
+// TestT12WhereTheSocketIs: only the user can open the socket, in each of its places, and Find finds it.
 func TestT12WhereTheSocketIs(t *testing.T) {
 	processtest.Leaks(t)
 	long := filepath.Join(shortDir(t), strings.Repeat("long", 30))
@@ -151,7 +151,7 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 	}
 }
 
-// F6: a second daemon on the same state is refused with the pid of the first.
+// TestF6SecondDaemon: a second daemon with the same state directory is refused, naming the first one's pid.
 func TestF6SecondDaemon(t *testing.T) {
 	processtest.Leaks(t)
 	state := shortDir(t)
@@ -170,8 +170,7 @@ func TestF6SecondDaemon(t *testing.T) {
 	claim(t, state, "")
 }
 
-// F6: the files of a killed daemon do not prevent Claim, and Find does not take them for a
-// running daemon.
+// TestF6StaleSocket: the files of a killed daemon do not prevent Claim, and Find does not report it as running.
 func TestF6StaleSocket(t *testing.T) {
 	processtest.Leaks(t)
 	state, runtime := shortDir(t), shortDir(t)
@@ -206,7 +205,7 @@ func TestF6StaleSocket(t *testing.T) {
 	}
 }
 
-// While a host updates its Info, Find finds it at every moment.
+// TestFoundWhileItWrites: Find finds a host at every moment while it updates its Info.
 func TestFoundWhileItWrites(t *testing.T) {
 	state := shortDir(t)
 	d := claim(t, state, "")
@@ -243,7 +242,7 @@ func TestFoundWhileItWrites(t *testing.T) {
 	}
 }
 
-// A file at the path of the socket that is not a socket is not removed.
+// TestForeignFileStays: a file at the socket's path that is not a socket is not removed.
 func TestForeignFileStays(t *testing.T) {
 	state := shortDir(t)
 	file := filepath.Join(state, place(0).control())
@@ -259,7 +258,7 @@ func TestForeignFileStays(t *testing.T) {
 	}
 }
 
-// T12: the listener checks the user of the peer, not only the mode of the file.
+// TestT12OtherUsersAreKeptOut: the listener checks the peer's user, in addition to the file mode.
 func TestT12OtherUsersAreKeptOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux is asked")
@@ -287,7 +286,7 @@ func TestT12OtherUsersAreKeptOut(t *testing.T) {
 	}
 }
 
-// A socket of another user is no host, whatever a lock file says.
+// TestSocketOfAnotherUser: a socket of another user is ignored, whatever a lock file says.
 func TestSocketOfAnotherUser(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux is asked")

@@ -13,12 +13,11 @@ import (
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
-// ErrNotRunning is the error of Find if no host answers for a state directory.
+// ErrNotRunning is returned by Find if no host answers for a state directory.
 var ErrNotRunning = errors.New("no host is running")
 
-// Find returns the Info of a host that runs with a state directory and answers on its
-// socket: that of the first place, else of another one. The error is [ErrNotRunning] if
-// there is none. Find leaves the files of a killed host; the next Claim removes them.
+// Find returns the Info of a host that runs with a state directory and answers on its socket: the first host by
+// place. The error is [ErrNotRunning] if there is none. The files of a killed host stay until the next Claim.
 func Find(ctx context.Context, stateDir string) (Info, error) {
 	all, err := find(ctx, stateDir, 1)
 	if err != nil {
@@ -30,12 +29,12 @@ func Find(ctx context.Context, stateDir string) (Info, error) {
 	return all[0], nil
 }
 
-// FindAll is [Find] for all hosts that run with a state directory; none is no error.
+// FindAll returns all hosts that run with a state directory, possibly none.
 func FindAll(ctx context.Context, stateDir string) ([]Info, error) {
 	return find(ctx, stateDir, maxPlaces)
 }
 
-// find returns up to most hosts, in the order of their places.
+// find returns up to most hosts, ordered by place.
 func find(ctx context.Context, stateDir string, most int) (all []Info, err error) {
 	for p := place(0); p < maxPlaces && len(all) < most; p++ {
 		info, err := findAt(ctx, filepath.Join(stateDir, p.lock()))
@@ -60,7 +59,7 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 	defer f.Close()
 	info, err := readInfo(f)
 	if err != nil || info.Socket == "" {
-		return info, ErrNotRunning // the host is starting or has ended
+		return info, ErrNotRunning // it is starting or has ended
 	}
 	info.UID, info.Lock = os.Geteuid(), lock
 	conn, owner, err := dial(ctx, info.Socket, info.UID)
@@ -68,7 +67,7 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 	case err == nil:
 		info.Seen = owner.PID
 		return info, conn.Close()
-	case errors.Is(err, syscall.EAGAIN): // the queue of a host that accepts no connection is full
+	case errors.Is(err, syscall.EAGAIN): // the accept queue of a hanging host is full
 		info.Seen = info.PID
 		return info, nil
 	case ctx.Err() != nil:
@@ -77,12 +76,12 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 	return info, ErrNotRunning
 }
 
-// lockPoll is the interval at which Exclusive tries again.
+// lockPoll is how often Exclusive tries the lock.
 const lockPoll = 10 * time.Millisecond
 
-// Exclusive waits until no other process has the turn for a state directory, which it
-// creates, or ctx ends. Processes that may start a host take turns by it. Closing the file
-// ends the turn, once all processes have closed it that inherited it.
+// Exclusive waits for the start lock of a state directory, until ctx ends. Processes that may start a host take
+// turns by it. It creates the directory. The lock is released when turn is closed by this process and all that
+// inherited it.
 func Exclusive(ctx context.Context, stateDir string) (turn *os.File, err error) {
 	if err := ensurePrivate(stateDir); err != nil {
 		return nil, err
@@ -109,24 +108,24 @@ func Exclusive(ctx context.Context, stateDir string) (turn *os.File, err error) 
 	}
 }
 
-// Dial connects to the socket of a host that was found.
+// Dial connects to the host's control socket.
 func (i Info) Dial(ctx context.Context) (*net.UnixConn, error) {
 	conn, _, err := dial(ctx, i.Socket, i.UID)
 	return conn, err
 }
 
-// DialClients connects to the socket for relayed clients of a host that was found.
+// DialClients connects to the host's socket for relayed clients.
 func (i Info) DialClients(ctx context.Context) (*net.UnixConn, error) {
 	conn, _, err := dial(ctx, i.Clients, i.UID)
 	return conn, err
 }
 
-// errOther is the error about a socket that belongs to another user.
+// errOther is returned for a socket of another user.
 var errOther = errors.New("the socket belongs to another user")
 
-// dial connects to a socket of the user uid, and returns the process that listens. A lock file outlives a
-// host that was killed, and another user may have put a socket of the same path into a temporary directory
-// since.
+// dial connects to a socket of the user uid, and returns the listening process. The user is checked because a
+// lock file may be left over from a killed host, and another user may meanwhile have created a socket at the same
+// path in a temporary directory.
 func dial(ctx context.Context, path string, uid int) (*net.UnixConn, peer.Process, error) {
 	conn, owner, err := connect(ctx, path)
 	if err == nil && owner.UID != uid {
@@ -136,7 +135,7 @@ func dial(ctx context.Context, path string, uid int) (*net.UnixConn, peer.Proces
 	return conn, owner, err
 }
 
-// connect connects to a socket of this user; root to one of any user.
+// connect connects to a socket of this user. Root may connect to sockets of any user.
 func connect(ctx context.Context, path string) (*net.UnixConn, peer.Process, error) {
 	var d net.Dialer
 	dialed, err := d.DialContext(ctx, "unix", path)

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errLocked is the error of tryLock if another process holds the lock.
+// errLocked is returned by tryLock if another process holds the lock.
 var errLocked = errors.New("locked")
 
-// tryLock takes the lock. The system releases it at the end of the process.
+// tryLock takes the lock. The system releases it when the process ends.
 func tryLock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// errLocked is the error of tryLock if another process holds the lock.
+// errLocked is returned by tryLock if another process holds the lock.
 var errLocked = errors.New("locked")
 
-// lockedAt is the offset of the byte that is locked, far behind the text: other processes
-// cannot read what is locked.
+// lockedAt is the offset of the locked byte, far beyond the text, because other processes cannot read a locked
+// range.
 const lockedAt = 1 << 30
 
-// tryLock takes the lock. The system releases it at the end of the process.
+// tryLock takes the lock. The system releases it when the process ends.
 func tryLock(f *os.File) error {
 	at := &windows.Overlapped{Offset: lockedAt}
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
@@ -26,5 +26,5 @@ func tryLock(f *os.File) error {
 	return err
 }
 
-// owned is true: the state directory is in the user's profile, which others cannot enter.
+// owned returns true, because the state directory is in the user's profile, which others cannot access.
 func owned(fs.FileInfo) bool { return true }

@@ -12,9 +12,9 @@ import (
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
-// Machine returns the hosts of this machine that this user may reach, whatever their state directories:
-// root reaches those of all users. others are the sockets of hosts of other users, for people. It knows
-// only Linux, and there the network namespace of this process.
+// Machine returns the hosts on this machine that this user may connect to, whatever their state directories. Root
+// may connect to the hosts of all users. others counts the sockets of other users' hosts. It supports only Linux,
+// and there this process's network namespace.
 func Machine(ctx context.Context) (all []Info, others int) {
 	for _, path := range peer.Listening() {
 		if !isControl(path) {
@@ -44,7 +44,7 @@ func Machine(ctx context.Context) (all []Info, others int) {
 	return all, others
 }
 
-// isControl reports whether a path is that of the socket of an operator.
+// isControl reports whether path is an operator socket.
 func isControl(path string) bool {
 	for p := range place(maxPlaces) {
 		if filepath.Base(path) == p.control() {
@@ -54,8 +54,8 @@ func isControl(path string) bool {
 	return false
 }
 
-// infoOf reads the lock file of the host with a socket: it is beside the socket, else among the files that
-// the process has open, which root can see.
+// infoOf reads the lock file of the host with a socket. The file is beside the socket, or open in the process,
+// which root can see.
 func infoOf(socket string, pid int) (info Info, err error) {
 	dirs := []string{filepath.Dir(socket)}
 	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))

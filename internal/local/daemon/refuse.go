@@ -10,10 +10,9 @@ import (
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
-// Refusal returns why the process at the other end of conn is not taken for an operator or
-// a client of this host; "" if it is. A host takes neither from the processes that it runs, nor from
-// those of other hosts and of earlier ones: an extension could otherwise approve its own calls. conn is one of a
-// listener of this package, which has checked the user.
+// Refusal returns why the peer process of conn may not act as an operator or client of this host, or "" if it
+// may. Processes started by this host, other hosts or earlier ones are refused, since an extension could
+// otherwise approve its own calls. conn must come from a listener of this package, which has checked the user.
 func Refusal(conn net.Conn) string {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -26,18 +25,17 @@ func Refusal(conn net.Conn) string {
 	defer other.Close()
 	relation := lineage.Of(other.PID)
 	if relation == lineage.Unknown && other.UID == 0 && os.Geteuid() != 0 {
-		// /proc hides processes of root from others; what an extension starts is not root's
+		// /proc hides root's processes from other users, and no extension of this host runs as root
 		relation = lineage.Unrelated
 	}
 	why := refusal(other.PID, relation, lineage.Hiding)
-	if !other.Alive() { // what was read may be about another process with the same pid
+	if !other.Alive() { // its pid may have been reused meanwhile
 		return "the process that connected to the host has ended, and the host takes no orders over what it left"
 	}
 	return why
 }
 
-// OfRoot reports whether the process at the other end of conn, which is as that of [Refusal], is one of root
-// and the host is not.
+// OfRoot reports whether the peer process of conn runs as root while the host does not. conn is as in [Refusal].
 func OfRoot(conn net.Conn) bool {
 	c, ok := conn.(*net.UnixConn)
 	if !ok || os.Geteuid() == 0 {
@@ -48,7 +46,7 @@ func OfRoot(conn net.Conn) bool {
 	return err == nil && other.UID == 0
 }
 
-// refusal words the refusal of a process. hiding is [lineage.Hiding].
+// refusal formats the reason to refuse a process. hiding is [lineage.Hiding].
 func refusal(pid int, relation lineage.Relation, hiding func() string) string {
 	switch {
 	case runtime.GOOS == "linux" && (pid == 0 || lineage.Nested(pid)):

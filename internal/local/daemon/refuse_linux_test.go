@@ -27,11 +27,11 @@ import (
 
 const admitted = "admitted"
 
-// unguarded is a variable by which a host has no guardian.
+// unguarded is a variable that disables the host's guardian.
 const unguarded = "UNGUARDED"
 
-// hostVerb is a host: it answers each connection with what Refusal says, and runs the lines
-// of its stdin as children: a mode and a script.
+// hostVerb acts as a host: it answers each connection with Refusal's result, and runs each line of its stdin as a
+// child, with a mode and a script.
 func hostVerb(state string) {
 	d, err := Claim(state, "", Info{})
 	if err != nil {
@@ -63,7 +63,7 @@ func hostVerb(state string) {
 	}
 }
 
-// judge answers after the first byte of the other side.
+// judge answers after the peer's first byte.
 func judge(conn net.Conn) {
 	defer conn.Close()
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
@@ -72,7 +72,8 @@ func judge(conn net.Conn) {
 	fmt.Fprintln(conn, cmp.Or(Refusal(conn), admitted))
 }
 
-// child runs a child as the host does, and returns the first line that it says. All but one that is kept end
+// child runs a child like a host, and returns its first line. Children are ended then, except for one that is
+// kept.
 // then.
 func child(c *process.Containment, exe, mode, script string) string {
 	s := process.Spec{
@@ -114,17 +115,16 @@ func hear(conn net.Conn) {
 	_, _ = os.Stdout.Write(answer)
 }
 
-// escape has a process that has left its session, its parents and its environment run a
-// step, while this one stays.
+// escape runs a step in a process that has left its session, parents and environment, while this one stays.
 func escape(step string) {
 	_ = detached("abandon "+step, nil).Wait()
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// abandon starts the process and ends.
+// abandon starts the process and exits.
 func abandon(step string) { detached(fmt.Sprintf("orphan %d %s", os.Getpid(), step), nil) }
 
-// orphan runs a step when its parent has ended.
+// orphan runs a step when its parent has exited.
 func orphan(args string) {
 	parent, step, _ := strings.Cut(args, " ")
 	awaitEnd(parent)
@@ -151,7 +151,7 @@ func awaitEnd(process string) {
 	}
 }
 
-// inherit connects, and leaves the connection to a process that outlives this one.
+// inherit connects and passes the connection to a process that outlives this one.
 func inherit(socket string) {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -172,7 +172,7 @@ func heir(parent string) {
 	hear(conn)
 }
 
-// detached starts a process in a session of its own with an environment of its own.
+// detached starts a process in its own session with its own environment.
 func detached(script string, file *os.File) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env, cmd.Stdout, cmd.Stderr = processtest.Env(script), os.Stdout, os.Stderr
@@ -186,7 +186,7 @@ func detached(script string, file *os.File) *exec.Cmd {
 	return cmd
 }
 
-// shell runs a step by way of two shells.
+// shell runs a step through two shells.
 func shell(step string) {
 	exe, _ := os.Executable()
 	cmd := exec.Command("/bin/sh", "-c", "/bin/sh -c '"+exe+"; true'; true")
@@ -196,7 +196,7 @@ func shell(step string) {
 	}
 }
 
-// peerVerbs are the steps of processes that connect to a host.
+// peerVerbs are steps of processes that connect to a host.
 var peerVerbs = map[string]processtest.Verb{
 	"host":       hostVerb,
 	"ask":        ask,
@@ -211,7 +211,7 @@ var peerVerbs = map[string]processtest.Verb{
 	"unmarkable": unmarkable,
 }
 
-// newUser returns who runs this test.
+// newUser returns the user that runs this test.
 func newUser(t *testing.T) processtest.User {
 	return processtest.User{Exe: processtest.CopySelf(t), ID: uint32(os.Geteuid())}
 }
@@ -222,7 +222,7 @@ func confined(u processtest.User) processtest.User {
 	return u
 }
 
-// users are those who run a test.
+// users returns the users to run a test as.
 func users(t *testing.T) map[string]processtest.User {
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		t.Skip("NOT TESTED: setpriv is not installed")
@@ -236,8 +236,8 @@ func users(t *testing.T) map[string]processtest.User {
 	return users
 }
 
-// The host takes orders from its user's processes, and from none of its children, however
-// they hide where they come from.
+// TestChildrenGiveNoOrders: the host accepts its user's processes, but none of its children, however they hide
+// their origin.
 func TestChildrenGiveNoOrders(t *testing.T) {
 	for name, u := range users(t) {
 		t.Run(name, func(t *testing.T) {
@@ -270,8 +270,8 @@ func TestChildrenGiveNoOrders(t *testing.T) {
 	}
 }
 
-// What an extension of a host has left when that was killed, its guardian with it, gives no orders to the
-// next host of the directory, however old it is.
+// TestOrphansOfEarlierHostsGiveNoOrders: a process left by a host that was killed with its guardian is refused by
+// the next host of the directory, however old it is.
 func TestOrphansOfEarlierHostsGiveNoOrders(t *testing.T) {
 	for name, u := range users(t) {
 		t.Run(name, func(t *testing.T) {
@@ -304,11 +304,11 @@ func TestOrphansOfEarlierHostsGiveNoOrders(t *testing.T) {
 				t.Fatal(got)
 			}
 			answers := bufio.NewReader(lines)
-			ready, _ := answers.ReadString('\n') // the orphan is on its own
+			ready, _ := answers.ReadString('\n') // the orphan is detached
 			if err := killed.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = killed.Wait() // and so its lock is free
+			_ = killed.Wait() // so its lock is released
 			if got := processtest.Talk(t, u.Command("host "+dir)).Answer(); got != socket {
 				t.Fatal(got)
 			}
@@ -323,14 +323,14 @@ func TestOrphansOfEarlierHostsGiveNoOrders(t *testing.T) {
 	}
 }
 
-// outlive leaves an orphan with nothing of its parents, in a session, an environment and a directory of
-// its own: HOST SOCKET FILE.
+// outlive leaves an orphan that shares no session, environment or directory with its parents. Arguments: HOST
+// SOCKET FILE.
 func outlive(args string) {
 	cmd := detached("abandon2 "+args, nil)
 	_ = cmd.Wait()
 }
 
-// abandon2 starts the orphan and ends.
+// abandon2 starts the orphan and exits.
 func abandon2(args string) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", processtest.Env("avenge "+args), &syscall.SysProcAttr{Setsid: true}
@@ -339,7 +339,7 @@ func abandon2(args string) {
 	}
 }
 
-// avenge asks the host that takes the place of one that has ended, and writes the answer to a file.
+// avenge connects to the next host, and writes its answer to a file.
 func avenge(args string) {
 	words := strings.Fields(args)
 	out, err := os.OpenFile(words[2], os.O_WRONLY, 0)
@@ -354,12 +354,12 @@ func avenge(args string) {
 			hear(conn)
 			return
 		}
-		time.Sleep(time.Millisecond) // nothing tells of a socket that is being made
+		time.Sleep(time.Millisecond) // the creation of a socket cannot be awaited
 	}
 }
 
-// A process with no_new_privs is the user's as any other. Where children cannot have the mark that tells
-// them apart, it looks as they do.
+// TestProcessesThatLookAsChildren: a process with no_new_privs is accepted, unless children cannot be marked,
+// because it then looks like one.
 func TestProcessesThatLookAsChildren(t *testing.T) {
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		t.Skip("setpriv is not installed")
@@ -385,14 +385,14 @@ func TestProcessesThatLookAsChildren(t *testing.T) {
 	}
 }
 
-// unmarkable runs a host that can lower no limit of its children.
+// unmarkable runs a host that cannot lower its children's limits.
 func unmarkable(step string) {
 	_ = unix.Setrlimit(sweep.ResourceLocks, &unix.Rlimit{})
 	_, state, _ := strings.Cut(step, " ")
 	hostVerb(state)
 }
 
-// Where a child may gain privileges, its ancestors and its environment tell what it is.
+// TestChildrenWithPrivileges: a child that may gain privileges is recognised by its ancestors and environment.
 func TestChildrenWithPrivileges(t *testing.T) {
 	processtest.Leaks(t)
 	u := newUser(t)
@@ -412,7 +412,7 @@ func TestChildrenWithPrivileges(t *testing.T) {
 	}
 }
 
-// Where /proc hides processes, the refusal names that and the way out.
+// TestRefusalOfHiddenProcess: where /proc hides processes, the refusal says so and what to do.
 func TestRefusalOfHiddenProcess(t *testing.T) {
 	hides := func() string { return "hidden; next" }
 	if why := refusal(os.Getpid(), lineage.Unknown, hides); !strings.HasSuffix(why, ": hidden; next") {

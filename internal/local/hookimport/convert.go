@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// noCounterpart lists the events of Claude Code that the host does not have, or that mean
-// something else here, and the reason.
+// noCounterpart lists events of Claude Code that the host lacks, or that have another meaning here, with the
+// reason.
 var noCounterpart = map[string]string{
 	"Notification": "it tells of prompts and idleness there, of the states of extensions here: state " +
 		"extension_state if that is wanted",
@@ -30,7 +30,7 @@ var noCounterpart = map[string]string{
 	"PostToolBatch":      "calls are not batched",
 }
 
-// eventOf returns the event for a name, or the reason why there is none.
+// eventOf returns the event with this name, or the reason why there is none.
 func eventOf(name string) (manifest.HookEvent, string) {
 	if reason, ok := noCounterpart[name]; ok {
 		return "", "has no counterpart: " + reason
@@ -53,7 +53,7 @@ func eventOf(name string) (manifest.HookEvent, string) {
 	return "", "has no counterpart"
 }
 
-// unsupported returns the reason why a hook cannot be imported, "" when it can.
+// unsupported returns why a hook cannot be imported, or "".
 func (h *hook) unsupported() string {
 	switch {
 	case h.Type != "" && h.Type != "command":
@@ -77,7 +77,7 @@ func (h *hook) unsupported() string {
 
 var pluginRoot = regexp.MustCompile(`\bCLAUDE_PLUGIN_ROOT\b`)
 
-// builtin are the tools of Claude Code itself.
+// builtin are Claude Code's built-in tools.
 var builtin = []string{"Agent", "AskUserQuestion", "Bash", "BashOutput", "Edit", "ExitPlanMode", "Glob", "Grep",
 	"KillShell", "LS",
 	"MultiEdit", "NotebookEdit", "NotebookRead", "Read", "Skill", "Task", "TodoWrite", "WebFetch", "WebSearch", "Write"}

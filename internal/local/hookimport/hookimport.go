@@ -1,5 +1,4 @@
-// Package hookimport converts the hooks of Claude Code's settings to those of the host's
-// configuration.
+// Package hookimport converts the hooks in Claude Code's settings to the host's configuration.
 package hookimport
 
 import (
@@ -16,7 +15,7 @@ import (
 // Result is the result of importing a settings file.
 type Result struct {
 	Hooks []manifest.HookSpec `json:"hooks"` // in file order
-	Notes []Note              `json:"notes"` // hooks that were dropped or mean something else here
+	Notes []Note              `json:"notes"` // hooks that were dropped or behave differently
 }
 
 // Note describes a problem at one place of the file.
@@ -26,8 +25,7 @@ type Note struct {
 	Message string `json:"message"`
 }
 
-// Read imports a settings.json, or the hooks.json of a plugin. It fails when the file is
-// neither.
+// Read imports a settings.json, or the hooks.json of a plugin. It fails if the file is neither.
 func Read(data []byte) (*Result, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var settings struct {
@@ -75,7 +73,7 @@ func (r *Result) addNote(where string, dropped bool, format string, args ...any)
 	r.Notes = append(r.Notes, Note{Where: where, Dropped: dropped, Message: fmt.Sprintf(format, args...)})
 }
 
-// group is the hooks of one matcher.
+// group holds the hooks of one matcher.
 type group struct {
 	Matcher *string           `json:"matcher"`
 	Hooks   []json.RawMessage `json:"hooks"`

@@ -120,7 +120,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The configuration reads the output unchanged, including variables.
+// TestYAMLLoads loads the output as configuration; its texts are unchanged, including ${}.
 func TestYAMLLoads(t *testing.T) {
 	r, err := Read([]byte(settings))
 	if err != nil {
@@ -173,7 +173,7 @@ func TestNoSettings(t *testing.T) {
 	}
 }
 
-// FuzzRead checks for panics, and that the configuration reads the YAML.
+// FuzzRead checks that Read does not panic, and that its YAML loads as configuration.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(settings))
 	f.Add([]byte(`{"hooks":{"Stop":[{"hooks":[{"command":"\u0000\u2028${A}\\","timeout":1e300}]}]}}`))

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Build identifies the program file that runs: its size and the time of its last change.
+// Build identifies the running program file by size and modification time.
 func Build() (string, error) {
 	if runtime.GOOS == "linux" {
-		return buildOf("/proc/self/exe") // also when the file was replaced since
+		return buildOf("/proc/self/exe") // works even if the file was replaced
 	}
 	return Installed()
 }
 
-// Installed identifies the file that is in the place of the program now: after an upgrade
-// that of the new program, which [Program] starts.
+// Installed identifies the file at the program's path, which after an upgrade is the new program that [Program]
+// would start.
 func Installed() (string, error) {
 	path, err := Program()
 	if err != nil {
@@ -25,7 +25,7 @@ func Installed() (string, error) {
 	return buildOf(path)
 }
 
-// Program returns the path of the program, also when the file was replaced since.
+// Program returns the program's path, even if the file was replaced.
 func Program() (string, error) {
 	path, err := os.Executable()
 	return strings.TrimSuffix(path, " (deleted)"), err

@@ -18,30 +18,30 @@ import (
 
 const maxCaller = 64
 
-// Client is what a relay says of its client, and where it looks for hosts.
+// Client describes a relay's client, and where to look for hosts.
 type Client struct {
-	StateDir string // of the directory
+	StateDir string // of the working directory
 	Flags    Flags
-	Toolset  string   // of the client; "": that of the host for clients without one
-	ToolMode string   // of the client; "": that of the configuration
-	As       string   // the named client that it is; "": none
-	Strict   bool     // take no host in which anything is broken
+	Toolset  string   // requested toolset; "": the host's default
+	ToolMode string   // requested tool list mode; "": as configured
+	As       string   // configured client name; "" for none
+	Strict   bool     // refuse a host in which anything is broken
 	Environ  []string // NAME=value
-	// Start starts a host in the background and returns when it takes clients. turn is what
-	// the host inherits; see [Start].
+	// Start starts a host in the background and returns when it accepts clients. The host inherits turn; see
+	// [Start].
 	Start func(ctx context.Context, turn *os.File) error
-	// Warn tells a person something; nil tells nobody.
+	// Warn shows the user a warning; may be nil.
 	Warn func(text string)
 
-	caller  string         // "" before the first Connect
-	build   string         // of the program that a host must be
+	caller  string         // unique name; "" before the first Connect
+	build   string         // required build of the host
 	started bool           // this Connect has started a host
-	silent  map[int]string // hosts that have not answered this Connect, by pid, with the error
+	silent  map[int]string // errors of hosts that did not answer this Connect, by pid
 }
 
-// Connect returns a connection to a host of the directory that has taken the client: to one
-// that runs, else to a new one. Of clients that come at the same time, one starts a host.
-// The error is a *Fault if the host does not start or refuses a strict client.
+// Connect returns a connection to a host that has accepted the client: a running one, or else a new one. Of
+// several clients at once, only one starts a host. The error is a *Fault if the host does not start or refuses a
+// strict client.
 func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	if c.caller == "" {
 		c.caller = fmt.Sprintf("%s%d-%s", clienttoken.Stdio, os.Getpid(), strings.ToLower(rand.Text()[:8]))
@@ -60,7 +60,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 	defer turn.Close()
 	conn, others, err := c.find(ctx)
-	if conn != nil || err != nil { // of a client that came first
+	if conn != nil || err != nil { // another client has started it
 		return conn, err
 	}
 	if err := c.Start(ctx, turn); err != nil {
@@ -82,7 +82,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	return conn, err
 }
 
-// turn waits until no other client starts a host.
+// turn waits until no other client is starting a host.
 func (c *Client) turn(ctx context.Context) (*os.File, error) {
 	waiting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (c *Client) turn(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// find asks the hosts that run, one after another. refused has their reasons.
+// find tries the running hosts in order. refused are the reasons of those that refused.
 func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string, err error) {
 	all, err := daemon.FindAll(ctx, c.StateDir)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string
 	return nil, refused, nil
 }
 
-// attach asks one host.
+// attach tries one host.
 func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixConn, refused string, err error) {
 	conn, hello, err := greet(ctx, info)
 	if err != nil {
@@ -151,11 +151,12 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 			conn = nil
 		}
 	}()
-	if hello.Refused != "" && c.As != "" { // an extension, which must not take a name in another host either
+	// the process is an extension, and must not use the name in another host either
+	if hello.Refused != "" && c.As != "" {
 		return conn, "", notNamed(hello.Refused)
 	}
 	if hello.Refused != "" || hello.Wire != wireVersion || hello.Build != c.build {
-		if hello.Wire == wireVersion { // it ends with its last client, and this one gets a host of its own program
+		if hello.Wire == wireVersion { // the outdated host exits with its last client; this client gets a new one
 			_ = send(conn, request{Verb: verbRetire})
 		}
 		return conn, cmp.Or(hello.Refused, "it is another build, of version "+hello.Version), nil
@@ -177,7 +178,7 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 	timeout := helloTimeout
 	if c.Strict {
 		timeout = 0 // the extensions start first; ctx ends the wait
-	}
+	} // the host starts its extensions first; ctx limits the wait
 	var a answer
 	if err := receive(conn, timeout, &a); err != nil {
 		return conn, "", err
@@ -191,7 +192,7 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 	return conn, "", nil
 }
 
-// notNamed is why a process is no named client.
+// notNamed returns the fault for a process that may not use a client name.
 func notNamed(why string) *Fault {
 	return &Fault{
 		Text: "--as is for clients, and a host that runs here does not take this process for one: " + why,
@@ -199,13 +200,13 @@ func notNamed(why string) *Fault {
 	}
 }
 
-// exitDenied is the exit code of what is not allowed.
+// exitDenied is the exit code for a denied action.
 const exitDenied = 6
 
-// Stranger returns why a process must not be a named client, also not in a host of its own: a host that
-// runs with the state directory takes it for one of its children. It is nil if none does.
+// Stranger returns why this process may not use a client name, even in a host of its own, because a running host
+// of the state directory considers it one of its children. It returns nil if none does.
 func Stranger(ctx context.Context, stateDir string) *Fault {
-	all, _ := daemon.FindAll(ctx, stateDir) // who does not answer has no say
+	all, _ := daemon.FindAll(ctx, stateDir) // hosts that do not answer are ignored
 	for _, info := range all {
 		if info.Clients == "" || info.Stopped() {
 			continue
@@ -222,7 +223,7 @@ func Stranger(ctx context.Context, stateDir string) *Fault {
 	return nil
 }
 
-// greet connects to a host and reads what it says of itself.
+// greet connects to a host and reads its greeting.
 func greet(ctx context.Context, info daemon.Info) (*net.UnixConn, greeting, error) {
 	var hello greeting
 	conn, err := info.DialClients(ctx)
@@ -235,8 +236,7 @@ func greet(ctx context.Context, info daemon.Info) (*net.UnixConn, greeting, erro
 	return conn, hello, nil
 }
 
-// Stop has a host end, and returns when its process has ended. The host of another program
-// understands it too.
+// Stop stops a host and waits until its process has ended. It works across program versions.
 func Stop(ctx context.Context, info daemon.Info) error {
 	conn, hello, err := greet(ctx, info)
 	if err != nil {
@@ -250,6 +250,6 @@ func Stop(ctx context.Context, info daemon.Info) error {
 	if err := send(conn, request{Verb: verbStop}); err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, conn) // until the end of the process
+	_, _ = io.Copy(io.Discard, conn) // until the process ends
 	return ctx.Err()
 }

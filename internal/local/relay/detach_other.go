@@ -11,5 +11,5 @@ func detached() *syscall.SysProcAttr { return nil }
 
 func becomeStderr(*os.File) error { return nil }
 
-// leaveStdin does nothing: the turn is that of the relay alone on this system.
+// leaveStdin does nothing: on this system the host does not inherit the turn.
 func leaveStdin() {}

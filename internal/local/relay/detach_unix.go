@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detached starts a process in a session of its own: signals to the group of the client and
-// the end of its terminal do not reach it.
+// detached starts a process in its own session, so that signals to the client's process group and the end of its
+// terminal do not reach it.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// becomeStderr makes f the stderr of this process, for the last words of the Go runtime.
+// becomeStderr makes f this process's stderr, so that Go runtime crashes are logged.
 func becomeStderr(f *os.File) error { return unix.Dup2(int(f.Fd()), 2) }
 
-// leaveStdin puts the null device in the place of stdin, which no later file then gets.
+// leaveStdin replaces stdin by the null device, which ends this process's turn.
 func leaveStdin() {
 	if null, err := os.Open(os.DevNull); err == nil {
 		_ = unix.Dup2(int(null.Fd()), 0)

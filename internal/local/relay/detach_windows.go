@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// detached starts a process without the console and outside of the group of the client.
+// detached starts a process without the client's console and process group.
 func detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		HideWindow:    true,
@@ -15,10 +15,10 @@ func detached() *syscall.SysProcAttr {
 	}
 }
 
-// becomeStderr makes f the stderr of this process, for the last words of the Go runtime.
+// becomeStderr makes f this process's stderr, so that Go runtime crashes are logged.
 func becomeStderr(f *os.File) error {
 	return windows.SetStdHandle(windows.STD_ERROR_HANDLE, windows.Handle(f.Fd()))
 }
 
-// leaveStdin does nothing: the turn is that of the relay alone on this system.
+// leaveStdin does nothing: on this system the host does not inherit the turn.
 func leaveStdin() {}

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// envelope is what a relay knows of a message.
+// envelope holds the parts of a message that a relay uses.
 type envelope struct {
-	id      string // raw; "" if there is none, or if it is too long
-	method  string // "" of a response
-	cancels string // raw id that a notifications/cancelled names
-	failed  bool   // a response with an error
+	id      string // raw; "" if absent or over maxValue
+	method  string // "" for a response
+	cancels string // raw id in notifications/cancelled
+	failed  bool   // error response
 }
 
 func (e *envelope) request() bool  { return e.method != "" && e.id != "" }
 func (e *envelope) response() bool { return e.method == "" && e.id != "" }
 
-// maxValue bounds the ids and methods that are remembered.
+// maxValue limits ids and methods, in bytes.
 const maxValue = 4 << 10
 
-// member is the name of a member that a scanner knows.
+// member is a member name known to the scanner.
 type member int
 
 const (
@@ -47,23 +47,23 @@ func memberOf(name []byte) member {
 	return other
 }
 
-// scanner reads the envelopes of lines of JSON, which come in pieces. It keeps no more of a
-// line than the envelope, and does not check the JSON: the host does.
+// scanner extracts envelopes from JSON lines that arrive in pieces. It keeps only the envelope, and leaves
+// validation to the host.
 type scanner struct {
 	env     envelope
 	began   bool // a byte of the current line was read
 	depth   int
-	quoted  bool // within a string
-	escaped bool // behind a backslash in it
+	quoted  bool // in a string
+	escaped bool // after a backslash in a string
 	params  bool // the object at depth 2 is params
 
-	text  []byte // the name or the value that is read now
-	name  member // whose value is read
-	value bool   // text is a value, not a name
+	text  []byte // current name or value
+	name  member // member whose value is being read
+	value bool   // text is a value
 }
 
-// scan reads up to the end of the line, and returns how many bytes it read. ended is true
-// when the line has ended; env is then the envelope, until the next scan.
+// scan reads up to the end of the line, and returns the number of bytes read. If ended, env is the line's
+// envelope until the next scan.
 func (s *scanner) scan(piece []byte) (n int, ended bool) {
 	if !s.began {
 		*s = scanner{began: true, text: s.text[:0]}
@@ -101,10 +101,10 @@ func (s *scanner) scan(piece []byte) (n int, ended bool) {
 	return n, false
 }
 
-// heeds reports whether the members at this depth matter.
+// heeds reports whether members at this depth matter.
 func (s *scanner) heeds() bool { return s.depth == 1 || s.depth == 2 && s.params }
 
-// open begins an object or an array.
+// open handles the start of an object or array.
 func (s *scanner) open(c byte) {
 	if s.depth == 1 {
 		s.params = c == '{' && s.value && s.name == memberParams
@@ -114,18 +114,18 @@ func (s *scanner) open(c byte) {
 	s.value, s.text = false, s.text[:0]
 }
 
-// keep appends to the text if it matters.
+// keep appends to text if it matters.
 func (s *scanner) keep(b ...byte) {
 	switch {
 	case !s.heeds(), s.value && s.name != memberID && s.name != memberMethod && s.name != memberRequestID:
 	case len(s.text)+len(b) <= maxValue:
 		s.text = append(s.text, b...)
 	default:
-		s.value = s.value && s.name == memberMethod // a part of an id names no request
+		s.value = s.value && s.name == memberMethod // a truncated id identifies no request
 	}
 }
 
-// string reads within a string, up to and with its end, and returns how many bytes it read.
+// string reads within a string, including its closing quote, and returns the number of bytes read.
 func (s *scanner) string(b []byte) int {
 	n := 0
 	for n < len(b) && s.quoted {
@@ -138,7 +138,7 @@ func (s *scanner) string(b []byte) int {
 		if i := bytes.IndexByte(b[n:], '"'); i >= 0 {
 			end = n + i
 		}
-		if i := bytes.IndexByte(b[n:end], '\n'); i >= 0 { // the end of a line that is no JSON
+		if i := bytes.IndexByte(b[n:end], '\n'); i >= 0 { // the line ends within the string, so it is not JSON
 			s.quoted = false
 			return n + i
 		}
@@ -156,7 +156,7 @@ func (s *scanner) string(b []byte) int {
 	return n
 }
 
-// finish ends the value that is read now.
+// finish handles the end of a value.
 func (s *scanner) finish() {
 	text, complete := s.text, s.heeds() && s.value
 	s.value, s.text = false, s.text[:0]

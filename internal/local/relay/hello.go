@@ -10,69 +10,67 @@ import (
 	"time"
 )
 
-// Each connection begins with three lines of JSON: the host's greeting, the relay's
-// request and the host's answer. After an answer that is OK the relay sends the pipes for the
-// messages of its client, where the system can do that; else the messages follow.
+// A connection begins with three lines of JSON: the host's greeting, the relay's request and the host's answer.
+// After an OK answer the messages follow, or, where the system supports it, pipes for the messages.
 
 // wireVersion changes with the meaning of these lines.
 const wireVersion = 1
 
-// maxHello bounds a line of the handshake; an environment of 1000 variables takes 60 KiB.
+// maxHello limits a handshake line in bytes; an environment of 1000 variables takes 60 KiB.
 const maxHello = 1 << 20
 
-// helloTimeout bounds the handshake, except the wait for the extensions of a strict client.
+// helloTimeout limits the handshake, except for a strict client's wait for extensions.
 var helloTimeout = 10 * time.Second
 
-// greeting is what a host says of itself.
+// greeting is a host's first line.
 type greeting struct {
 	Wire    int    `json:"wire"`
-	Build   string `json:"build"`   // of the program; see Build
-	Version string `json:"version"` // the same, for people
+	Build   string `json:"build"`   // program build, see Build
+	Version string `json:"version"` // program version, for people
 	PID     int    `json:"pid"`
-	Nonce   string `json:"nonce"`             // the key of the digests in the request
-	Refused string `json:"refused,omitempty"` // why the other side gets nothing from the host; nothing follows then
+	Nonce   string `json:"nonce"`             // key of the digests in the request
+	Refused string `json:"refused,omitempty"` // why the host refuses the process; it then closes the connection
 }
 
-// The verbs of a request.
+// Verbs of a request.
 const (
 	verbAttach = "attach" // take this client
-	verbRetire = "retire" // end with the last client: a newer program is in use
-	verbStop   = "stop"   // end now
+	verbRetire = "retire" // exit with the last client, because a newer program is in use
+	verbStop   = "stop"   // exit now
 )
 
-// request is what a relay asks for.
+// request is a relay's line.
 type request struct {
 	Verb    string `json:"verb"`
-	Caller  string `json:"caller,omitempty"`  // unique name of the client, for policies
-	As      string `json:"as,omitempty"`      // the named client that it is instead; "": none
-	Toolset string `json:"toolset,omitempty"` // of the client; "": that of the host for such clients
-	// how tools are listed to the client; "": as the configuration says
+	Caller  string `json:"caller,omitempty"`  // unique client name, for policies
+	As      string `json:"as,omitempty"`      // configured client name to use instead; "" for none
+	Toolset string `json:"toolset,omitempty"` // requested toolset; "": the host's default
+	// tool list mode; "": as configured
 	Tools  string `json:"tools,omitempty"`
 	Flags  Flags  `json:"flags"`
 	Strict bool   `json:"strict,omitempty"` // refuse the client while anything is broken
-	// the relay has started the host, which nobody needs if it refuses the client
+	// the relay started the host, which is not needed if it refuses the client
 	Started bool              `json:"started,omitempty"`
 	Env     map[string]string `json:"env,omitempty"` // digest of each variable, by name
 }
 
-// answer decides about a request.
+// answer is the host's decision about a request.
 type answer struct {
 	OK      bool   `json:"ok"`
-	Refused string `json:"refused,omitempty"` // why this host is not the client's; another one may be
-	Fault   *Fault `json:"fault,omitempty"`   // why no host can be the client's
+	Refused string `json:"refused,omitempty"` // why this host refuses the client; another host may accept it
+	Fault   *Fault `json:"fault,omitempty"`   // why every host would refuse the client
 }
 
-// Flags are the flags of exthost serve that select a host.
+// Flags are the flags of exthost serve that must match between client and host.
 type Flags struct {
 	Config     string   `json:"config,omitempty"`            // absolute path of --config
 	Extensions []string `json:"extensions,omitempty"`        // absolute paths of --extensions
 	Trust      string   `json:"trust,omitempty"`             // --trust
 	NoProject  bool     `json:"no_project_config,omitempty"` // --no-project-config
-	Watch      string   `json:"watch,omitempty"`             // --watch; "": the client does not mind
+	Watch      string   `json:"watch,omitempty"`             // --watch; "": any
 }
 
-// differ returns the flag that keeps a client with the flags f from a host with the flags
-// host; "" if there is none.
+// differ returns the first flag in which a client (f) and a host differ, or "".
 func (f Flags) differ(host Flags) string {
 	switch {
 	case f.Config != host.Config:
@@ -89,16 +87,16 @@ func (f Flags) differ(host Flags) string {
 	return ""
 }
 
-// Fault is an error with what a command line shows of it.
+// Fault is an error with its command line presentation.
 type Fault struct {
 	Text string `json:"text"`
-	Hint string `json:"hint,omitempty"` // the next command
+	Hint string `json:"hint,omitempty"` // next command
 	Code int    `json:"code"`           // exit code
 }
 
 func (f *Fault) Error() string { return f.Text }
 
-// send writes one line of the handshake.
+// send writes a handshake line.
 func send(conn net.Conn, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -113,8 +111,7 @@ func send(conn net.Conn, v any) error {
 	return conn.SetWriteDeadline(time.Time{})
 }
 
-// receive reads one line of the handshake. Nothing may follow, because each side waits for
-// the other.
+// receive reads a handshake line. Nothing may follow it, because both sides take turns.
 func receive(conn net.Conn, timeout time.Duration, into any) error {
 	var deadline time.Time
 	if timeout > 0 {

@@ -20,50 +20,50 @@ import (
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
 
-// HostOptions are what a host gives its clients.
+// HostOptions configure a Host.
 type HostOptions struct {
 	Build, Version string   // of this program
-	Flags          Flags    // that the host was started with
-	Environ        []string // that the host was started with, NAME=value
+	Flags          Flags    // flags of this host
+	Environ        []string // environment of this host, NAME=value
 	Log            *slog.Logger
 
-	// Variables returns the names of the variables that extensions and configuration depend
-	// on now. A client in whose environment they differ is refused.
+	// Variables returns the variables that extensions and configuration currently depend on. A client whose
+	// values differ is refused.
 	Variables func() []string
-	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is the
-	// name that policies know it by, toolset and mode what it asked for.
+	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is its name for policies,
+	// toolset and mode are what it requested.
 	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset, mode string)
-	// Named returns until when a name is that of a named client, or why it is of none.
+	// Named returns a context that ends when the client name becomes invalid, or why the name is refused.
 	Named func(name string) (until context.Context, f *Fault)
-	// Toolset returns the toolset of a named client, "" for others, that asks for one, "" for
-	// none, or what it is refused for; nil: it gets what it asks for.
+	// Toolset returns the toolset for a client: name is "" for an unnamed one, asked "" for no request. nil:
+	// every request is granted.
 	Toolset func(name, asked string) (toolset string, f *Fault)
-	// Strict waits until all extensions have started or failed, and returns what a strict
-	// client is refused for; nil if there is nothing.
+	// Strict waits until all extensions have started or failed, and returns why a strict client is refused, or
+	// nil.
 	Strict func(ctx context.Context) *Fault
-	// Stop ends the host when somebody asks for that. It must not wait.
+	// Stop shuts the host down on request. It must not block.
 	Stop func()
-	// Background is true for a host that serves relayed clients alone: Run then returns
-	// when there were no clients for IdleExit (0: never), when the last one has left and a newer
-	// program is in use, or when it refuses the client that it was started for.
+	// Background is set for a host that serves only relayed clients. Run then returns after IdleExit without
+	// clients (0: never), when the last client leaves and a newer program is in use, or when the host refuses the
+	// client that started it.
 	Background bool
 	IdleExit   time.Duration
 }
 
-// Host is the side of a host: it takes the clients that relays connect.
+// Host accepts the clients of relays.
 type Host struct {
 	HostOptions
 	env     variables.Set
-	changed chan struct{} // has a token when open or retired changed
+	changed chan struct{} // signals a change of open or retired
 
 	mu      sync.Mutex
 	open    map[*client]struct{}
-	served  bool   // there was a client
-	retired bool   // it ends with its last client
-	refused string // the client that was refused last, and why
+	served  bool   // it has had a client
+	retired bool   // it exits with its last client
+	refused string // last refused client and reason, to log it once
 }
 
-// NewHost returns a host, which takes clients while it runs.
+// NewHost returns a host; call Run.
 func NewHost(o HostOptions) *Host {
 	return &Host{
 		HostOptions: o,
@@ -77,17 +77,17 @@ type client struct {
 	env    map[string]string // digests
 	nonce  string
 	cancel context.CancelFunc
-	until  context.Context // the name of the client ends; nil: it has none
+	until  context.Context // ends when the client's name becomes invalid; nil without a name
 }
 
-// firstClient is the least time that a host in the background waits for its first client,
-// whatever IdleExit is: the relay that has started it connects after the start.
+// firstClient is the least time that a background host waits for its first client, regardless of IdleExit,
+// because the relay that started it connects afterwards.
 const firstClient = 30 * time.Second
 
 const maxClients = 1024
 
-// Run takes clients from l until ctx ends, or the host is no longer needed, and returns when
-// all have left. It closes l.
+// Run accepts clients from l until ctx ends or the host is no longer needed, and returns when all clients have
+// left. It closes l.
 func (h *Host) Run(ctx context.Context, l net.Listener) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,14 +107,14 @@ func (h *Host) Run(ctx context.Context, l net.Listener) {
 			return
 		default:
 			h.Log.Warn("a client could not be accepted", "error", err)
-			if !pause(ctx) { // too many open files, for instance
+			if !pause(ctx) { // for instance because of too many open files
 				return
 			}
 		}
 	}
 }
 
-// pause waits a moment, unless ctx ends.
+// pause waits 100 ms; it returns false if ctx ends.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(100 * time.Millisecond):
@@ -124,7 +124,7 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// idle returns when there were no clients for IdleExit, or ctx ends.
+// idle returns after IdleExit without clients, when a retired host has no clients, or when ctx ends.
 func (h *Host) idle(ctx context.Context) {
 	timer := time.NewTimer(0)
 	<-timer.C
@@ -152,8 +152,8 @@ func (h *Host) idle(ctx context.Context) {
 	}
 }
 
-// waiting returns whether there are no clients, whether the host ends with the last one, and
-// how long it waits for the next one.
+// waiting returns whether there are no clients, whether the host exits with the last one, and how long to wait
+// for the next one.
 func (h *Host) waiting() (empty, retired bool, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,9 +164,8 @@ func (h *Host) waiting() (empty, retired bool, wait time.Duration) {
 	return len(h.open) == 0, h.retired, wait
 }
 
-// expire retires the host if there is still no client. The end and a client can come at the
-// same time: either the host stays for the client, or it refuses the client, whose relay
-// then starts another host. A client that is taken never loses its first request.
+// expire retires the host if it still has no client. When the timeout coincides with a new client, either the
+// host stays, or it refuses the client before its first request, and the client's relay starts another host.
 func (h *Host) expire() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +183,7 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	c, q, err := h.welcome(ctx, cancel, conn)
 	if errors.Is(err, errStopped) {
-		return // and the connection stays open
+		return // leaves the connection open
 	}
 	defer h.remove(c)
 	defer conn.Close()
@@ -206,18 +205,17 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// errStopped is the end of a handshake with exthost stop.
+// errStopped ends a handshake with exthost stop.
 var errStopped = errors.New("the host is stopped")
 
-// untilExit has the connections of exthost stop, which waits until the end of the process
-// closes them.
+// untilExit keeps the connections of exthost stop open, which waits until the process exit closes them.
 var untilExit sync.Map
 
-// welcome is the handshake. It returns nil for a connection that is not a client.
+// welcome performs the handshake. It returns nil if the connection does not become a client's.
 func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.Conn) (*client, *request, error) {
 	hello := greeting{wireVersion, h.Build, h.Version, os.Getpid(), rand.Text(), daemon.Refusal(conn)}
 	if err := send(conn, hello); err != nil || hello.Refused != "" {
-		return nil, nil, nil // somebody looked whether there is a host, or gets nothing from it
+		return nil, nil, nil // a probe for a running host, or refused
 	}
 	var q request
 	if err := receive(conn, helloTimeout, &q); err != nil {
@@ -251,7 +249,7 @@ func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.
 	return c, &q, nil
 }
 
-// admit decides about a client, and adds it.
+// admit decides about a client, and adds it if accepted.
 func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 	if flag := q.Flags.differ(h.Flags); flag != "" {
 		return h.refuse(q, "the client's "+flag+" differs")
@@ -291,8 +289,7 @@ func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 	return answer{OK: true}
 }
 
-// refuse sends a client to another host, and logs that once: a relay asks twice before it starts
-// one.
+// refuse refuses a client, and logs it once, because a relay asks twice before it starts another host.
 func (h *Host) refuse(q *request, reason string) answer {
 	h.mu.Lock()
 	again := h.refused == q.Caller+reason
@@ -304,7 +301,7 @@ func (h *Host) refuse(q *request, reason string) answer {
 	return answer{Refused: reason}
 }
 
-// maxListed bounds the names of variables in a message.
+// maxListed limits the variable names in a message.
 const maxListed = 10
 
 func listed(names []string) string {
@@ -339,8 +336,8 @@ func (h *Host) signal() {
 	}
 }
 
-// Recheck ends the sessions of the clients for which the host is no longer the right one,
-// because the extensions depend on other variables now. Their relays find another host.
+// Recheck disconnects clients whose values differ for variables that extensions depend on now. Their relays find
+// another host.
 func (h *Host) Recheck() {
 	names := h.Variables()
 	h.mu.Lock()

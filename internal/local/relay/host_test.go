@@ -17,10 +17,10 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A client that comes in the moment in which the host gives up waiting is either refused or
-// kept: the host never ends with a client that it has taken.
+// TestClientAtTheEnd: a client that connects when the host's idle timeout fires is either refused or kept, and a
+// kept client keeps the host running.
 func TestClientAtTheEnd(t *testing.T) {
-	for range 200 { // the order of the two events is that of the scheduler
+	for range 200 { // the scheduler decides the order
 		synctest.Test(t, func(t *testing.T) {
 			h := NewHost(HostOptions{
 				Log:        slog.New(slog.DiscardHandler),
@@ -52,12 +52,12 @@ func TestClientAtTheEnd(t *testing.T) {
 	}
 }
 
-// A host that is stopped delays a client once, not each time that the client looks for hosts.
+// TestSilentHostIsAskedOnce: a stopped host delays a client once, not on every search.
 func TestSilentHostIsAskedOnce(t *testing.T) {
 	processtest.Leaks(t)
 	defer func(before time.Duration) { helloTimeout = before }(helloTimeout)
 	helloTimeout = 50 * time.Millisecond
-	dir, err := os.MkdirTemp("", "x") // t.TempDir is too long for sockets
+	dir, err := os.MkdirTemp("", "x") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestSilentHostIsAskedOnce(t *testing.T) {
 	if _, err := c.Connect(t.Context()); err != fault {
 		t.Errorf("Connect: %v, want %v", err, fault)
 	}
-	marker, err := net.Dial("unix", sockets[1].Addr().String()) // comes after all that Connect made
+	marker, err := net.Dial("unix", sockets[1].Addr().String()) // comes after everything Connect made
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestSilentHostIsAskedOnce(t *testing.T) {
 	}
 }
 
-// While a host starts no other one is started, also when the relay that started it has ended.
+// TestTurnOutlivesItsRelay: while a host starts, no other host is started, even if its relay has ended.
 func TestTurnOutlivesItsRelay(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
@@ -117,7 +117,7 @@ func TestTurnOutlivesItsRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
-	end() // of the relay
+	end() // ends the relay
 	launcher := []string{"sh", "-c", `exec 3<&0; { read line; echo "$line"; } <"$0" 4<&3 3<&- & `, fifo}
 	if err := Start(ctx, launcher, turn, filepath.Join(dir, "log")); err == nil {
 		t.Error("a relay that has ended has a host")

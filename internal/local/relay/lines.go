@@ -9,23 +9,22 @@ import (
 
 const (
 	firstBuffer = 16 << 10
-	// maxHeld is the longest line that is held until it is complete. A longer one is passed
-	// on in pieces.
+	// maxHeld is the longest line that is held until it is complete, in bytes. Longer lines are passed on in
+	// pieces.
 	maxHeld = 256 << 10
 )
 
-// lineReader reads pieces of a stream: any number of complete lines, or a part of a line
-// that is longer than maxHeld.
+// lineReader reads a stream in pieces: complete lines, or a part of a line over maxHeld.
 type lineReader struct {
 	r    io.Reader
 	buf  []byte
-	rest int // buf[:rest] is read and not returned
-	done int // bytes of the piece returned last, at the beginning of buf
+	rest int // buf[:rest] has been read and not returned
+	done int // length of the last piece, at the start of buf
 	err  error
-	long bool      // the piece returned last ended within a long line
-	last time.Time // of yield
-	// keepsEnd has next return a last line without its end; else such a line is dropped,
-	// unless its beginning was passed on.
+	long bool      // the last piece ended within a long line
+	last time.Time // time of the last yield
+	// keepsEnd makes next return a final line without a line break. Otherwise it is dropped, unless its beginning
+	// was already returned.
 	keepsEnd bool
 }
 
@@ -33,8 +32,8 @@ func newLineReader(r io.Reader, keepsEnd bool) *lineReader {
 	return &lineReader{r: r, buf: make([]byte, firstBuffer), keepsEnd: keepsEnd}
 }
 
-// next returns the next piece, which is valid until the next call. The error follows the
-// last piece, whose last line may lack its end.
+// next returns the next piece, valid until the next call. The error comes after the last piece, whose last line
+// may lack its line break.
 func (l *lineReader) next() ([]byte, error) {
 	l.rest = copy(l.buf, l.buf[l.done:l.rest])
 	l.done = 0
@@ -61,10 +60,9 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// yield has the goroutine scheduled every 5 ms. One that does nothing but block in system
-// calls never is, and the Go runtime takes the processor from one that was not for 10 ms: it
-// would wake threads during every read. To be scheduled wakes one too, so that is not done
-// for every piece.
+// yield reschedules the goroutine every 5 ms. The Go runtime takes the processor from a goroutine that only
+// blocks in system calls and was not scheduled for 10 ms, and would then wake a thread for every read.
+// Rescheduling also wakes a thread, so it is not done for every piece.
 func (l *lineReader) yield() {
 	if now := time.Now(); now.Sub(l.last) > 5*time.Millisecond {
 		l.last = now

@@ -5,12 +5,10 @@ import (
 	"sync"
 )
 
-// maxLog is the size at which the log of a host in the background is begun anew. One file
-// before it is kept.
+// maxLog is the size in bytes at which the log of a background host is rotated. One older file is kept.
 const maxLog = 1 << 20
 
-// openLog opens a log to append to it, and returns its size. One that is too long is begun
-// anew.
+// openLog opens a log for appending and returns its size. It rotates a log over maxLog.
 func openLog(path string) (*os.File, int64, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
 		if err := os.Rename(path, path+".1"); err != nil {
@@ -28,8 +26,7 @@ func openLog(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Log is the log of a host in the background: a file of bounded size, which is the stderr
-// of the process as well.
+// Log is the log of a background host: a file of limited size, which is also the process's stderr.
 type Log struct {
 	path string
 
@@ -44,7 +41,7 @@ func OpenLog(path string) (*Log, error) {
 	return l, l.reopen()
 }
 
-// reopen is used by one goroutine at a time.
+// reopen must not run concurrently.
 func (l *Log) reopen() error {
 	f, size, err := openLog(l.path)
 	if err != nil {

@@ -1,14 +1,14 @@
 package relay
 
-// passing is a piece that is being passed on and is not recorded yet. It is recorded when it
-// was written, while its reader wakes. An answer is recorded after its request all the same:
-// of two pieces the first is recorded before the second is written, whoever writes it.
+// passing is a piece that is being written and not recorded yet. It is recorded after the write, while its reader
+// wakes up. Responses are still recorded after their requests, because recording a piece always precedes the
+// write of the next one in either direction.
 type passing struct {
-	piece    []byte // nil: all is recorded
+	piece    []byte // nil: everything is recorded
 	fromHost bool
 }
 
-// pass announces a piece that is written next. It returns false if l has ended.
+// pass announces the next piece to write. It returns false if l has ended.
 func (r *relay) pass(l *link, piece []byte, fromHost bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -20,7 +20,7 @@ func (r *relay) pass(l *link, piece []byte, fromHost bool) bool {
 	return true
 }
 
-// passed records what was announced, unless the other direction has done so. It returns the link there is.
+// passed records the announced piece, unless the other direction has. It returns the current link.
 func (r *relay) passed() *link {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,8 +28,8 @@ func (r *relay) passed() *link {
 	return r.link
 }
 
-// recall takes back a piece of the client that was announced and reached no host. It returns false if the
-// piece was recorded meanwhile, as it is before a piece of the host is announced.
+// recall withdraws an announced piece of the client that reached no host. It returns false if the piece was
+// already recorded, which happens before a piece of the host is announced.
 func (r *relay) recall() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *relay) recall() bool {
 	return true
 }
 
-// record records the lines that end in the piece that is being passed on; r.mu is locked.
+// record records the lines that end in the announced piece; r.mu must be held.
 func (r *relay) record() {
 	for piece := r.passing.piece; len(piece) > 0; {
 		if r.passing.fromHost {
@@ -52,8 +52,7 @@ func (r *relay) record() {
 	r.passing.piece = nil
 }
 
-// sent records the first line of a piece of the client, if it ends there, and returns its
-// length.
+// sent records the first line of a client's piece if it ends there, and returns the number of bytes consumed.
 func (r *relay) sent(piece []byte) int {
 	whole := !r.scan.began
 	n, ended := r.scan.scan(piece)
@@ -66,7 +65,7 @@ func (r *relay) sent(piece []byte) int {
 	return n
 }
 
-// received does the same for a piece of the host.
+// received is sent for a piece of the host.
 func (r *relay) received(piece []byte) int {
 	scan := &r.link.scan
 	n, ended := scan.scan(piece)

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Requests and answers are recorded in the order in which they were written, also when the
-// other side is so quick that nothing was recorded between two of them.
+// TestQuickAnswers: requests and responses are recorded in the order of their writes, even if the peer answers
+// before anything was recorded.
 func TestQuickAnswers(t *testing.T) {
 	l := &link{}
 	r := &relay{link: l, table: newTable()}
@@ -34,8 +34,8 @@ func TestQuickAnswers(t *testing.T) {
 	}
 }
 
-// A request that an ended host did not get is taken back only while it is not recorded. The last answer of
-// that host, which is announced then, is recorded all the same.
+// TestRecallBehindAnAnswer: a request that an ended host did not receive can be recalled only before it is
+// recorded. The host's last response, announced meanwhile, is recorded.
 func TestRecallBehindAnAnswer(t *testing.T) {
 	l := &link{}
 	r := &relay{link: l, table: newTable()}

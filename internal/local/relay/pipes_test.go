@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// pairs returns a function that connects two sockets.
+// pairs returns a function that returns connected socket pairs.
 func pairs(t *testing.T) (connect func() (relay, host *net.UnixConn)) {
 	t.Helper()
 	l := listen(t)
@@ -35,9 +35,8 @@ func pairs(t *testing.T) (connect func() (relay, host *net.UnixConn)) {
 	}
 }
 
-// Over pipes too each call in flight at the end of a host gets one error, and the next host
-// has the session. The end of the client is the end of what the host reads, and answers pass
-// until the host ends.
+// TestPipes: also with pipes, each call in flight when a host ends gets one error, and the next host gets the
+// session. When the client leaves, the host's input ends, and its responses pass until the host ends.
 func TestPipes(t *testing.T) {
 	processtest.Leaks(t)
 	type end struct {

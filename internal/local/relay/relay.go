@@ -1,11 +1,9 @@
-// Package relay lets the MCP clients of a directory share one host. A relay is the process
-// that a client starts: it passes the client's messages to a host over a unix socket, which
-// the host serves with a [Host], and passes back what the host says. It knows no more of a
-// message than its id and its method.
+// Package relay lets the MCP clients of a directory share one host. A relay is the process that a client starts.
+// It passes messages between the client and a host over a unix socket, which the host serves with a [Host]. Of a
+// message it knows only id and method.
 //
-// A relay outlives its host. Each request in flight at the end of the host gets one error.
-// The next message of the client finds or starts another host, in which the relay opens the
-// client's session again.
+// A relay outlives its host. Each request in flight when the host ends gets one error. The client's next message
+// finds or starts another host, in which the relay resumes the client's session.
 package relay
 
 import (
@@ -23,21 +21,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Options are what a relay connects.
+// Options configure Run.
 type Options struct {
-	In  io.ReadCloser  // of the client; its end is the end of the client
+	In  io.ReadCloser  // from the client; EOF means that the client has left
 	Out io.WriteCloser // to the client
-	// Connect returns a connection to a host that has taken the client.
+	// Connect returns a connection to a host that has accepted the client.
 	Connect func(ctx context.Context) (*net.UnixConn, error)
-	// Pipes has the messages go over pipes, which a [Host] takes from the connection. Default:
-	// they go over the connection.
+	// Pipes moves the messages to pipes, which a [Host] receives over the connection. Default: messages use the
+	// connection itself.
 	Pipes bool
 }
 
-// Run relays the messages of one client until In ends and the host has answered, which is
-// no error, until the client takes no more answers, or until ctx ends. An error of the first
-// Connect is returned before In is read. Run closes In and Out. A read or write that its
-// Close does not interrupt, such as that of a terminal or of a pipe, outlives Run.
+// Run relays one client's messages until In ends and the host has answered (no error), the client accepts no more
+// output, or ctx ends. If the first Connect fails, Run returns that error before it reads In. Run closes In and
+// Out. A read or write that Close does not interrupt, such as on a terminal, outlives Run.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -52,8 +49,8 @@ func Run(ctx context.Context, o Options) error {
 	if _, err := r.linked(); err != nil {
 		return err
 	}
-	// One processor more than the two that block in reads: while none is idle, the Go runtime
-	// takes them away, and wakes a thread every 20 µs for that.
+	// One processor more than the two blocked in reads: without an idle one, the Go runtime retakes them and
+	// wakes a thread every 20 µs for it.
 	runtime.GOMAXPROCS(max(3, runtime.GOMAXPROCS(0)))
 	read := make(chan error, 1)
 	go func() { read <- r.upstream(o.In) }()
@@ -65,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 		err = ctx.Err()
 	}
 	cancel()
-	_, _ = o.In.Close(), o.Out.Close() // interrupts what is blocked
+	_, _ = o.In.Close(), o.Out.Close() // unblocks reads and writes
 	written := make(chan struct{})
 	go func() {
 		r.out.mu.Lock()
@@ -79,42 +76,41 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// endTimeout bounds the wait for a write to a client that does not read.
+// endTimeout limits the wait for a write to a client that does not read.
 const endTimeout = time.Second
 
-// relay is the state of one Run.
+// relay is the state of one call of Run.
 type relay struct {
 	ctx     context.Context
 	connect func(ctx context.Context) (*net.UnixConn, error)
 	pipes   bool
 	out     output
-	broken  chan error // the first failed write to the client
+	broken  chan error // first failed write to the client
 
 	mu      sync.Mutex
-	link    *link // nil: there is none
+	link    *link // nil without a host
 	table   *table
 	session session
-	scan    scanner // of the client
+	scan    scanner // of lines from the client
 	passing passing
 }
 
 type link struct {
 	conn pipes.Conn
 	in   *lineReader
-	scan scanner       // of the host
-	lost chan struct{} // closed when the end of the host has been told to the client
+	scan scanner       // of lines from the host
+	lost chan struct{} // closed when the client has been told that the host ended
 }
 
-// MaxLine bounds a message of a client, in bytes. A longer one is refused alone; a host would
-// end the whole session.
+// MaxLine limits a client's message in bytes. The relay refuses a longer one by itself, because a host would end
+// the whole session.
 const MaxLine = 16 << 20
 
-// upstream passes on what the client says, until the client has left and the host has ended
-// the session.
+// upstream passes on the client's lines, until the client has left and the host has ended the session.
 func (r *relay) upstream(in io.Reader) error {
 	lines := newLineReader(in, true)
-	var long *link          // that has the beginning of the current line; nil: none has
-	var why *protocol.Error // of the latter
+	var long *link          // link that received the start of the current line, or nil
+	var why *protocol.Error // why long is nil
 	sent := 0               // bytes of the current line
 	for {
 		piece, err := lines.next()
@@ -131,7 +127,7 @@ func (r *relay) upstream(in io.Reader) error {
 			case long != r.current():
 				long, why = nil, cut()
 			case sent+lengthOfLine(piece) > MaxLine:
-				_, _ = long.conn.Write([]byte("\n")) // the host answers that this is no message
+				_, _ = long.conn.Write([]byte("\n")) // the host answers that the line is not a message
 				long, why = nil, tooLong()
 			}
 			if long == nil {
@@ -147,7 +143,7 @@ func (r *relay) upstream(in io.Reader) error {
 	}
 }
 
-// lengthOfLine returns the length of the first line of a piece, without its end.
+// lengthOfLine returns the length of the first line of a piece, without its line break.
 func lengthOfLine(piece []byte) int {
 	if n := bytes.IndexByte(piece, '\n'); n >= 0 {
 		return n
@@ -155,14 +151,14 @@ func lengthOfLine(piece []byte) int {
 	return len(piece)
 }
 
-// maxTries bounds the hosts that a piece is passed to: what ends each at once may never cease, and while
-// hosts are made nobody hears that the client has left.
+// maxTries limits the hosts that a piece is tried with. A cause that makes each host end at once may persist, and
+// the end of the client goes unnoticed while hosts are being started.
 const maxTries = 3
 
 var errEnding = errors.New("one host after another has ended at once; exthost serve --stdio --own shows why")
 
-// forward passes on a piece, and returns the link that has it, or why none has. begun is the
-// link that has the beginning of the first line; nil if the line begins in the piece.
+// forward passes on a piece. It returns the link that received it, or the reason why none did. begun is the link
+// that received the start of the first line, or nil if the line starts in the piece.
 func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 	for tries := 1; ; tries++ {
 		l, err := begun, error(nil)
@@ -188,16 +184,16 @@ func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 			n, err := l.conn.Write(piece)
 			if err != nil && n == 0 && r.recall() {
 				<-l.lost
-				continue // the host has got nothing
+				continue // the host received nothing
 			}
-			if r.passed() != l { // the host has ended meanwhile, and end did not know of this piece
+			if r.passed() != l { // the host ended meanwhile, before end could see this piece
 				r.unanswered()
 			}
 			if err != nil {
-				<-l.lost // every request has its error by now
+				<-l.lost // by then every request has its error
 			}
 			return l, nil
-		case begun != nil: // which has ended just now: no other host gets the rest of the line
+		case begun != nil: // the host just ended, and no other host may get the rest of the line
 			piece, begun = r.drop(piece, cut()), nil
 			if r.scan.began {
 				return nil, cut()
@@ -209,7 +205,7 @@ func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 	}
 }
 
-// drop returns what follows the first line of a piece, and refuses that line if it has ended.
+// drop consumes the first line of a piece, and refuses it if it is complete. It returns the rest.
 func (r *relay) drop(piece []byte, why *protocol.Error) []byte {
 	n, ended := r.scan.scan(piece)
 	if ended {
@@ -224,8 +220,7 @@ func (r *relay) current() *link {
 	return r.link
 }
 
-// linked returns the link, which it makes if there is none. Only Run and then upstream call
-// it.
+// linked returns the current link, or connects. Only Run and then upstream may call it.
 func (r *relay) linked() (*link, error) {
 	if l := r.current(); l != nil {
 		return l, nil
@@ -256,11 +251,11 @@ func (r *relay) linked() (*link, error) {
 	return l, nil
 }
 
-// leaveTimeout bounds the wait for a host that does not end a session: one that is stopped,
-// for instance. A host that works ends a session 5 s after its client at the latest.
+// leaveTimeout limits the wait for a host that does not end the session, for instance because it is stopped. A
+// working host ends it within 5 s of its client.
 var leaveTimeout = 10 * time.Second
 
-// leave tells the host that the client has left, and waits for the end of the session.
+// leave tells the host that the client has left, and waits for the session to end.
 func (r *relay) leave() {
 	l := r.current()
 	if l == nil {
@@ -275,7 +270,7 @@ func (r *relay) leave() {
 	}
 }
 
-// downstream passes on what the host says until its end.
+// downstream passes on the host's lines until the host ends.
 func (r *relay) downstream(l *link) {
 	for {
 		piece, err := l.in.next()
@@ -283,7 +278,7 @@ func (r *relay) downstream(l *link) {
 			break
 		}
 		if !l.scan.began {
-			r.out.mu.Lock() // until the end of a long line
+			r.out.mu.Lock() // held until the end of a long line
 		}
 		r.pass(l, piece, true)
 		_, err = r.out.w.Write(piece)
@@ -296,15 +291,15 @@ func (r *relay) downstream(l *link) {
 			break
 		}
 	}
-	if l.scan.began { // the client drops the rest of a line that was cut off
+	if l.scan.began { // lets the client discard a truncated line
 		_, _ = r.out.w.Write([]byte("\n"))
 		r.out.mu.Unlock()
 	}
 	r.end(l)
 }
 
-// end ends a link. What the client is just passing on is left to upstream, which learns whether the host
-// got it.
+// end ends a link. A piece that is being written by the client is left to upstream, which learns whether the host
+// received it.
 func (r *relay) end(l *link) {
 	_ = l.conn.Close()
 	r.mu.Lock()
@@ -314,7 +309,7 @@ func (r *relay) end(l *link) {
 	close(l.lost)
 }
 
-// unanswered answers what a host that has ended has left unanswered.
+// unanswered answers the requests that an ended host left open.
 func (r *relay) unanswered() {
 	r.mu.Lock()
 	calls, asked := r.table.take()
@@ -343,20 +338,19 @@ func (r *relay) answer(id string, err *protocol.Error) {
 	r.tell(response{"2.0", json.RawMessage(id), err.Wire()})
 }
 
-// tell writes a message of the relay's own to the client.
+// tell sends the client a message of the relay itself.
 func (r *relay) tell(message any) {
 	data, err := json.Marshal(message)
 	if err != nil {
-		return // an id that is no JSON: no client waits for it
+		return // an invalid id, which no client waits for
 	}
 	if err := r.out.write(append(data, '\n')); err != nil {
 		r.out.fail(r.broken, err)
 	}
 }
 
-// output is the stream to the client.
 type output struct {
-	mu sync.Mutex // held by who writes a line
+	mu sync.Mutex // held while a line is written
 	w  io.Writer
 }
 
@@ -375,5 +369,5 @@ func (o *output) fail(broken chan<- error, err error) {
 	}
 }
 
-// resumeTimeout bounds the answers of a new host to what the relay repeats.
+// resumeTimeout limits a new host's responses while the session is resumed.
 const resumeTimeout = 30 * time.Second

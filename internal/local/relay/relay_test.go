@@ -23,20 +23,20 @@ import (
 
 const patience = 60 * time.Second
 
-// scripted is a relay between a client and hosts that the test plays.
+// scripted is a relay between a client and hosts played by the test.
 type scripted struct {
 	t      *testing.T
 	in     *os.File // to the relay
 	out    *bufio.Reader
-	hosts  chan *net.UnixConn // one for each Connect
-	failed chan error         // what Connect returns instead
+	hosts  chan *net.UnixConn // one per Connect
+	failed chan error         // error for Connect to return instead
 	ended  chan error
 }
 
 // listen listens on a socket until the test ends.
 func listen(t *testing.T) *net.UnixListener {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "x") // t.TempDir is too long for sockets
+	dir, err := os.MkdirTemp("", "x") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func relayed(t *testing.T) *scripted {
 	return s
 }
 
-// peer is a side that the test plays.
+// peer is a side played by the test.
 type peer struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -141,7 +141,7 @@ func (s *scripted) wants(line string) {
 	}
 }
 
-// wantsError reads an error for the request with the id.
+// wantsError reads an error for the request with this id.
 func (s *scripted) wantsError(id string, code int) {
 	s.t.Helper()
 	line, err := s.out.ReadString('\n')
@@ -154,7 +154,7 @@ func (s *scripted) wantsError(id string, code int) {
 	}
 }
 
-// leave ends the client, and with it host, if there is one.
+// leave ends the client, and then host, if any.
 func (s *scripted) leave(host *peer) {
 	s.t.Helper()
 	s.in.Close()
@@ -174,8 +174,8 @@ func (s *scripted) leave(host *peer) {
 	}
 }
 
-// A new host is told of the session: initialize, the level of the log and subscriptions. The
-// client sees no second answer; what the old host asked is cancelled.
+// TestSessionIsOpenedAgain: a new host receives initialize, the log level and subscriptions. The client sees no
+// second response, and requests of the old host are cancelled.
 func TestSessionIsOpenedAgain(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
@@ -233,8 +233,8 @@ func TestSessionIsOpenedAgain(t *testing.T) {
 	s.leave(b)
 }
 
-// A host that ends in the middle of a line leaves no part of a short one; a long one is
-// ended, and its call gets an error.
+// TestCutLines: of a host that ends within a line, a short line is dropped; a long one is terminated, and its
+// call gets an error.
 func TestCutLines(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
@@ -257,7 +257,7 @@ func TestCutLines(t *testing.T) {
 	s.leave(nil)
 }
 
-// The rest of a request whose beginning went to a host that has ended goes to no other one.
+// TestRequestCutByTheEnd: if a host ends within a request, no other host gets the rest.
 func TestRequestCutByTheEnd(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
@@ -277,7 +277,7 @@ func TestRequestCutByTheEnd(t *testing.T) {
 	s.leave(b)
 }
 
-// A request that is too long is refused alone: the session and what is in flight go on.
+// TestRequestTooLong: only the overlong request is refused; the session and other requests continue.
 func TestRequestTooLong(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
@@ -300,7 +300,8 @@ func TestRequestTooLong(t *testing.T) {
 	s.leave(a)
 }
 
-// The rest of a request whose beginning reached no host goes to no host that is there since.
+// TestRequestBegunWithoutHost: if a request started while no host was reachable, a later host does not get the
+// rest.
 func TestRequestBegunWithoutHost(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
@@ -317,7 +318,7 @@ func TestRequestBegunWithoutHost(t *testing.T) {
 	s.leave(b)
 }
 
-// deaf is a connection to a host that has ended, which was not read to its end yet.
+// deaf is a connection to an ended host that has not been read to its end yet.
 type deaf struct{ written chan struct{} }
 
 func (d deaf) Read([]byte) (int, error)    { return 0, io.EOF }
@@ -326,7 +327,7 @@ func (d deaf) Close() error                { return nil }
 func (d deaf) CloseWrite() error           { return nil }
 func (d deaf) SetDeadline(time.Time) error { return nil }
 
-// A request that the host did not get, because it had ended before, goes to the next host.
+// TestRequestAfterTheEnd: a request that an ended host did not receive goes to the next host.
 func TestRequestAfterTheEnd(t *testing.T) {
 	l := listen(t)
 	var out bytes.Buffer
@@ -365,7 +366,7 @@ func TestRequestAfterTheEnd(t *testing.T) {
 	<-now.lost
 }
 
-// Where each host ends at once, a request is refused, and the end of the client is the end of the relay.
+// TestEachHostEndsAtOnce: if every host ends at once, requests are refused, and the relay ends with its client.
 func TestEachHostEndsAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	l := listen(t)
@@ -401,7 +402,7 @@ func TestEachHostEndsAtOnce(t *testing.T) {
 	out.Close()
 }
 
-// A relay does not outlive its client when the host does not end the session.
+// TestLeaveStoppedHost: a relay does not outlive its client if the host does not end the session.
 func TestLeaveStoppedHost(t *testing.T) {
 	defer func(before time.Duration) { leaveTimeout = before }(leaveTimeout)
 	leaveTimeout = 50 * time.Millisecond
@@ -410,15 +411,14 @@ func TestLeaveStoppedHost(t *testing.T) {
 	s.leave(nil)
 }
 
-// While there is no host each request gets the reason, and the next one tries again.
+// TestNoHost: without a host, each request gets the reason, and the next one tries again.
 func TestNoHost(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
 	a.conn.Close()
 	s.failed <- &Fault{Text: "the configuration is broken"}
 	s.say(`{"id":1,"method":"ping"}` + "\n" + `{"method":"notifications/x"}` + "\n" + `{"id":2,"method":"ping"}` + "\n")
-	// The relay may see the end of the host only when it has passed these on, and then answers
-	// them in any order.
+	// The relay may notice the host's end only after passing these on, and then answers them in any order.
 	answered := map[string]bool{}
 	for range 2 {
 		var m struct {
@@ -479,7 +479,7 @@ func TestEnvelope(t *testing.T) {
 		`"id":1`:                  {},
 		``:                        {},
 	} {
-		for _, size := range []int{1, 3, len(text) + 1} { // the same in pieces
+		for _, size := range []int{1, 3, len(text) + 1} { // also in pieces
 			var s scanner
 			rest, ended := text+"\n", false
 			for len(rest) > 0 {
@@ -495,7 +495,7 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope compares the ids and methods with those that a decoder of JSON finds.
+// FuzzEnvelope compares ids and methods with those of a JSON decoder.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":"a\\","method":"x","params":{"requestId":[1]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

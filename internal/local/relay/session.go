@@ -14,14 +14,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// session is what a legacy client has said that a new host must know. Clients of
-// modern versions say everything in every request.
+// session records what a legacy client has sent that a new host must be told. Modern clients repeat everything in
+// every request.
 type session struct {
-	initialize []byte // the line; nil before it
-	id         string // of initialize, until it is answered
+	initialize []byte // request line; nil before it
+	id         string // id of initialize until it is answered
 	open       bool   // initialize was answered
-	ready      []byte // the line notifications/initialized; nil before it
-	level      []byte // the params of the latest logging/setLevel; nil: there was none
+	ready      []byte // line of notifications/initialized; nil before it
+	level      []byte // params of the last logging/setLevel, or nil
 	resources  []subscription
 }
 
@@ -30,11 +30,10 @@ type subscription struct {
 	params []byte
 }
 
-// maxSubscriptions bounds the subscriptions that are repeated; a new host does not know of
-// further ones.
+// maxSubscriptions limits the subscriptions that are repeated to a new host; further ones are lost.
 const maxSubscriptions = 1024
 
-// sent records a line of the client.
+// sent records a line from the client.
 func (s *session) sent(e *envelope, text []byte) {
 	switch {
 	case e.method == protocol.MethodInitialize && !s.open:
@@ -48,7 +47,7 @@ func (s *session) sent(e *envelope, text []byte) {
 	}
 }
 
-// methodUnsubscribe ends what resources/subscribe began.
+// methodUnsubscribe ends a resources/subscribe.
 const methodUnsubscribe = "resources/unsubscribe"
 
 func paramsOf(text []byte) []byte {
@@ -76,15 +75,15 @@ func (s *session) received(e *envelope) {
 	}
 }
 
-// failed records requests that get no answer.
+// failed records requests that were answered with an error by the relay.
 func (s *session) failed(calls []string) {
 	if slices.Contains(calls, s.id) {
 		s.id = ""
 	}
 }
 
-// resume opens the session of the client in a new host and repeats its subscriptions. The
-// client does not see the answers; it is told that all lists may have changed.
+// resume opens the client's session in a new host and repeats its subscriptions. The client does not see the
+// responses, but is notified that all lists may have changed.
 func (r *relay) resume(conn pipes.Conn, in *lineReader) error {
 	s := &r.session
 	if !s.open {
@@ -118,7 +117,7 @@ func (r *relay) resume(conn pipes.Conn, in *lineReader) error {
 		id := strconv.Quote(fmt.Sprintf("exthost-relay-%d", i))
 		text := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`+"\n", id, q.method, q.params)
 		if answer, err := r.repeat(conn, in, text, id); answer == nil {
-			return err // a refusal alone ends nothing: a resource may be gone
+			return err // an error response is fine: a resource may be gone
 		}
 	}
 	r.tellChanged(answer)
@@ -130,8 +129,7 @@ type repeated struct {
 	params []byte
 }
 
-// repeat sends a request and returns the line that answers it. Other lines of the host go to
-// the client.
+// repeat sends a request and returns the line of its response. Other lines from the host go to the client.
 func (r *relay) repeat(conn io.Writer, in *lineReader, text []byte, id string) (answer []byte, err error) {
 	if _, err := conn.Write(text); err != nil {
 		return nil, err
@@ -162,7 +160,7 @@ func (r *relay) repeat(conn io.Writer, in *lineReader, text []byte, id string) (
 	return answer, err
 }
 
-// tellChanged notifies the client of the lists that a new host may have others of.
+// tellChanged notifies the client that lists may differ in the new host.
 func (r *relay) tellChanged(initialized []byte) {
 	var m struct {
 		Result struct {
@@ -170,7 +168,7 @@ func (r *relay) tellChanged(initialized []byte) {
 		}
 	}
 	if json.Unmarshal(initialized, &m) != nil {
-		return // capabilities that no client understands
+		return // unparsable capabilities
 	}
 	for _, list := range []string{"tools", "prompts", "resources"} {
 		if m.Result.Capabilities[list].ListChanged {

@@ -13,22 +13,20 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of a host until it takes clients. Its extensions may start
-// after that.
+// startTimeout limits the start of a host until it accepts clients. Its extensions may take longer.
 const startTimeout = 60 * time.Second
 
-// report is what a host that was started says on its stdout, once.
+// report is the single line that a started host writes to stdout.
 type report struct {
 	Ready bool   `json:"ready"`
 	Fault *Fault `json:"fault,omitempty"`
 }
 
-// Start runs a launcher, a process that calls [Launch], and waits for the [Report] of the
-// host. The stderr of both goes to the file log, to which it is appended. The error is a
-// *Fault if the host does not start.
+// Start runs a launcher, which is a process that calls [Launch], and waits for the host's [Report]. The stderr of
+// both is appended to the file log. The error is a *Fault if the host does not start.
 //
-// Both inherit turn as their stdin, and the host keeps it until its [Report]: when the relay
-// ends before that, the next one waits for this host instead of starting another.
+// Both inherit turn as their stdin, and the host keeps it until its [Report]. If the relay ends earlier, the next
+// relay waits for this host instead of starting another.
 func Start(ctx context.Context, argv []string, turn *os.File, log string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -51,7 +49,7 @@ func Start(ctx context.Context, argv []string, turn *os.File, log string) error 
 	}
 	defer context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })()
 	line, err := bufio.NewReader(io.LimitReader(r, maxHello)).ReadBytes('\n')
-	launched := cmd.Wait() // ends as soon as the host runs
+	launched := cmd.Wait() // the launcher exits once it has started the host
 	var said report
 	switch {
 	case ctx.Err() != nil:
@@ -75,8 +73,8 @@ func Start(ctx context.Context, argv []string, turn *os.File, log string) error 
 	return &Fault{Text: text, Hint: "exthost serve --stdio --own; " + log + " has its log", Code: 1}
 }
 
-// Launch starts argv as a host that outlives this process, its session and its terminal, with
-// the stdin, stdout and stderr of this process, and does not wait for it.
+// Launch starts argv as a host that outlives this process, its session and its terminal. The host inherits stdin,
+// stdout and stderr. Launch does not wait for it.
 func Launch(argv []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdin, os.Stdout, os.Stderr, detached()
@@ -86,9 +84,8 @@ func Launch(argv []string) error {
 	return cmd.Process.Release()
 }
 
-// Report tells the relay that has started this host whether it takes clients: err is nil,
-// or the *Fault that keeps it from that. A relay that is gone is no error. The turn of [Start]
-// ends.
+// Report tells the relay that started this host that it accepts clients (nil), or the *Fault that prevents it,
+// and ends the turn of [Start]. The relay may be gone.
 func Report(err error) {
 	said := report{Ready: err == nil}
 	if f, ok := errors.AsType[*Fault](err); ok {
@@ -101,10 +98,10 @@ func Report(err error) {
 	leaveStdin()
 }
 
-// maxTail bounds what is shown of the log of a host that did not start.
+// maxTail limits how much of the log of a failed host is shown, in bytes.
 const maxTail = 4 << 10
 
-// readTail returns what the log says from began on.
+// readTail returns the log from offset began, at most maxTail bytes.
 func readTail(log *os.File, began int64) string {
 	info, err := log.Stat()
 	if err != nil {

@@ -1,11 +1,10 @@
 package relay
 
-// table has the requests that are in flight, by their raw ids: those of the client, and
-// those of the host to the client. The buffers of the streams bound it: a host refuses what
-// is too much, and a client that does not read the refusals is not read either.
+// table holds the raw ids of requests in flight, in both directions. The stream buffers limit it: a host refuses
+// excess requests, and a client that does not read the refusals is not read either.
 type table struct {
-	calls map[string]int // how many of the client have this id
-	asked map[string]struct{}
+	calls map[string]int      // number of client requests by id
+	asked map[string]struct{} // host requests by id
 }
 
 func newTable() *table { return &table{make(map[string]int), make(map[string]struct{})} }
@@ -16,7 +15,7 @@ func (t *table) sent(e *envelope) {
 		t.calls[e.id]++
 	case e.response():
 		delete(t.asked, e.id)
-	case e.cancels != "": // which the host does not answer
+	case e.cancels != "": // a canceled request gets no response
 		t.done(e.cancels)
 	}
 }

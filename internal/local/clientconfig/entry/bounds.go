@@ -5,15 +5,14 @@ import (
 	"fmt"
 )
 
-// The bounds of a file. The parsers of JSON and TOML recurse without a bound, and a stack that overflows
-// ends the program; and a file of small values needs a hundred times its size in memory.
+// Limits of a file. The JSON and TOML parsers recurse without limit, and a stack overflow ends the program. Small
+// values need up to a hundred times their size in memory.
 const (
 	maxNesting = 1000
 	maxValues  = 500_000
 )
 
-// Bounds returns an error for JSON with comments, or TOML, that is too deep or has too many values to be
-// parsed.
+// Bounds returns an error if JSON with comments, or TOML, is too deep or has too many values to be parsed safely.
 func Bounds(data []byte, isTOML bool) error {
 	depth, values := 0, 0
 	for i := 0; i < len(data); {
@@ -47,8 +46,8 @@ func Bounds(data []byte, isTOML bool) error {
 	return nil
 }
 
-// quoted returns the length of a text with its end mark. A text on one line that has no end
-// ends with the line, as the parsers then refuse the file there.
+// quoted returns the length of a string with its closing mark. A single-line string without one ends with its
+// line, where the parsers then report the error.
 func quoted(text, mark []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch {
@@ -63,7 +62,7 @@ func quoted(text, mark []byte) int {
 	return len(text)
 }
 
-// past returns the length of text up to and with the mark.
+// past returns the length of text up to and including mark.
 func past(text []byte, mark string) int {
 	if i := bytes.Index(text, []byte(mark)); i >= 0 {
 		return i + len(mark)

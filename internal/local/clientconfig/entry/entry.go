@@ -1,8 +1,8 @@
-// Package entry finds, adds, changes and removes one MCP server in the text of a client's settings,
-// and leaves every other byte as it was: comments, order, indentation and ends of lines.
+// Package entry finds, adds, changes and removes one MCP server in the text of a client's settings. It keeps
+// every other byte: comments, order, indentation and line breaks.
 //
-// Each change is verified: the text before and after is decoded, and nothing but the server may
-// differ. What cannot be changed so is an error, for a person to change.
+// Each change is verified: after decoding, the texts before and after may differ only in the server. Otherwise it
+// returns an error, and the user has to make the change.
 package entry
 
 import (
@@ -18,15 +18,13 @@ import (
 	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
-// Server is one server of a file.
 type Server struct {
 	Name string
-	Argv []string // the program and its arguments; nil for a server that is no process of the client
+	Argv []string // program and arguments; nil if the client starts no process for it
 	Line int      // 1-based
 }
 
-// Invalid is the error of a text that its client cannot read either. Line and Column are 1-based, and
-// 0 when they are not known.
+// Invalid is returned for a text that its client cannot parse either. Line and Column are 1-based, 0 if unknown.
 type Invalid struct {
 	Line, Column int
 	Message      string
@@ -39,10 +37,10 @@ func (e *Invalid) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
 }
 
-// errByHand is the error of a text that is valid, and too unusual to be changed.
+// errByHand is returned for a valid text whose form cannot be edited.
 var errByHand = errors.New("its servers are written in a way that is not changed automatically; change them by hand")
 
-// text is a file, taken apart as far as its format needs.
+// text is a parsed settings file.
 type text interface {
 	list() ([]Server, error)
 	put(name string, argv []string, env map[string]string) error
@@ -50,9 +48,9 @@ type text interface {
 	bytes() []byte
 }
 
-var mark = []byte("\xef\xbb\xbf") // the byte order mark, which Windows programs write
+var mark = []byte("\xef\xbb\xbf") // byte order mark, written by Windows programs
 
-// read checks data, and takes it apart.
+// read validates and parses data.
 func read(c *known.Client, data []byte) (text, error) {
 	body := bytes.TrimPrefix(data, mark)
 	if !utf8.Valid(body) {
@@ -67,7 +65,7 @@ func read(c *known.Client, data []byte) (text, error) {
 	return readJSON(c, body)
 }
 
-// List returns the servers of a file, in its order.
+// List returns the servers in a file, in order.
 func List(c *known.Client, data []byte) ([]Server, error) {
 	t, err := read(c, data)
 	if err != nil {
@@ -82,13 +80,12 @@ func Table(c *known.Client, data []byte) (bool, error) {
 	return root[c.Key] != nil, err
 }
 
-// Put returns data with the server: added at the end, or with another command line. env are variables
-// for a server that is added.
+// Put returns data with the server: appended, or with a new command line. env is written only for a new server.
 func Put(c *known.Client, data []byte, name string, argv []string, env map[string]string) ([]byte, error) {
 	return edit(c, data, name, argv, func(t text) error { return t.put(name, argv, env) })
 }
 
-// Remove returns data without the server. With table, the table of servers goes with its last one.
+// Remove returns data without the server. With table, an empty table of servers is removed too.
 func Remove(c *known.Client, data []byte, name string, table bool) ([]byte, error) {
 	return edit(c, data, name, nil, func(t text) error { return t.remove(name, table) })
 }
@@ -108,8 +105,8 @@ func edit(c *known.Client, data []byte, name string, argv []string, change func(
 	return changed, verify(c, data, changed, name, argv)
 }
 
-// verify compares what the texts say: the server has argv afterwards, or with nil is not there, and all
-// else is equal.
+// verify checks that after contains the server with argv (or, if nil, does not contain it), and is otherwise
+// equal to before.
 func verify(c *known.Client, before, after []byte, name string, argv []string) error {
 	old, _, err := without(c, before, name)
 	if err != nil {
@@ -122,8 +119,7 @@ func verify(c *known.Client, before, after []byte, name string, argv []string) e
 	return nil
 }
 
-// without decodes a text, and takes the server out of it; and the table of servers if nothing is left
-// in that.
+// without decodes a text and removes the server, and also the table of servers if it is empty then.
 func without(c *known.Client, data []byte, name string) (rest, server map[string]any, err error) {
 	if rest, err = decode(c, bytes.TrimPrefix(data, mark)); err != nil {
 		return nil, nil, err
@@ -156,12 +152,12 @@ func decodeJSON(data []byte) (root map[string]any, err error) {
 		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(plain))
-	d.UseNumber() // numbers are compared as they are written
+	d.UseNumber() // compares numbers as written
 	err = d.Decode(&root)
 	return root, err
 }
 
-// argvOf returns the command line of a decoded server, nil when it has none.
+// argvOf returns the command line of a decoded server, or nil.
 func argvOf(c *known.Client, server map[string]any) (argv []string) {
 	list, _ := server["args"].([]any)
 	if c.Joined {

@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "write the golden parts of testdata")
 
 var argv = []string{"/usr/local/bin/exthost", "serve", "--stdio", "--dir", "/home/ada/shop"}
 
-// TestGolden adds a server to the file "before" of each archive, whose comment begins with the client,
-// and compares the result with "after". Without the server the file is "before" again, or else what
-// "removed" says, which differs in space alone.
+// TestGolden adds a server to the file "before" of each archive, whose comment starts with the client, and
+// expects "after". Removing the server again yields "before" or, if present, "removed", which may differ only in
+// whitespace.
 func TestGolden(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) < 10 {
@@ -67,7 +67,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// crlf does the same with the ends of lines, and the mark, of Windows.
+// crlf does the same with a byte order mark and CRLF.
 func crlf(t *testing.T, c *known.Client, before, after, removed []byte) {
 	t.Helper()
 	windows := func(b []byte) []byte {
@@ -111,7 +111,7 @@ func squeezed(b []byte) string {
 	return text
 }
 
-// What was changed in the entry and around it since stays, but for the command line.
+// TestChanged: changes made since in and around the entry are kept, except for the command line.
 func TestChanged(t *testing.T) {
 	for id, tt := range map[string]struct{ before, after string }{
 		"claude": {`{
@@ -160,7 +160,7 @@ approval_mode = "approve"
 	}
 }
 
-// Variables are written with a new server.
+// TestVariables writes variables with a new server.
 func TestVariables(t *testing.T) {
 	env := map[string]string{"XDG_STATE_HOME": "/x y"}
 	for id, want := range map[string]string{
@@ -175,7 +175,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// A server of every place goes, and nothing else with it.
+// TestRemoved removes a server from every position, and nothing else.
 func TestRemoved(t *testing.T) {
 	for name, tt := range map[string]struct{ id, before, after string }{
 		"first": {"claude", `{"mcpServers": {"exthost": {}, "b": {}}}`, `{"mcpServers": { "b": {}}}`},
@@ -262,7 +262,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Any text is refused, or changed and changed back with nothing lost.
+// FuzzPut: any text is refused, or can be changed and changed back without loss.
 func FuzzPut(f *testing.F) {
 	f.Add("claude", []byte(`{"mcpServers":{"a":{"command":"x"}}, /* c */}`))
 	f.Add("codex", []byte("[mcp_servers.a] # x\ncommand=\"x\"\nenv={K='''v'''}"))
@@ -291,8 +291,7 @@ func FuzzPut(f *testing.F) {
 	})
 }
 
-// The servers of a large file are found in one pass over it: with one pass for each of them this test
-// would run for minutes.
+// TestManyServers lists a large file in one pass; a pass per server would take minutes.
 func TestManyServers(t *testing.T) {
 	const n = 30_000
 	var asJSON, asTOML strings.Builder
@@ -314,7 +313,7 @@ func TestManyServers(t *testing.T) {
 	}
 }
 
-// TestLastComment changes files that end in a comment, and in nothing behind it.
+// TestLastComment changes files that end in a comment.
 func TestLastComment(t *testing.T) {
 	c := known.Find("vscode")
 	for before, want := range map[string]string{

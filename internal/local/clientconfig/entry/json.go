@@ -12,16 +12,16 @@ import (
 	"github.com/exthost/exthost/internal/text/literal"
 )
 
-// jsonText is JSON with comments and trailing commas, as a tree that keeps every byte.
+// jsonText edits JSON with comments and trailing commas as a tree that keeps every byte.
 type jsonText struct {
 	client *known.Client
 	tree   hujson.Value
 	root   *hujson.Object
-	lines  []byte // to find the line of an offset
+	lines  []byte // the text, to count lines
 
-	newline string // how lines end
-	unit    string // the indent of one level
-	compact bool   // all is on one line
+	newline string // line break
+	unit    string // one level of indentation
+	compact bool   // everything is on one line
 }
 
 func readJSON(c *known.Client, body []byte) (*jsonText, error) {
@@ -29,7 +29,7 @@ func readJSON(c *known.Client, body []byte) (*jsonText, error) {
 	if bytes.Contains(body, []byte("\r\n")) {
 		t.newline = "\r\n"
 	}
-	if len(bytes.TrimSpace(body)) == 0 { // some clients make an empty file
+	if len(bytes.TrimSpace(body)) == 0 { // some clients create an empty file
 		body = []byte("{}" + t.newline)
 	}
 	var err error
@@ -51,7 +51,7 @@ func readJSON(c *known.Client, body []byte) (*jsonText, error) {
 	return t, nil
 }
 
-// parse is [hujson.Parse], also for a text that ends in a comment without an end of line.
+// parse is [hujson.Parse], and accepts a final comment without a line break.
 func parse(text []byte) (hujson.Value, error) {
 	tree, err := hujson.Parse(text)
 	if err == nil {
@@ -65,7 +65,7 @@ func parse(text []byte) (hujson.Value, error) {
 	return ended, nil
 }
 
-// Standardize returns JSON with comments and trailing commas as JSON without.
+// Standardize converts JSON with comments and trailing commas to plain JSON.
 func Standardize(text []byte) ([]byte, error) {
 	tree, err := parse(bytes.Clone(text))
 	if err != nil {
@@ -75,7 +75,7 @@ func Standardize(text []byte) ([]byte, error) {
 	return tree.Pack(), nil
 }
 
-// invalidJSON takes the place out of an error of the parser.
+// invalidJSON extracts the position from a parser error.
 func invalidJSON(err error) error {
 	bad := &Invalid{Message: strings.TrimPrefix(err.Error(), "hujson: ")}
 	var line, column int
@@ -94,8 +94,8 @@ func (t *jsonText) invalid(offset int, format string, args ...any) error {
 	return &Invalid{t.line(offset), offset - bytes.LastIndexByte(t.lines[:offset], '\n'), fmt.Sprintf(format, args...)}
 }
 
-// find returns the index of a member, -1 when there is none. Clients differ in which of two members of
-// one name they read.
+// find returns the index of a member, or -1. Duplicate names are an error, because clients disagree on which one
+// counts.
 func (t *jsonText) find(o *hujson.Object, name string) (int, error) {
 	at := -1
 	for i, m := range o.Members {
@@ -114,7 +114,7 @@ func (t *jsonText) twice(offset int, name string) error {
 	return t.invalid(offset, "%q is there a second time", name)
 }
 
-// object returns the member of that name, nil when there is none.
+// object returns the object in a member, or nil.
 func (t *jsonText) object(o *hujson.Object, name string) (*hujson.Object, error) {
 	at, err := t.find(o, name)
 	if err != nil || at < 0 {
@@ -133,7 +133,7 @@ func (t *jsonText) list() (servers []Server, err error) {
 		return nil, err
 	}
 	seen := make(map[string]bool, len(table.Members))
-	line, counted := 1, 0 // of the text before that offset
+	line, counted := 1, 0 // line number at offset counted
 	for _, m := range table.Members {
 		at := min(m.Name.StartOffset, len(t.lines))
 		line, counted = line+bytes.Count(t.lines[counted:at], []byte("\n")), at
@@ -186,7 +186,7 @@ func (t *jsonText) put(name string, argv []string, env map[string]string) error 
 	return t.add(table, indent, name, server)
 }
 
-// members are what a command line is in a server.
+// members returns the members that hold a command line.
 func (t *jsonText) members(argv []string) [][2]string {
 	if t.client.Joined {
 		return [][2]string{{"command", literal.List(argv)}}
@@ -194,8 +194,8 @@ func (t *jsonText) members(argv []string) [][2]string {
 	return [][2]string{{"command", literal.String(argv[0])}, {"args", literal.List(argv[1:])}}
 }
 
-// braces is an object of members, whose values are JSON: flat on one line, else on lines of their own
-// below a line with that indent.
+// braces formats an object with these members, whose values are JSON: on one line if flat, else on lines of their
+// own, below a line with this indentation.
 func (t *jsonText) braces(members [][2]string, indent string, flat bool) string {
 	begin, between, end, is := t.newline+indent+t.unit, ","+t.newline+indent+t.unit, t.newline+indent, ": "
 	switch {
@@ -211,14 +211,14 @@ func (t *jsonText) braces(members [][2]string, indent string, flat bool) string 
 	return "{" + begin + strings.Join(texts, between) + end + "}"
 }
 
-// add adds a member at the end of an object which begins on a line with that indent. value is told the
-// indent of its own line, and whether to stay on it.
+// add appends a member to an object whose first line has this indentation. value gets the indentation of the
+// member's line, and whether to stay on that line.
 func (t *jsonText) add(o *hujson.Object, indent, name string, value func(indent string, flat bool) string) error {
 	before, end := t.newline+indent+t.unit, t.newline+indent
 	if t.compact {
 		before, end = "", ""
 	}
-	head, _, _ := lastLine(o.AfterExtra) // comments behind the last member
+	head, _, _ := lastLine(o.AfterExtra) // comments after the last member
 	var last *hujson.ObjectMember
 	if n := len(o.Members); n > 0 {
 		last = &o.Members[n-1]
@@ -239,14 +239,14 @@ func (t *jsonText) add(o *hujson.Object, indent, name string, value func(indent 
 	if !t.compact {
 		m.Value.BeforeExtra = hujson.Extra(" ")
 	}
-	if last != nil && last.Value.AfterExtra != nil { // a comma follows the last member, and will again
+	if last != nil && last.Value.AfterExtra != nil { // keep a trailing comma
 		m.Value.AfterExtra = hujson.Extra{}
 	}
 	o.Members, o.AfterExtra = append(o.Members, m), hujson.Extra(end)
 	return nil
 }
 
-// set replaces the values of members in place.
+// set replaces the values of existing members.
 func (t *jsonText) set(o *hujson.Object, members [][2]string) error {
 	for _, m := range members {
 		at, err := t.find(o, m[0])
@@ -282,7 +282,7 @@ func (t *jsonText) remove(name string, table bool) error {
 	return nil
 }
 
-// cut removes a member, and leaves the comments around it.
+// cut removes a member and keeps the comments around it.
 func (t *jsonText) cut(o *hujson.Object, at int) {
 	m := o.Members[at]
 	head, _, _ := lastLine(m.Name.BeforeExtra)
@@ -293,7 +293,7 @@ func (t *jsonText) cut(o *hujson.Object, at int) {
 		rest = &o.Members[at+1].Name.BeforeExtra
 	} else if at > 0 {
 		before := &o.Members[at-1].Value.AfterExtra
-		if m.Value.AfterExtra == nil { // no comma follows the last member
+		if m.Value.AfterExtra == nil { // keep it without a trailing comma
 			left = append(bytes.Clone(*before), left...)
 			*before = nil
 		} else if *before == nil {
@@ -312,16 +312,16 @@ func (t *jsonText) cut(o *hujson.Object, at int) {
 
 func (t *jsonText) bytes() []byte { return t.tree.Pack() }
 
-// lastLine parts comments and space behind the last comment. indent is the space on the last line, ok
-// whether a line ends in the space at all.
+// lastLine splits extra into comments and the space after the last comment. indent is the space on the last line;
+// ok reports whether the space contains a line break.
 func lastLine(extra []byte) (head []byte, indent string, ok bool) {
 	s := space(extra)
 	at := bytes.LastIndexByte(s, '\n')
 	return bytes.Clone(extra[:len(extra)-len(s)]), string(s[at+1:]), at >= 0
 }
 
-// space is the space at the end of comments and space.
+// space returns the trailing whitespace.
 func space(extra []byte) []byte { return extra[len(bytes.TrimRight(extra, " \t\r\n")):] }
 
-// lineOf is the last line of a text.
+// lineOf returns the last line of text.
 func lineOf(text []byte) string { return string(text[bytes.LastIndexByte(text, '\n')+1:]) }

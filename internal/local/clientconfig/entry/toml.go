@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// tomlText is TOML, as a text and the places of its statements.
+// tomlText edits a TOML text by the positions of its statements.
 type tomlText struct {
 	client *known.Client
 	text   string
@@ -30,19 +30,19 @@ func readTOML(c *known.Client, body []byte) (*tomlText, error) {
 	return t, toml.Unmarshal(body, &t.doc)
 }
 
-// statement is a header, or a key with its value.
+// statement is a table header, or a key with its value.
 type statement struct {
-	start, end int            // whole lines
-	value      [2]int         // from the value to its end; zero for a header
-	table      []string       // of the header above, or of this header
-	key        []string       // below the table; nil for a header
-	tree       map[string]any // what the statement sets in the table; nil for a header
+	start, end int            // offsets of whole lines
+	value      [2]int         // start and end of the value; zero for a header
+	table      []string       // path of the enclosing table, or of this header
+	key        []string       // path below table; nil for a header
+	tree       map[string]any // decoded content; nil for a header
 }
 
-// statements takes a valid text apart.
+// statements splits a valid text into statements.
 func statements(text string) (all []statement, err error) {
 	var table []string
-	data := []byte(text) // once: a copy of the rest for each statement takes the square of the time
+	data := []byte(text) // converted once, because a conversion per statement takes quadratic time
 	for at := 0; at < len(text); {
 		line := text[at : at+past(data[at:], "\n")]
 		word := strings.TrimLeft(line, " \t\r\n")
@@ -72,7 +72,7 @@ func statements(text string) (all []statement, err error) {
 	return all, nil
 }
 
-// pathOf returns the keys of a header, or of a line that sets one value.
+// pathOf returns the keys of a header, or of a line with one value.
 func pathOf(line string) (path []string, err error) {
 	var tree map[string]any
 	if err := toml.Unmarshal([]byte(line), &tree); err != nil {
@@ -87,8 +87,7 @@ func pathOf(line string) (path []string, err error) {
 	return path, nil
 }
 
-// valueSpan returns where the value of the key at start begins and ends, and where the line after it
-// begins.
+// valueSpan returns the start and end of the value of the key at start, and the start of the next line.
 func valueSpan(text []byte, start int) (begin, end, next int) {
 	depth := 0
 	for at := start; at < len(text); {
@@ -107,7 +106,7 @@ func valueSpan(text []byte, start int) (begin, end, next int) {
 			}
 		case string(rest) == `"""` || string(rest) == "'''":
 			size = 3 + quoted(text[at+3:], rest)
-			for at+size < len(text) && text[at+size] == c { // quotes before the end mark
+			for at+size < len(text) && text[at+size] == c { // quotes directly before the closing mark
 				size++
 			}
 		case c == '"' || c == '\'':
@@ -124,7 +123,7 @@ func valueSpan(text []byte, start int) (begin, end, next int) {
 	return begin, end, len(text)
 }
 
-// of reports whether a statement is a part of the table with that path.
+// of reports whether a statement belongs to the table at path.
 func (s *statement) of(path []string) bool {
 	shared := min(len(s.table), len(path))
 	if !slices.Equal(s.table[:shared], path[:shared]) {
@@ -164,10 +163,10 @@ func (t *tomlText) list() (servers []Server, err error) {
 	return servers, nil
 }
 
-// firstLines returns the line of the first statement of each server.
+// firstLines returns the line of each server's first statement.
 func (t *tomlText) firstLines(all []statement) map[string]int {
 	lines := map[string]int{}
-	line, counted := 1, 0 // of the text before that offset
+	line, counted := 1, 0 // line number at offset counted
 	for _, s := range all {
 		line, counted = line+strings.Count(t.text[counted:s.start], "\n"), s.start
 		for _, name := range s.servers(t.client.Key) {
@@ -179,7 +178,7 @@ func (t *tomlText) firstLines(all []statement) map[string]int {
 	return lines
 }
 
-// servers returns the names of the servers of the table key that a statement is a part of.
+// servers returns the names of the servers in the table key that a statement belongs to.
 func (s *statement) servers(key string) []string {
 	if len(s.table) > 1 && s.table[0] == key {
 		return s.table[1:2]
@@ -203,7 +202,7 @@ func (t *tomlText) put(name string, argv []string, env map[string]string) error 
 	if err != nil {
 		return err
 	}
-	for _, s := range all { // readers differ in whether a header may add to such a table
+	for _, s := range all { // readers disagree on whether a header may extend an inline table
 		if len(s.table) == 0 && slices.Equal(s.key, path[:1]) {
 			return errByHand
 		}
@@ -230,14 +229,14 @@ func (t *tomlText) put(name string, argv []string, env map[string]string) error 
 	return nil
 }
 
-// set replaces the values of keys of a table that has a header.
+// set replaces the values of keys in a table that has a header.
 func (t *tomlText) set(path []string, values map[string]string) error {
 	all, err := statements(t.text)
 	if err != nil {
 		return err
 	}
 	values = maps.Clone(values)
-	for _, s := range slices.Backward(all) { // so that the places before stay true
+	for _, s := range slices.Backward(all) { // from the end, so that earlier offsets stay valid
 		if !slices.Equal(s.table, path) {
 			continue
 		}
@@ -254,8 +253,8 @@ func (t *tomlText) set(path []string, values map[string]string) error {
 	return nil
 }
 
-// remove removes the statements of a server. A table without servers has none of its own here, so
-// there is nothing to do about it.
+// remove removes the statements of a server. The enclosing table needs no statement of its own, so an empty one
+// vanishes.
 func (t *tomlText) remove(name string, _ bool) error {
 	all, err := statements(t.text)
 	if err != nil {
@@ -266,7 +265,7 @@ func (t *tomlText) remove(name string, _ bool) error {
 			continue
 		}
 		before := t.text[:s.start]
-		if s.tree == nil { // a header, and the empty line above it
+		if s.tree == nil { // a header takes the empty line above it along
 			before = strings.TrimSuffix(before, "\n")
 			before = strings.TrimSuffix(before, "\r")
 			if !strings.HasSuffix(before, "\n") {

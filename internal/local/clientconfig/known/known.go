@@ -1,5 +1,5 @@
-// Package known is the table of the MCP clients whose settings this program reads and changes: where
-// each keeps them, and how it states a server.
+// Package known lists the MCP clients whose settings this program reads and changes: where their files are, and
+// how they describe a server.
 package known
 
 import (
@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// Client is one client. Its settings are JSON, of which comments and trailing commas are kept, or TOML.
+// Client is an MCP client. Its settings are TOML, or JSON that may have comments and trailing commas.
 type Client struct {
 	ID    string // as users write it
-	Title string // as the client calls itself
+	Title string // display name
 
-	Key     string // the table of servers in a file
-	Kind    string // the member type of a server that is a process; "": it is not stated
-	Joined  bool   // the arguments follow the program in one list
-	Expands string // how a part of a text begins that the client replaces, such as a variable; "": none is
-	Locks   bool   // it holds the directory FILE.lock while it writes settings of the user
-	Next    string // what a person does for the client to read its settings again
+	Key     string // table of servers in the settings
+	Kind    string // value of a stdio server's member type; "" if it has none
+	Joined  bool   // command and arguments are one list
+	Expands string // start of text that the client expands, such as a variable; "" for none
+	Locks   bool   // the client holds the directory FILE.lock while it writes user settings
+	Next    string // what the user does to make the client read its settings
 
-	project []string                // of the file below a project's directory; nil: there is none
-	user    func(p Places) []string // the files of a user, the usual one first
+	project []string                // settings file below a project's directory; nil for none
+	user    func(p Places) []string // the user's settings files, the usual one first
 }
 
-// Places are the facts of a machine and its user that tell where files are.
+// Places describes the machine and user whose files are looked up.
 type Places struct {
-	System string                   // as [runtime.GOOS]
-	Home   string                   // the user's home directory
-	Env    func(name string) string // the value of a variable, "" when it is not set
+	System string                   // a [runtime.GOOS]
+	Home   string                   // home directory
+	Env    func(name string) string // returns a variable, "" if not set
 	Glob   func(pattern string) []string
 }
 
-// all are the clients in the order in which they are listed.
+// all lists the clients in display order.
 var all = []Client{
 	{ID: "claude", Title: "Claude Code", Key: "mcpServers", Kind: "stdio", Expands: "${", Locks: true,
 		Next: "start Claude Code again; /mcp shows the server", project: []string{".mcp.json"},
@@ -90,7 +90,7 @@ func IDs() (ids []string) {
 	return ids
 }
 
-// Find returns the client of that id, nil when there is none.
+// Find returns the client with this id, or nil.
 func Find(id string) *Client {
 	i := slices.IndexFunc(all, func(c Client) bool { return c.ID == id })
 	if i < 0 {
@@ -99,10 +99,9 @@ func Find(id string) *Client {
 	return &all[i]
 }
 
-// TOML reports whether the settings are TOML.
 func (c *Client) TOML() bool { return c.Key == "mcp_servers" }
 
-// Env is the name of the table of variables in a server.
+// Env returns the name of a server's table of variables.
 func (c *Client) Env() string {
 	if c.Joined {
 		return "environment"
@@ -110,7 +109,7 @@ func (c *Client) Env() string {
 	return "env"
 }
 
-// Project returns the file of a project, "" when the client has none.
+// Project returns the client's settings file in a project, or "".
 func (c *Client) Project(dir string) string {
 	if c.project == nil {
 		return ""
@@ -118,10 +117,10 @@ func (c *Client) Project(dir string) string {
 	return filepath.Join(append([]string{dir}, c.project...)...)
 }
 
-// User returns the files that the client may read of a user, the usual one first.
+// User returns the user's settings files that the client may read, the usual one first.
 func (c *Client) User(p Places) []string { return c.user(p) }
 
-// or is the directory that a variable names, else the one below the home directory.
+// or returns the directory in a variable, or else one below the home directory.
 func (p Places) or(variable string, below ...string) string {
 	if dir := p.Env(variable); dir != "" {
 		return dir
@@ -129,7 +128,7 @@ func (p Places) or(variable string, below ...string) string {
 	return filepath.Join(append([]string{p.Home}, below...)...)
 }
 
-// settings is the directory for the settings of programs with windows.
+// settings returns the directory for settings of desktop applications.
 func (p Places) settings() string {
 	switch p.System {
 	case "windows":
@@ -140,12 +139,11 @@ func (p Places) settings() string {
 	return p.dotConfig()
 }
 
-// dotConfig is the directory for settings of the XDG specification, which some programs use on
-// every system.
+// dotConfig returns the XDG configuration directory, which some programs use on every system.
 func (p Places) dotConfig() string { return p.or("XDG_CONFIG_HOME", ".config") }
 
-// desktop are the files of Claude Desktop. As a package of Windows it sees files of its own in the
-// place of those in APPDATA.
+// desktop returns the settings files of Claude Desktop. If installed as a Windows package, it sees files of its
+// own in place of those in APPDATA.
 func desktop(p Places) (files []string) {
 	const name = "claude_desktop_config.json"
 	if p.System == "windows" && p.Glob != nil {
@@ -157,9 +155,8 @@ func desktop(p Places) (files []string) {
 	return append(files, filepath.Join(p.settings(), "Claude", name))
 }
 
-// Serves returns the directory whose host a command line connects to, as exthost connect writes it.
-// ours reports whether it is the command line of a client of this program at all; dir is "" for one
-// that names no directory.
+// Serves parses a command line written by exthost connect, and returns its directory, or "" if it names none.
+// ours is false for other command lines.
 func Serves(argv []string) (dir string, ours bool) {
 	if len(argv) < 3 || !strings.HasPrefix(base(argv[0]), "exthost") || argv[1] != "serve" ||
 		!slices.Contains(argv[2:], "--stdio") {
@@ -168,7 +165,7 @@ func Serves(argv []string) (dir string, ours bool) {
 	return Flag(argv, "--dir"), true
 }
 
-// Flag returns the value of a flag in a command line, "" when it is not there.
+// Flag returns the value of a flag in a command line, or "".
 func Flag(argv []string, name string) (value string) {
 	for i, arg := range argv {
 		if v, ok := strings.CutPrefix(arg, name+"="); ok {
@@ -180,5 +177,5 @@ func Flag(argv []string, name string) (value string) {
 	return value
 }
 
-// base is the last element of a path of any system.
+// base returns the last element of a path on any system.
 func base(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The files of a user on each system, as the clients document them.
+// TestUser checks the user's files on each system, as documented by the clients.
 func TestUser(t *testing.T) {
 	env := map[string]string{}
 	for system, want := range map[string]map[string]string{
@@ -65,7 +65,7 @@ func slashed(files []string) string {
 	return strings.Join(short, " ")
 }
 
-// Variables that move the files of a client.
+// TestMoved checks the variables that move a client's files.
 func TestMoved(t *testing.T) {
 	for id, tt := range map[string]struct{ variable, want string }{
 		"claude": {"CLAUDE_CONFIG_DIR", "/x/.claude.json"},
@@ -85,7 +85,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// Claude Desktop as a package of Windows reads files of its own.
+// TestPackagedDesktop checks Claude Desktop installed as a Windows package.
 func TestPackagedDesktop(t *testing.T) {
 	p := Places{
 		System: "windows",

@@ -1,5 +1,4 @@
-// Package pipes has the messages between a relay and its host go over pipes, which the relay sends over
-// their socket.
+// Package pipes passes the messages between a relay and its host through pipes, which are faster than the socket.
 package pipes
 
 import (
@@ -7,9 +6,9 @@ import (
 	"time"
 )
 
-// Conn is a connection to a host: a socket, or pipes.
+// Conn is a connection to a host: a socket or pipes.
 type Conn interface {
-	io.ReadWriteCloser // Close interrupts reads and writes, or has the host end them
+	io.ReadWriteCloser // Close interrupts reads and writes, or makes the host end them
 	CloseWrite() error
 	SetDeadline(t time.Time) error
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Send returns conn: pipes cannot be sent.
+// Send returns conn, because this system cannot send pipes.
 func Send(conn *net.UnixConn) (Conn, error) { return conn, nil }
 
 // Block does nothing.

@@ -19,7 +19,7 @@ import (
 
 const patience = 60 * time.Second
 
-// connected returns two sockets that are connected.
+// connected returns a connected pair of sockets.
 func connected(t *testing.T) (relay, host *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -40,8 +40,7 @@ func connected(t *testing.T) (relay, host *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// A host refuses what is less than the two ends of pipes, and keeps no descriptor of it. A
-// relay that has gone is no fault.
+// TestTake: fewer than two descriptors are refused, and all are closed. A relay that is gone is not an error.
 func TestTake(t *testing.T) {
 	processtest.Leaks(t)
 	for n, want := range []string{"it sends 0 pipes", "it sends 1 pipes", ""} {

@@ -13,32 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are a connection over a pipe for each direction. A socket takes longer: it also wakes
-// the thread that waits to read from it when the other side has read what was written.
+// pipes is a connection with one pipe per direction. Sockets are slower: when the peer has read what was written,
+// they also wake the thread waiting to read.
 type pipes struct{ r, w *os.File }
 
 func (p *pipes) Read(b []byte) (int, error)  { return p.r.Read(b) }
 func (p *pipes) Write(b []byte) (int, error) { return p.w.Write(b) }
 func (p *pipes) CloseWrite() error           { return p.w.Close() }
 
-// Close implements [io.Closer]. Once the pipes block, a read ends when the host has closed its
-// ends, as it does at the end of the client.
+// Close implements [io.Closer]. After Block, a pending read ends when the host closes its ends, which it does
+// when the client leaves.
 func (p *pipes) Close() error { return errors.Join(p.w.Close(), p.r.Close()) }
 
 func (p *pipes) SetDeadline(t time.Time) error {
 	return errors.Join(p.r.SetReadDeadline(t), p.w.SetWriteDeadline(t))
 }
 
-// Block has reads and writes of pipes block a thread each: they wake sooner than those that
-// the poller of the Go runtime wakes.
+// Block makes reads and writes block a thread each, which wakes up sooner than a goroutine in the runtime's
+// poller.
 func Block(c Conn) {
 	if p, ok := c.(*pipes); ok {
 		_, _ = p.r.Fd(), p.w.Fd()
 	}
 }
 
-// Send has the messages of conn, which it closes, go over pipes: it sends the ends of
-// the host to it. A host that has ended gets none; its ends are closed then as always.
+// Send replaces conn by pipes: it creates them, sends the host its ends, and closes conn. If the host is gone,
+// its ends are closed, and reads return EOF.
 func Send(conn *net.UnixConn) (Conn, error) {
 	defer conn.Close()
 	var p pipes
@@ -58,14 +58,14 @@ func Send(conn *net.UnixConn) (Conn, error) {
 	return &p, nil
 }
 
-// Take returns the ends of the pipes that a relay sends on conn, which it closes; nil if the relay has
-// gone, or sends none for so long.
+// Take receives the pipe ends that a relay sends on conn, and closes conn. It returns nil if the relay is gone or
+// sends nothing within the given time.
 func Take(conn net.Conn, within time.Duration) (io.ReadCloser, io.WriteCloser, error) {
 	defer conn.Close()
 	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, nil, err
 	}
-	control := make([]byte, unix.CmsgSpace(2*4)) // two descriptors; the system drops further ones
+	control := make([]byte, unix.CmsgSpace(2*4)) // two descriptors; the system drops any others
 	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), control)
 	if err != nil {
 		return nil, nil, nil
@@ -75,7 +75,7 @@ func Take(conn net.Conn, within time.Duration) (io.ReadCloser, io.WriteCloser, e
 	for _, m := range messages {
 		fds, _ := unix.ParseUnixRights(&m)
 		for _, fd := range fds {
-			err = errors.Join(err, unix.SetNonblock(fd, true)) // so that reads can be interrupted
+			err = errors.Join(err, unix.SetNonblock(fd, true)) // lets Close interrupt reads
 			ends = append(ends, os.NewFile(uintptr(fd), "pipe of a relay"))
 		}
 	}

@@ -1,4 +1,4 @@
-// Package variables compares the environments of two processes, which do not tell each other the values.
+// Package variables compares the environments of two processes without exchanging values.
 package variables
 
 import (
@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// Set is a set of variables by name.
+// Set maps variable names to values.
 type Set map[string]string
 
-// Parse returns the variables in an environment of NAME=value.
+// Parse parses NAME=value pairs.
 func Parse(environ []string) Set {
 	env := make(Set, len(environ))
 	for _, kv := range environ {
-		if i := strings.Index(kv[min(1, len(kv)):], "="); i >= 0 { // on Windows a name can start with "="
+		if i := strings.Index(kv[min(1, len(kv)):], "="); i >= 0 { // Windows has names that start with "="
 			env[envName(kv[:i+1])] = kv[i+2:]
 		}
 	}
 	return env
 }
 
-// envName is the same for all spellings of the name of a variable.
+// envName normalizes the case of a name on Windows.
 func envName(name string) string {
 	if runtime.GOOS == "windows" {
 		return strings.ToUpper(name)
@@ -33,7 +33,7 @@ func envName(name string) string {
 	return name
 }
 
-// Digests returns a keyed hash of each variable: the values do not leave the process.
+// Digests returns a keyed hash of each variable, so that values do not leave the process.
 func (e Set) Digests(nonce string) map[string]string {
 	sums := make(map[string]string, len(e))
 	for name, value := range e {
@@ -48,14 +48,14 @@ func digest(nonce, name, value string) string {
 	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// located are the variables that say where the files of the configuration are.
+// located are the variables that determine where configuration files are.
 var located = []string{"HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA", "PROGRAMDATA"}
 
-// settings begins the names of the variables that set keys of the configuration.
+// settings starts the names of variables that set configuration keys.
 const settings = "EXTHOST_"
 
-// Differ returns the names of the variables that have another value for a client with these
-// digests, among names, those of the configuration and located; nil if there is none.
+// Differ returns the sorted names of variables whose values differ from a client's digests, or nil. It compares
+// names, located, and the variables with prefix settings.
 func (e Set) Differ(sums map[string]string, nonce string, names []string) (others []string) {
 	all := slices.Concat(names, located)
 	for name := range e {
