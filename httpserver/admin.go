@@ -16,9 +16,9 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Admin returns the handler of the operator's API of a host, below /api/v1. It checks
-// no token: that is for middleware. The OpenAPI document at /api/v1/openapi.json
-// describes it. The answer to an operation that fails is {"error": [Fault]}.
+// Admin returns the handler of the operator's API of a host, below /api/v1. It is documented by the OpenAPI document
+// at /api/v1/openapi.json. A failed operation answers {"error": [Fault]}. Admin checks no token; that is for
+// middleware.
 func Admin(h *exthost.Host) http.Handler {
 	mux := http.NewServeMux()
 	for _, o := range operations() {
@@ -32,7 +32,7 @@ func Admin(h *exthost.Host) http.Handler {
 	return mux
 }
 
-// serve answers a request. If it returns an error, it has written nothing.
+// serve answers a request. If it returns an error, nothing has been written.
 func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	if o.write != nil {
 		return o.write(h, w, r)
@@ -55,7 +55,7 @@ func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Reques
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// operations returns all operations, in the order of the OpenAPI document.
+// operations returns all operations in the order of the OpenAPI document.
 func operations() []operation {
 	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations, pastOperations)
 }
@@ -149,7 +149,7 @@ func streamTap(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
 	}}, nil
 }
 
-// writeRecording writes a cassette until the reader is gone or the recording ends.
+// writeRecording writes a cassette until the client disconnects or the recording ends.
 func writeRecording(h *exthost.Host, w http.ResponseWriter, r *http.Request) (err error) {
 	o := exthost.RecordOptions{ID: r.FormValue("id"), Extensions: r.Form["extension"]}
 	if text := r.FormValue("for"); text != "" {
@@ -165,9 +165,9 @@ func writeRecording(h *exthost.Host, w http.ResponseWriter, r *http.Request) (er
 	ctx, cancel := streams.Context(r)
 	defer cancel()
 	lines := streams.NewLines(w)
-	// a writer that the recording has given up may still write
+	// A write that the recording has given up on may still be in progress.
 	if err = exthost.RecordingsOf(h).Record(ctx, o, lines); lines.Close() {
-		return nil // the cassette says so itself
+		return nil // the end of the cassette states the error
 	}
 	return err
 }

@@ -19,11 +19,11 @@ const (
 	kindStatus = "status" // the whole [status.Status]
 	kindLog    = "log"    // a record of the log
 
-	statusEvery = 2 * time.Second        // without a change
-	statusPause = 250 * time.Millisecond // at least, between two
+	statusEvery = 2 * time.Second        // max time between two status messages
+	statusPause = 250 * time.Millisecond // min time between two status messages
 )
 
-// eventTypes returns a value of the data type of each kind of event.
+// eventTypes returns, by kind of event, a value of the type of its data.
 func eventTypes() map[string]any {
 	types := map[string]any{kindStatus: status.Status{}, kindLog: exthost.LogRecord{}}
 	for _, kind := range status.EventKinds() {
@@ -34,7 +34,7 @@ func eventTypes() map[string]any {
 
 func allKinds() []string { return slices.Sorted(maps.Keys(eventTypes())) }
 
-// streamEvents streams the events of the host, the status and the log.
+// streamEvents streams the host's events, status and log.
 func streamEvents(h *exthost.Host, r *http.Request) (sources []streams.Source, err error) {
 	filter, err := logFilter(r)
 	if err != nil {
@@ -59,7 +59,7 @@ func streamEvents(h *exthost.Host, r *http.Request) (sources []streams.Source, e
 	}), nil
 }
 
-// parseKinds parses a list with commas; "" is all kinds.
+// parseKinds parses a list of kinds separated by commas; "" means all.
 func parseKinds(list string) (map[string]bool, error) {
 	known := allKinds()
 	wanted := known
@@ -77,8 +77,8 @@ func parseKinds(list string) (map[string]bool, error) {
 	return kinds, nil
 }
 
-// sendEvents sends the host's events of these kinds until the host is closed. It
-// signals on changed after events that may change the status, and closes it at the end.
+// sendEvents sends the host's events of the given kinds until the host is closed. It signals changed after events
+// that may change the status, and closes it at the end.
 func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{},
 	send func(streams.Message) bool) {
 	defer close(changed)
@@ -92,7 +92,7 @@ func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, cha
 		if e.Kind != status.EventCall && e.Kind != status.EventApprovals {
 			select {
 			case changed <- struct{}{}:
-			default: // a signal is pending
+			default: // already signalled
 			}
 		}
 		if kinds[string(e.Kind)] && !send(streams.Message{Event: string(e.Kind), Data: e}) {
@@ -101,8 +101,8 @@ func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, cha
 	}
 }
 
-// sendStatus sends the status at once, soon after each change and at least every
-// statusEvery, until changed is closed.
+// sendStatus sends the status at once, soon after each change and at least every statusEvery, until changed is
+// closed.
 func sendStatus(ctx context.Context, h *exthost.Host, changed <-chan struct{}, send func(streams.Message) bool) {
 	for more := true; more; {
 		if !send(streams.Message{Event: kindStatus, Data: h.Admin().Status()}) || !pause(ctx, statusPause) {
@@ -128,7 +128,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// logQuery selects records of the log, see logFilter.
+// logQuery are the parameters that select log records, see logFilter.
 var logQuery = []parameter{
 	{"extension", "only records about this extension"},
 	{"level", "the lowest level: trace, debug, info (default), warn or error"},

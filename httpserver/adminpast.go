@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// pastOperations concern what has happened, and the configuration in force.
+// pastOperations read the history of calls, the audit log and the configuration.
 var pastOperations = []operation{
 	{
 		method: "GET",
@@ -41,11 +41,11 @@ var pastOperations = []operation{
 		handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Config(), nil }},
 }
 
-// The answers of the operations that list.
+// Answers of the operations that return lists.
 type (
 	callList struct {
 		Calls     []status.PastCall `json:"calls"`
-		Questions []status.Question `json:"questions,omitempty"` // as in the status
+		Questions []status.Question `json:"questions,omitempty"` // also in the status
 	}
 	auditList struct {
 		Records []audit.Record `json:"records"`
@@ -70,8 +70,7 @@ func getCall(h *exthost.Host, r *http.Request) (any, error) {
 	return h.Admin().Past().Call(id)
 }
 
-// defaultRecords is the default number of records of the audit log in a list, and
-// maxRecords the bound: each may have 5 KiB.
+// The default and max number of audit records in a list. A record may have 5 KiB.
 const defaultRecords, maxRecords = 100, 1000
 
 func getAudit(h *exthost.Host, r *http.Request) (any, error) {

@@ -55,7 +55,7 @@ var policyOperations = []operation{
 		body:    Acceptance{}, handle: approvePin},
 }
 
-// The answers of the operations that list.
+// Answers of the operations that return lists.
 type (
 	policyList struct {
 		Policies []status.Policy `json:"policies"`
@@ -74,15 +74,15 @@ type Denial struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Acceptance is the body of a request to accept what an extension says of itself.
+// Acceptance is the body of a request to accept changed descriptors of an extension.
 type Acceptance struct {
-	Digests []string `json:"digests,omitempty"` // of the items that were shown: nothing else is accepted
+	Digests []string `json:"digests,omitempty"` // of the items shown; others are not accepted
 }
 
 type operatorKey struct{}
 
-// WithOperator returns a context whose requests are made by the named person, who is
-// recorded as the approver. It is for the middleware in front of [Admin].
+// WithOperator sets the person who makes the requests, and is recorded as the approver of calls. It is for middleware
+// in front of [Admin].
 func WithOperator(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, operatorKey{}, name)
 }
@@ -98,18 +98,18 @@ func getPolicies(h *exthost.Host, _ *http.Request) (any, error) {
 	return policyList{orEmpty(s.Policies), s.Audit}, nil
 }
 
-// TestCall is a call for the policies to judge, without running it: of a tool by its
-// registered name, or of any other method.
+// TestCall is a call to be judged by the policies without being run: of a tool by its registered name, or of any
+// other method.
 type TestCall struct {
 	Tool      string          `json:"tool,omitempty"`
-	Arguments json.RawMessage `json:"arguments,omitempty"` // of the tool; default {}
+	Arguments json.RawMessage `json:"arguments,omitempty"` // the tool's arguments; default {}
 	Method    string          `json:"method,omitempty"`    // instead of a tool
-	Params    json.RawMessage `json:"params,omitempty"`    // of the method
-	// whose own names tool and method are; "" for registered names
+	Params    json.RawMessage `json:"params,omitempty"`    // the method's params
+	// The extension to which the names of tool and method belong; "" for registered names.
 	Extension string `json:"extension,omitempty"`
 	Caller    string `json:"caller,omitempty"`
 	Session   string `json:"session,omitempty"`
-	Node      string `json:"node,omitempty"` // of the cluster, as if the call came from there
+	Node      string `json:"node,omitempty"` // cluster node that the call is supposed to come from
 }
 
 // ReadTestCall parses and checks a TestCall. The error is of kind invalid_arguments.
@@ -134,7 +134,7 @@ func ReadTestCall(data []byte) (c TestCall, err error) {
 	return c, nil
 }
 
-// Call returns the call for a host.
+// Call returns the call to pass to [exthost.Admin.TestCall].
 func (c TestCall) Call() *protocol.Call {
 	call := &protocol.Call{
 		Session:   &protocol.Session{ID: c.Session, Caller: c.Caller, Node: c.Node},
@@ -150,14 +150,13 @@ func (c TestCall) Call() *protocol.Call {
 	return call
 }
 
-// TestResult is the judgement of the policies on a [TestCall].
+// TestResult is the policies' judgement of a [TestCall].
 type TestResult struct {
 	Trace exthost.Trace `json:"trace"`
 	Error *Fault        `json:"error,omitempty"` // the error that the caller would get; nil if the call would run
 }
 
-// NewTestResult returns the results of [exthost.Admin.TestCall] as a TestResult, or
-// the error if no policy judged the call.
+// NewTestResult converts the results of [exthost.Admin.TestCall]. It returns err if no policy judged the call.
 func NewTestResult(t exthost.Trace, err error) (TestResult, error) {
 	if err != nil && t.ID == "" {
 		return TestResult{}, err

@@ -48,7 +48,7 @@ func getExtension(h *exthost.Host, r *http.Request) (any, error) {
 	return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", r.PathValue("id"))
 }
 
-// onOne returns the handler of an action on what the path names.
+// onOne returns the handler of an action on the item named in the path.
 func onOne(act func(n *exthost.Nodes, ctx context.Context, id, by string) error) handler {
 	return func(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, act(exthost.NodesOf(h), r.Context(), r.PathValue("id"), operator(r))
@@ -81,25 +81,25 @@ var toolOperations = []operation{
 		body: map[string]any{}, answer: json.RawMessage{}, handle: callTool},
 }
 
-// Tool describes a tool of the catalog to the operator.
+// Tool describes a tool in the catalog to the operator.
 type Tool struct {
 	Name        string `json:"name"`
-	Extension   string `json:"extension"` // "" for a tool of the host
-	Tool        string `json:"tool"`      // its name in the extension
+	Extension   string `json:"extension"` // "" for a tool of the host itself
+	Tool        string `json:"tool"`      // the tool's name within the extension
 	Description string `json:"description"`
-	// of the cluster, that have it, this one first; none outside of a cluster
+	// Cluster nodes that have the tool, this one first; empty outside a cluster.
 	Nodes      []string        `json:"nodes,omitempty"`
-	Tokens     int             `json:"tokens"`               // its approximate size in a model's context
+	Tokens     int             `json:"tokens"`               // approximate size in a model's context
 	Use        *status.ToolUse `json:"use,omitempty"`        // nil before the first call
-	Descriptor json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; of /tools/{name} alone
+	Descriptor json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; only from /tools/{name}
 }
 
-// ToolOf returns the Tool of an entry, without its descriptor.
+// ToolOf returns the Tool for an entry, without its descriptor.
 func ToolOf(e *tools.Entry) Tool {
 	return Tool{Name: e.Name, Extension: e.Extension, Tool: e.Tool, Description: e.Description, Tokens: e.Tokens()}
 }
 
-// callerParameter selects the tools that a caller is offered.
+// callerParameter selects the tools that a caller sees.
 var callerParameter = parameter{
 	"caller",
 	"only tools that policies show to this caller, empty for an anonymous one; absent: all tools",
@@ -112,36 +112,36 @@ var toolsetParameter = parameter{"toolset", "only tools of this toolset, under i
 type ToolList struct {
 	Generation uint64   `json:"generation,omitempty"` // of the catalog, as in the status
 	Tools      []Tool   `json:"tools"`
-	Hidden     []string `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
+	Hidden     []string `json:"hidden,omitempty"` // tools hidden by policies from the requested caller
 }
 
-// Export holds the definitions of tools for a model vendor.
+// Export contains the definitions of tools for a model vendor.
 type Export struct {
 	Format      tools.Format     `json:"format"`
 	Definitions json.RawMessage  `json:"definitions"` // in the vendor's format
 	Omitted     []tools.Omission `json:"omitted"`     // tools that the format cannot express
-	// names of the tools that policies hide from the caller asked for
+	// Names of the tools hidden by policies from the requested caller.
 	Hidden []string `json:"hidden,omitempty"`
 }
 
 // FoundTools is the answer of /tools/find.
 type FoundTools struct {
-	Best       []FoundTool    `json:"best"`                 // the best one first
-	More       []FoundTool    `json:"more"`                 // others of the best extensions
+	Best       []FoundTool    `json:"best"`                 // best match first
+	More       []FoundTool    `json:"more"`                 // further tools of the best extensions
 	Left       map[string]int `json:"left,omitempty"`       // by extension, how many of its tools are not in the answer
-	Extensions []string       `json:"extensions,omitempty"` // where nothing was found: extensions with tools
+	Extensions []string       `json:"extensions,omitempty"` // if nothing was found, the extensions with tools
 }
 
-// FoundTool is a tool that a search has found.
+// FoundTool is a tool found by a search.
 type FoundTool struct {
 	Name        string          `json:"name"`
 	Extension   string          `json:"extension"`
-	Arguments   string          `json:"arguments"`              // (argument: type, optional?: type)
-	Summary     string          `json:"summary"`                // the first sentence of its description
-	InputSchema json.RawMessage `json:"input_schema,omitempty"` // of the best tools alone
+	Arguments   string          `json:"arguments"`              // signature: (argument: type, optional?: type)
+	Summary     string          `json:"summary"`                // first sentence of the description
+	InputSchema json.RawMessage `json:"input_schema,omitempty"` // only for the best matches
 }
 
-// NewFoundTools returns what a search has found.
+// NewFoundTools converts the result of a search.
 func NewFoundTools(found exthost.Found) FoundTools {
 	list := FoundTools{
 		Best:       []FoundTool{},
@@ -177,8 +177,8 @@ func findTools(h *exthost.Host, r *http.Request) (any, error) {
 	return NewFoundTools(found), err
 }
 
-// entries returns the tools that the parameters extension, caller and toolset select, and the
-// names of those that policies hide from the caller.
+// entries returns the tools selected by the parameters extension, caller and toolset, and the names of the tools that
+// policies hide from the caller.
 func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []string, err error) {
 	id, toolset := r.FormValue("extension"), r.FormValue("toolset")
 	if !r.Form.Has("caller") {
@@ -202,7 +202,7 @@ func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []st
 func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	catalog := h.Tools()
 	selected, hidden, err := entries(h, r)
-	for now := h.Tools(); now != catalog; now = h.Tools() { // replaced between the two
+	for now := h.Tools(); now != catalog; now = h.Tools() { // replaced meanwhile
 		catalog = now
 		selected, hidden, err = entries(h, r)
 	}
@@ -244,7 +244,7 @@ func exportTools(h *exthost.Host, r *http.Request) (any, error) {
 	return NewExport(h, format, selected, hidden, deferred)
 }
 
-// NewExport exports tools, with deferred as [tools.ExportDeferred] does with the favourites of h.
+// NewExport exports tools; if deferred, by [tools.ExportDeferred] with the favourites of h.
 func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden []string, deferred bool,
 ) (out Export, err error) {
 	out = Export{Format: f, Hidden: hidden}
@@ -257,7 +257,7 @@ func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden 
 	return out, err
 }
 
-// startWait is how long a request for an unknown tool waits for extensions that start.
+// startWait is how long a request for an unknown tool waits for starting extensions.
 const startWait = 5 * time.Second
 
 func getTool(h *exthost.Host, r *http.Request) (any, error) {
@@ -265,7 +265,7 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 	e, ok := h.Tools().Lookup(name)
 	if !ok {
 		ctx, cancel := context.WithTimeout(r.Context(), startWait)
-		_ = h.Ready(ctx) // the tools so far count, also after a timeout
+		_ = h.Ready(ctx) // after a timeout the tools so far count
 		cancel()
 		e, ok = h.Tools().Lookup(name)
 	}

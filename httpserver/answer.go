@@ -24,7 +24,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// Fault is a *protocol.Error in an answer to the operator, with all its evidence.
+// Fault is a *protocol.Error in an answer to the operator, with its evidence.
 type Fault struct {
 	Kind       protocol.Kind      `json:"kind,omitempty"`
 	Message    string             `json:"message"`
@@ -37,7 +37,7 @@ type Fault struct {
 	Evidence   *protocol.Evidence `json:"evidence,omitempty"`
 }
 
-// Err returns f as an error, a *protocol.Error if f has a kind.
+// Err converts f to an error, a *protocol.Error if f has a kind.
 func (f *Fault) Err() error {
 	if f.Kind == "" {
 		return errors.New(f.Message)
@@ -55,12 +55,12 @@ func (f *Fault) Err() error {
 	}
 }
 
-// failure is the answer of an operation that failed.
+// failure is the answer of a failed operation.
 type failure struct {
 	Error Fault `json:"error"`
 }
 
-// FaultOf returns err as a Fault.
+// FaultOf converts err to a Fault.
 func FaultOf(err error) Fault {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, protocol.Duration(e.RetryAfter),
@@ -69,8 +69,7 @@ func FaultOf(err error) Fault {
 	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
 }
 
-// Refuse refuses a request to the operator's API and says why. It is for middleware in
-// front of [Admin].
+// Refuse refuses a request to the operator's API with the given reason. It is for middleware in front of [Admin].
 func Refuse(w http.ResponseWriter, why string) {
 	fault := FaultOf(protocol.Errorf(protocol.Rejected, "%s", why))
 	_ = writeJSON(w, faultStatus(fault.Kind), failure{fault}) // always encodes

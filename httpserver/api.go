@@ -11,33 +11,31 @@ import (
 
 const (
 	apiRoot = "/api/v1"
-	// maxArguments bounds the body of a call. It is the longest line that any
-	// extension takes.
+	// maxArguments is the max body of a call: the longest line accepted by any extension.
 	maxArguments = 16 << 20
 )
 
-// operation is one request of the operator's API. The routes and the OpenAPI document
-// are generated from it.
+// operation is one operation of the operator's API. The routes and the OpenAPI document are generated from it.
 type operation struct {
 	method, path string // below apiRoot
 	summary      string
 	query        []parameter
 	body         any            // a value of the body's type; nil: no body
 	answer       any            // a value of the answer's type; nil: 204 without content
-	events       map[string]any // of a stream: a value of each event's data type, by the event's name
+	events       map[string]any // for a stream: by event name, a value of the type of its data
 	handle       handler
-	stream       func(h *exthost.Host, r *http.Request) ([]streams.Source, error) // in place of handle
-	// in place of handle: writes JSON lines
+	stream       func(h *exthost.Host, r *http.Request) ([]streams.Source, error) // instead of handle
+	// Writes JSON lines, instead of handle.
 	write func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error
 }
 
-// handler returns the answer of an operation, nil for 204 without content.
+// handler returns the answer of an operation, or nil for 204.
 type handler func(h *exthost.Host, r *http.Request) (any, error)
 
-// parameter is one of a query.
+// parameter is a parameter of a query.
 type parameter struct{ name, summary string }
 
-// boolean reads a parameter that is true or false (default).
+// boolean reads a boolean parameter; default false.
 func boolean(r *http.Request, name string) (bool, error) {
 	text := r.FormValue(name)
 	if text == "" {
@@ -50,7 +48,7 @@ func boolean(r *http.Request, name string) (bool, error) {
 	return is, nil
 }
 
-// number reads a parameter that is a number, not negative.
+// number reads a non-negative integer parameter.
 func number(r *http.Request, name string, byDefault int) (int, error) {
 	text := r.FormValue(name)
 	if text == "" {

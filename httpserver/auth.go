@@ -21,46 +21,45 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// OAuth makes the server an OAuth 2.0 resource server: it accepts access tokens of an
-// authorization server, and publishes metadata (RFC 9728) from which MCP clients learn
-// where to get one.
+// OAuth makes the server an OAuth 2.0 resource server: it accepts access tokens of an authorization server, and
+// publishes metadata (RFC 9728) that tells MCP clients where to get one.
 type OAuth struct {
-	Resource string   // URL of this server for clients, such as https://host.example/mcp; required
+	Resource string   // this server's URL for clients, such as https://host.example/mcp; required
 	Issuer   string   // iss of the authorization server's tokens; required
 	Audience string   // aud of tokens for this server; default Resource
 	KeysURL  string   // URL of the issuer's JSON Web Key Set; default: jwks_uri of the issuer's metadata
-	Scopes   []string // a token must have all of them; empty: none is required
+	Scopes   []string // scopes that a token must have
 
-	Client *http.Client // fetches metadata and keys; default: http.DefaultClient; each fetch ends after 10 s
+	Client *http.Client // fetches metadata and keys, 10 s each; default http.DefaultClient
 }
 
-// Clients knows the named clients. [exthost.Clients] implements it.
+// Clients are the named clients of a host. [exthost.Clients] implements it.
 type Clients interface {
-	// ByToken returns the client that a token is of. until ends with the token.
+	// ByToken returns the client with this token. until ends when the token does.
 	ByToken(token string) (name string, until context.Context, ok bool)
-	// Formerly returns the client that an old token was of, which has ended; "" for any other.
+	// Formerly returns the client that had this token until it ended, or "".
 	Formerly(token string) (name string)
-	// Subject reports whether the subject of an access token may be a caller by that name: no client
-	// has it. until ends when one does.
+	// Subject reports whether an access token's subject may be the caller name, that is, no client has this name.
+	// until ends when a client gets it.
 	Subject(name string) (until context.Context, ok bool)
-	// Toolset returns the toolset of a client; "" for one that has none of its own.
+	// Toolset returns the toolset of a client, or "" if it has none of its own.
 	Toolset(name string) string
-	// Unnamed reports whether callers without a name may be served. until ends when they may not.
+	// Unnamed reports whether callers without a name are served. until ends when they no longer are.
 	Unnamed() (until context.Context, ok bool)
 }
 
 // doorman authenticates requests before they reach next.
 type doorman struct {
-	token  bearertoken.Sum // nil: there is none
-	own    bearertoken.Sum // the operator's token; nil: there is none
-	named  Clients         // nil: there are none
-	oauth  http.Handler    // requires an access token; nil: none is accepted
-	pages  bool            // the dashboard is served
-	anyone bool            // without a token, processes of other users are let in too
+	token  bearertoken.Sum // nil if there is none
+	own    bearertoken.Sum // the operator's token; nil if there is none
+	named  Clients         // nil if there are none
+	oauth  http.Handler    // requires an access token; nil if none is accepted
+	pages  bool            // serve the dashboard
+	anyone bool            // without a token, also admit processes of other users
 	log    *slog.Logger
 	turned caller.Strangers
-	admits func(ctx context.Context)                    // is told of requests that are let in
-	refuse func(r *http.Request, client, reason string) // is told of requests whose token is not accepted
+	admits func(ctx context.Context)                    // called for each admitted request
+	refuse func(r *http.Request, client, reason string) // called for each request with a rejected token
 	next   http.Handler
 }
 
@@ -87,9 +86,9 @@ func (s *Server) newDoorman(next http.Handler) *doorman {
 	return d
 }
 
-// ServeHTTP passes a request on or answers that its token is missing or wrong. A
-// configured token is required on loopback too, as is that of a client once there has been one;
-// without any the user of the process at the other end decides. Public paths require none, see isOpen.
+// ServeHTTP authenticates a request and passes it on or refuses it. A configured token is required on loopback too,
+// and so is a client's token once there has been a client. Without any token the user of the calling process decides.
+// Public paths need no token, see isOpen.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := bearertoken.Header(r.Header)
 	client, toolset, until, isClient := d.client(shown)
@@ -129,18 +128,18 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// client returns the client whose token the header has. until ends with the token.
+// client returns the client whose token is in the header. until ends when the token does.
 func (d *doorman) client(header string) (name, toolset string, until context.Context, ok bool) {
 	if token := bearertoken.Token(header); d.named != nil && token != "" {
 		if name, until, ok = d.named.ByToken(token); ok {
 			toolset = d.named.Toolset(name)
-			_, _, ok = d.named.ByToken(token) // one that was removed meanwhile has no toolset
+			_, _, ok = d.named.ByToken(token) // a client removed meanwhile has no toolset, and would see everything
 		}
 	}
 	return name, toolset, until, ok
 }
 
-// formerly returns the client whose old token the header has, which has ended; "" if it is none.
+// formerly returns the client whose ended token is in the header, or "".
 func (d *doorman) formerly(header string) string {
 	if d.named == nil {
 		return ""
@@ -148,8 +147,8 @@ func (d *doorman) formerly(header string) string {
 	return d.named.Formerly(bearertoken.Token(header))
 }
 
-// unnamed reports whether a request needs no token: none is configured, and there has been no client.
-// A token that looks like one of a client is not ignored: it was one, and is no longer.
+// unnamed reports whether a request needs no token: none is configured, and there has never been a client. A token
+// that looks like a client's is not ignored, because it was valid once.
 func (d *doorman) unnamed(header string) (until context.Context, ok bool) {
 	if d.token != nil || clienttoken.Is(bearertoken.Token(header)) {
 		return nil, false
@@ -160,7 +159,7 @@ func (d *doorman) unnamed(header string) (until context.Context, ok bool) {
 	return d.named.Unnamed()
 }
 
-// turnAway answers a process of this machine that may be another user's.
+// turnAway refuses a process of this machine that may belong to another user.
 func (d *doorman) turnAway(w http.ResponseWriter, why error) {
 	if d.turned.IsNew(why.Error()) {
 		d.log.Warn("a process of this machine was kept from the server, which has no token", "why", why)
@@ -176,8 +175,7 @@ func unauthorized(w http.ResponseWriter, text string) {
 	http.Error(w, text, http.StatusUnauthorized)
 }
 
-// operatorOnly requires the operator's token: a caller of tools must not be able to
-// approve calls.
+// operatorOnly requires the operator's token: a caller of tools must not be able to approve calls.
 func operatorOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, is := r.Context().Value(operatorKey{}).(string); !is {
@@ -189,8 +187,7 @@ func operatorOnly(next http.Handler) http.Handler {
 	})
 }
 
-// admit passes a request on. It, its streams and the session that it may open end with until; nil:
-// they have no such end.
+// admit passes a request on. The request, its streams and a session that it opens end with until, unless that is nil.
 func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, until context.Context) {
 	ctx := r.Context()
 	d.admits(ctx)
@@ -206,7 +203,7 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, u
 	d.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// admitSubject passes the request of the subject of an access token on. Its streams end with the token.
+// admitSubject passes on the request of an access token's subject. Its streams end when the token expires.
 func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
 	token := auth.TokenInfoFromContext(r.Context())
 	name := token.UserID
@@ -221,8 +218,8 @@ func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isOpen reports whether a request needs no token: a health probe, whose answer reveals
-// nothing; the dashboard's static pages; the metadata that says where to get a token.
+// isOpen reports whether a path needs no token: health probes, which reveal nothing; the dashboard's static pages;
+// the metadata about where to get a token.
 func (d *doorman) isOpen(r *http.Request) bool {
 	path := r.URL.Path
 	return path == "/healthz" ||
@@ -230,14 +227,14 @@ func (d *doorman) isOpen(r *http.Request) bool {
 		d.oauth != nil && resourcemeta.Covers(path)
 }
 
-// verify verifies an access token. The reason of a refusal is logged and counted, not answered.
+// verify verifies an access token. The reason of a refusal is logged and counted, but not sent to the client.
 func (s *Server) verify(ctx context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
 	claims, err := s.tokens.Verify(ctx, token, time.Now())
 	switch {
 	case err == nil && (claims.Subject == "" || clienttoken.Reserved(claims.Subject)):
 		err = errors.New("its subject is nobody, or the host gives the name to callers without such a token")
 	case errors.Is(err, accesstoken.ErrKeys):
-		if s.keysLog.Allow() { // anybody can send what looks like a token
+		if s.keysLog.Allow() { // anybody can send something that looks like a token
 			s.options.Logger.Error("access tokens cannot be verified", "error", err)
 		}
 		return nil, errors.New("access tokens cannot be verified at the moment")

@@ -13,7 +13,7 @@ import (
 
 // guard checks requests before they reach the routes.
 type guard struct {
-	hosts   map[string]bool // names of this server, without addresses
+	hosts   map[string]bool // names of this server; addresses are checked separately
 	origins []string        // allowed besides this server's own
 	cross   *http.CrossOriginProtection
 	doorman *doorman
@@ -52,7 +52,7 @@ func (s *Server) newGuard(listen string, exposed bool, next http.Handler) (*guar
 	return g, nil
 }
 
-// meterBodies counts the bodies of requests against Options.MaxBodies.
+// meterBodies counts request bodies against Options.MaxBodies.
 func (s *Server) meterBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, release := s.bodies.Meter(r)
@@ -61,13 +61,12 @@ func (s *Server) meterBodies(next http.Handler) http.Handler {
 	})
 }
 
-// ServeHTTP passes a request on or refuses it. The refusal says nothing else about the
-// server.
+// ServeHTTP passes a request on or refuses it, without revealing anything else about the server.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mcphttp.LimitBody(w, r)
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// A proxy may have gone by a Content-Length beside it, so the next bytes may not
-		// be the next request (RFC 9112, 6.1).
+		// A proxy may have used a Content-Length that is also present, so the following bytes may not be the next
+		// request (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
 	if !g.allowsHost(r) {
@@ -79,14 +78,13 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if g.handleCORS(w, r) {
-		return // a preflight carries no token
+		return // a preflight has no token
 	}
 	g.doorman.ServeHTTP(w, r)
 }
 
-// allowsHost reports whether the Host header names this server: by a configured name,
-// a loopback address, or the local address of the connection. DNS rebinding needs a
-// name, so addresses are safe.
+// allowsHost reports whether the Host header names this server: by a configured name, a loopback address, or the
+// connection's local address. Addresses are safe because DNS rebinding needs a name.
 func (g *guard) allowsHost(r *http.Request) bool {
 	name := hostName(r.Host)
 	if g.hosts[name] {
@@ -112,16 +110,15 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// isUnspecified reports whether name is 0.0.0.0 or ::. A server may listen there, but
-// a Host header with it must not pass: browsers connect to this machine by it.
+// isUnspecified reports whether name is 0.0.0.0 or ::. A server may listen there, but must not accept it as Host:
+// browsers connect to this machine by it.
 func isUnspecified(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return err == nil && ip.IsUnspecified()
 }
 
-// allowsOrigin reports whether a request comes from a page of this server, from an
-// allowed origin, or from no browser. GET is checked like POST, since answers hold data
-// too.
+// allowsOrigin reports whether a request comes from a page of this server, from an allowed origin, or not from a
+// browser. GET is checked like POST, because answers contain data too.
 func (g *guard) allowsOrigin(r *http.Request) bool {
 	if r.Method == http.MethodPost {
 		return g.cross.Check(r) == nil
@@ -130,8 +127,7 @@ func (g *guard) allowsOrigin(r *http.Request) bool {
 	return g.cross.Check(&probe) == nil
 }
 
-// handleCORS lets pages of allowed origins read the answer. It returns true after it
-// has answered a preflight request.
+// handleCORS lets pages of allowed origins read the answer. It returns true if it has answered a preflight request.
 func (g *guard) handleCORS(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if !slices.Contains(g.origins, origin) {
@@ -139,7 +135,7 @@ func (g *guard) handleCORS(w http.ResponseWriter, r *http.Request) bool {
 	}
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate") // names the place to get an access token
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate") // the second for token discovery
 	h.Add("Vary", "Origin")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false

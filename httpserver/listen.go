@@ -15,12 +15,11 @@ const (
 	headerTimeout = 10 * time.Second
 	headerBytes   = 64 << 10
 	idleTimeout   = 2 * time.Minute
-	strangerIdle  = 10 * time.Second // before the first authenticated request
-	cancelGrace   = time.Second      // for cancelled requests to end
+	strangerIdle  = 10 * time.Second // max idle time before the first authenticated request
+	cancelGrace   = time.Second      // time for cancelled requests to end
 )
 
-// Listen opens the address of Options.Listen. The error is a *protocol.Error of kind
-// config_invalid.
+// Listen opens the address Options.Listen. The error is a *protocol.Error of kind config_invalid.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.options.Listen)
@@ -55,8 +54,8 @@ func (s *Server) accept(server *http.Server, l net.Listener) error {
 	return server.Serve(l)
 }
 
-// shutdown stops a server: it refuses new requests, lets the others finish within
-// timeout, then cancels them, and after a second more closes their connections.
+// shutdown stops a server: it refuses new requests, lets others finish within timeout, then cancels them, and a
+// second later closes their connections.
 func (s *Server) shutdown(server *http.Server, timeout time.Duration, cancel context.CancelFunc) {
 	if shutdownWithin(server, timeout) != nil {
 		cancel()
@@ -73,7 +72,7 @@ func shutdownWithin(server *http.Server, d time.Duration) error {
 	return server.Shutdown(ctx)
 }
 
-// isLoopback reports whether addr is reachable from this machine only.
+// isLoopback reports whether addr is reachable only from this machine.
 func isLoopback(addr net.Addr) bool {
 	switch addr := addr.(type) {
 	case *net.TCPAddr:
@@ -84,6 +83,6 @@ func isLoopback(addr net.Addr) bool {
 	return false
 }
 
-// ReloadTLS reads the certificate and its key again, for later connections. On failure the old ones
-// stay in use, and the error is a *protocol.Error of kind config_invalid.
+// ReloadTLS reads the certificate and its key again for later connections. On failure the old ones stay in use, and
+// the error is a *protocol.Error of kind config_invalid.
 func (s *Server) ReloadTLS() error { return s.certificate.Reload() }

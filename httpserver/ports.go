@@ -15,24 +15,23 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// ports are the loopback listeners of destinations. Each serves /mcp, /sse and
-// /message of its destination.
+// ports are the loopback listeners of destinations. Each serves /mcp, /sse and /message of its destination.
 type ports struct {
 	server *Server
 	open   map[string]*port // by destination
 }
 
-// port is one such listener.
+// port is the listener of one destination.
 type port struct {
-	requested int // the configured port; the real one may be another
+	requested int // the configured port; the actual one may differ
 	url       string
 	http      *http.Server
-	cancel    context.CancelFunc // of its requests
+	cancel    context.CancelFunc // cancels its requests
 	done      chan struct{}      // closed when it no longer accepts
 }
 
-// run keeps a listener open for each destination with a port until ctx ends. Then it
-// closes the listeners and waits for their requests, which run under requests.
+// run keeps a listener open for each destination with a port until ctx ends. Then it closes the listeners and waits
+// for their requests. requests is the context of these.
 func (p *ports) run(ctx, requests context.Context) {
 	for list := range p.server.options.Bridge.Destinations(ctx) {
 		wanted := make(map[string]exthost.Destination, len(list))
@@ -47,7 +46,7 @@ func (p *ports) run(ctx, requests context.Context) {
 		})
 		for name, d := range wanted {
 			if open := p.open[name]; open != nil {
-				p.server.options.Bridge.Listens(name, open.url) // a new snapshot has lost the URL
+				p.server.options.Bridge.Listens(name, open.url) // a new snapshot does not have the URL
 			} else {
 				p.listen(ctx, requests, d)
 			}
@@ -56,8 +55,7 @@ func (p *ports) run(ctx, requests context.Context) {
 	p.close(p.server.options.ShutdownTimeout, func(string, *port) bool { return true })
 }
 
-// close closes the ports for which match is true and waits for their requests, for
-// timeout before it cancels them.
+// close closes the ports for which match returns true. It waits for their requests, and cancels them after timeout.
 func (p *ports) close(timeout time.Duration, match func(name string, open *port) bool) {
 	var closing sync.WaitGroup
 	for name, open := range p.open {
@@ -75,7 +73,7 @@ func (p *ports) close(timeout time.Duration, match func(name string, open *port)
 	closing.Wait()
 }
 
-// maxPortTries bounds the ports that are tried after one that is taken.
+// maxPortTries is how many further ports are tried if one is taken.
 const maxPortTries = 100
 
 // listen opens the port of a destination, or the next free one.
@@ -99,7 +97,7 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 			}
 			p.server.serveExtension(w, r, d.Name, strings.TrimPrefix(r.URL.Path, "/"))
 		})))
-	if err != nil { // an invalid allowed origin, which Serve has refused before
+	if err != nil { // an invalid allowed origin, which Serve would have refused
 		log.Error("no port for the destination", "error", err)
 		_ = l.Close()
 		return

@@ -16,15 +16,14 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// CheckTLS returns an error where the files keep a server from starting, and a warning where the certificate
-// is about to end. It returns nil for a zero TLS.
+// CheckTLS returns an error if the files keep a server from starting, a warning if the certificate expires soon, else
+// nil.
 func CheckTLS(files TLS) *protocol.Diagnostic {
 	f := certificate.Files{Cert: files.Cert, Key: files.Key}
 	return f.Check()
 }
 
-// Report says what the server has refused, and when its certificate ends, for
-// [exthost.Admin.ServedBy].
+// Report returns what the server has refused and when its certificate expires, for [exthost.Admin.ServedBy].
 func (s *Server) Report() status.Server {
 	return status.Server{
 		RejectedTokens:   s.badTokens.Report(),
@@ -33,10 +32,10 @@ func (s *Server) Report() status.Server {
 	}
 }
 
-// certificatePause is the time between two looks at the end of the certificate.
+// certificatePause is the time between two checks of the certificate's expiry.
 const certificatePause = 6 * time.Hour
 
-// watchCertificate logs that the certificate is about to end or has ended, until ctx ends.
+// watchCertificate logs that the certificate expires soon or has expired, until ctx ends.
 func (s *Server) watchCertificate(ctx context.Context) {
 	for {
 		wait := certificatePause
@@ -59,7 +58,7 @@ func (s *Server) watchCertificate(ctx context.Context) {
 	}
 }
 
-// refuseToken counts a request whose token is not accepted.
+// refuseToken counts a request with a rejected token.
 func (s *Server) refuseToken(r *http.Request, client, reason string) {
 	s.badTokens.Add(status.Refusal{From: addressOf(r.RemoteAddr), Client: client, Reason: reason})
 }
@@ -71,8 +70,8 @@ func addressOf(address string) string {
 	return address
 }
 
-// errorLog takes what [http.Server] logs: it counts failed TLS handshakes, and passes all else on at
-// level debug.
+// errorLog receives the log of [http.Server]: it counts failed TLS handshakes, and passes on all other lines at level
+// debug.
 type errorLog struct {
 	handshakes *refusals.Log
 	other      io.Writer
@@ -82,7 +81,7 @@ type errorLog struct {
 func (l *errorLog) Write(line []byte) (int, error) {
 	rest, ok := bytes.CutPrefix(line, []byte("http: TLS handshake error from "))
 	from, reason, found := strings.Cut(strings.TrimSpace(string(rest)), ": ")
-	if !ok || !found || reason == io.EOF.Error() { // a check of the port alone sends nothing
+	if !ok || !found || reason == io.EOF.Error() { // a port check sends nothing
 		return l.other.Write(line)
 	}
 	l.handshakes.Add(status.Refusal{From: addressOf(from), Reason: reason})

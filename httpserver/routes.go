@@ -31,7 +31,7 @@ type Bridge interface {
 	Destinations(ctx context.Context) iter.Seq[[]exthost.Destination]
 	// EnvHeaders returns the environment variables that headers set, see [exthost.Bridge].
 	EnvHeaders(name string) map[string]string
-	// Listens records the URL of a destination's own port; "" if it has none.
+	// Listens records the URL of a destination's own port, or "" if it has none.
 	Listens(name, address string)
 	// Refuses returns why a request of s to s.Extension would be refused, or nil.
 	Refuses(s *protocol.Session) error
@@ -47,7 +47,7 @@ func (s *Server) newRoutes() http.Handler {
 	for _, name := range []string{"mcp", "sse", "message"} {
 		mux.Handle("/"+name, s.endpoint("", name))
 	}
-	mux.Handle("/mcp/{$}", s.endpoint("", "mcp")) // many clients end the URL in a slash
+	mux.Handle("/mcp/{$}", s.endpoint("", "mcp")) // many clients append a slash
 	mux.HandleFunc("/t/{toolset}/{endpoint}", s.serveToolset)
 	mux.HandleFunc("/t/{toolset}/mcp/{$}", s.serveToolset)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -70,7 +70,7 @@ func (s *Server) newRoutes() http.Handler {
 	return s.confined(mux)
 }
 
-// confined gives clients that have no toolset the server's; the operator needs none.
+// confined applies the default toolset to clients without one, but not to the operator.
 func (s *Server) confined(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, operator := r.Context().Value(operatorKey{}).(string)
@@ -88,8 +88,8 @@ func (s *Server) serveToolset(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// endpoint returns the handler of mcp, sse or message of an extension, or of all if id is "";
-// nil for others.
+// endpoint returns the handler of mcp, sse or message of an extension, or of all if id is "". It returns nil for
+// other names.
 func (s *Server) endpoint(id, name string) http.Handler {
 	sse, message := s.mcp.SSE(id)
 	switch name {
@@ -103,8 +103,8 @@ func (s *Server) endpoint(id, name string) http.Handler {
 	return nil
 }
 
-// readyz answers whether requests would be served. The client gets the kind of the
-// error only, because the message may describe this machine.
+// readyz answers whether requests would be served. The client gets only the kind of the error, because the message
+// may describe this machine.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	var err error
 	if s.options.Ready != nil {
@@ -120,9 +120,8 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	writeStatus(w, http.StatusServiceUnavailable, `{"status":"not ready","kind":"`+string(kind)+`"}`)
 }
 
-// Metrics returns a handler with the metrics of a host, for Prometheus. It reads the
-// host's own counters at each scrape and costs nothing in between. Each label has its
-// values from a closed set or from the configuration; tools beyond 4096 share one.
+// Metrics returns a handler that serves the metrics of a host to Prometheus. It reads the host's own counters at each
+// scrape. Label values come from closed sets or the configuration; tools beyond 4096 share one value.
 func Metrics(h *exthost.Host) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(metrics.Collector{Host: h}, collectors.NewGoCollector(),
@@ -134,8 +133,7 @@ func writeStatus(w http.ResponseWriter, status int, body string) {
 	_ = writeJSON(w, status, json.RawMessage(body)) // raw JSON always encodes
 }
 
-// serveByID serves the paths below /{id}/. No extension has an id that would hide
-// another route.
+// serveByID serves the paths below /{id}/. No extension has an id that would hide another route.
 func (s *Server) serveByID(w http.ResponseWriter, r *http.Request) {
 	id, name, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) || !s.toolsets.Serves(r, id) {
@@ -145,8 +143,8 @@ func (s *Server) serveByID(w http.ResponseWriter, r *http.Request) {
 	s.serveExtension(w, r, id, name)
 }
 
-// serveExtension serves the endpoint mcp, sse or message of one extension or
-// destination, whose tools have their own names there.
+// serveExtension serves the endpoint mcp, sse or message of one extension or destination, where its tools have their
+// own names.
 func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endpoint string) {
 	h := s.endpoint(id, endpoint)
 	if h == nil {
@@ -165,9 +163,8 @@ func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endp
 	h.ServeHTTP(w, r)
 }
 
-// refused answers a request to a destination that keeps failing with 503, Retry-After
-// and the error. It returns false for all other requests: the destination may serve the sessions of other
-// servers there.
+// refused answers a request to a destination that keeps failing with 503, Retry-After and the error. It returns false
+// for all other requests, including those for sessions of other servers, where the destination may work.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env map[string]string) bool {
 	session := cmp.Or(r.Header.Get(mcphttp.SessionHeader), r.URL.Query().Get("sessionId"))
 	if o := s.options.MCP.Elsewhere; o != nil && session != "" && !strings.HasSuffix(session, "."+o.Home()) {
@@ -193,8 +190,8 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env 
 	return true
 }
 
-// envOf returns the environment variables that headers set, by the variable's name.
-// net/http has rejected values that a variable cannot have.
+// envOf returns the environment variables set by headers, by name. net/http has rejected values that a variable
+// cannot have.
 func envOf(h http.Header, variables map[string]string) map[string]string {
 	var env map[string]string
 	for name, variable := range variables {

@@ -20,46 +20,46 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// TLS names the files in PEM of a certificate and its key.
+// TLS contains the paths of PEM files of a certificate and its key.
 type TLS struct{ Cert, Key string }
 
 // Options configures a Server.
 type Options struct {
 	Backend mcpserver.Backend // serves MCP clients; required
-	MCP     mcpserver.Options // name of the server towards MCP clients, and limits such as MaxBody
+	MCP     mcpserver.Options // the server's name for MCP clients, and limits such as MaxBody
 	Serves  func(string) bool // reports whether /{id}/mcp is served for an id; nil: never
-	// of clients that have none of their own, who reach no other; "": they see everything, and may choose
+	// The toolset of clients without their own, which they cannot leave; "": they see everything, and may choose.
 	Toolset string
-	Ready   func() error // returns why /readyz answers 503; nil is always ready
-	Bridge  Bridge       // the destinations and their ports; nil: there are none
-	// the toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served
+	Ready   func() error // returns why /readyz answers 503; nil: always ready
+	Bridge  Bridge       // the destinations and their ports, or nil
+	// The toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served.
 	Toolsets confined.Toolsets
 
-	Metrics http.Handler // served on /metrics; nil: no such route
-	// the operator's API, see [Admin], below /api/v1, with the dashboard on /ui; nil: no such routes
+	Metrics http.Handler // served on /metrics; nil: not served
+	// The operator's API, see [Admin], served below /api/v1, and the dashboard on /ui; nil: neither is served.
 	Admin http.Handler
 
 	Listen        string // host:port; default 127.0.0.1:7800
-	OperatorToken string // valid everywhere, and as the only one for the API; required with Admin
-	OAuth         *OAuth // access tokens that are valid everywhere but for the API; nil takes none
-	// the bearer token for everything but /healthz and the API; "" allows loopback only, and on Linux this user and
-	// root
+	OperatorToken string // valid everywhere, and the only token for the API; required with Admin
+	OAuth         *OAuth // access tokens, valid everywhere except for the API; nil accepts none
+	// The bearer token for everything but /healthz and the API; "" allows only loopback, and on Linux only this user
+	// and root.
 	Token string
-	// further tokens, of named clients; with one, Token or a client's is required; nil: there are none
+	// Further tokens, of named clients. If there are any, Token or a client's token is required. May be nil.
 	Clients        Clients
-	AnyLocalUser   bool     // without Token and clients: other users of this machine are let in too; default false
+	AnyLocalUser   bool     // without Token and clients, also admit other users of this machine; default false
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names of this server, besides localhost and the host in Listen
 	TLS            TLS      // zero serves plain HTTP
 
 	Logger *slog.Logger // nil logs nothing
-	// bytes of all request bodies together, without the first 16 KiB of each; default 8 times MCP.MaxBody
+	// Max bytes of all request bodies together, without the first 16 KiB of each; default 8 times MCP.MaxBody.
 	MaxBodies int64
-	// concurrent connections, beyond which idle ones are closed for new ones; default 4096
+	// Max concurrent connections, beyond which idle ones are closed for new ones; default 4096.
 	MaxConns int
-	// of these, from one address without an authenticated request; default an eighth of MaxConns
+	// Max connections from one address without an authenticated request; default an eighth of MaxConns.
 	MaxStrangers    int
-	ShutdownTimeout time.Duration // for requests to finish when Serve is to end; default 5 s
+	ShutdownTimeout time.Duration // time for requests to finish when Serve ends; default 5 s
 }
 
 const (
@@ -87,7 +87,7 @@ type Server struct {
 	toolsets confined.Rule
 	bodies   *mcphttp.Budget
 	tokens   *accesstoken.Verifier // nil without OAuth
-	keysLog  *rate.Limiter         // of what the log says of missing keys
+	keysLog  *rate.Limiter         // for log lines about missing keys
 	conns    *conns.Table
 	ending   context.Context // ends when streams must end
 	end      context.CancelFunc
@@ -97,8 +97,8 @@ type Server struct {
 	handshakes  *refusals.Log
 }
 
-// New returns a Server, which does not listen yet. It panics without a backend, and if
-// it has an operator's API but no operator's token.
+// New returns a Server, which does not listen yet. It panics without a backend, and with an operator's API but no
+// operator's token.
 func New(o Options) *Server {
 	if o.Backend == nil {
 		panic("httpserver: no backend")
@@ -128,11 +128,10 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve serves connections of l until ctx ends, which is no error: streams then end,
-// and requests may finish within ShutdownTimeout before they are cancelled. It returns
-// a *protocol.Error of kind config_invalid for an address that other machines can
-// reach without a token, and for an invalid allowed origin. It closes l and may be
-// called once.
+// Serve serves connections of l until ctx ends, which is not an error: streams then end, and requests may finish
+// within ShutdownTimeout before they are cancelled. It returns a *protocol.Error of kind config_invalid for an
+// address that other machines can reach without a token, and for an invalid allowed origin. It closes l and may be
+// called only once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer s.endStreams()
 	guard, err := s.newGuard(s.options.Listen, !isLoopback(l.Addr()), s.routes)
@@ -167,15 +166,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// endStreams ends sessions, subscriptions and event streams, which do not end by
-// themselves.
+// endStreams ends sessions, subscriptions and event streams, which do not end by themselves.
 func (s *Server) endStreams() {
 	s.mcp.Close()
 	s.end()
 }
 
-// servePorts serves the ports of destinations until ctx ends. end closes the ports and
-// waits for their requests.
+// servePorts serves the ports of destinations until ctx ends. end closes the ports and waits for their requests.
 func (s *Server) servePorts(ctx, requests context.Context) (end func()) {
 	if s.options.Bridge == nil {
 		return func() {}

@@ -1,4 +1,4 @@
-// Package bearertoken reads and compares bearer tokens.
+// Package bearertoken parses and compares bearer tokens.
 package bearertoken
 
 import (
@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Sum is what is kept of a token; nil: there is none.
+// Sum is the hash of a token; nil if there is none.
 type Sum *[sha256.Size]byte
 
-// SumOf returns the sum of a token; nil for "".
+// SumOf returns the hash of a token, or nil for "".
 func SumOf(token string) Sum {
 	if token == "" {
 		return nil
@@ -20,18 +20,17 @@ func SumOf(token string) Sum {
 	return &sum
 }
 
-// Shows reports whether a header has the token. The time of the comparison does not
-// depend on how much of the token is right.
+// Shows reports whether the header contains the token, in constant time.
 func Shows(header string, token Sum) bool {
 	if token == nil {
 		return false
 	}
-	sum := sha256.Sum256([]byte(Token(header))) // of the same length for every input
+	sum := sha256.Sum256([]byte(Token(header))) // same length for every input
 	return subtle.ConstantTimeCompare(sum[:], token[:]) == 1
 }
 
-// Header returns the Authorization header of a request. Several become one that shows no token: a proxy
-// before this server may have gone by another of them.
+// Header returns the Authorization header of a request. Several headers are joined to one without a valid token,
+// because a proxy may have checked another one of them.
 func Header(h http.Header) string {
 	if all := h.Values("Authorization"); len(all) > 1 {
 		h.Set("Authorization", strings.Join(all, ", "))
@@ -39,7 +38,7 @@ func Header(h http.Header) string {
 	return h.Get("Authorization")
 }
 
-// Token returns the token in a header; "" without one.
+// Token returns the bearer token in a header, or "".
 func Token(header string) string {
 	if scheme, token, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimLeft(token, " ")

@@ -1,4 +1,4 @@
-// Package caller tells which process of this machine is at the other end of a connection.
+// Package caller identifies the process at the other end of a connection, if it is on this machine.
 package caller
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
-// Caller is the process of this machine at the other end of a connection. Each question about
-// it is answered once for a connection.
+// Caller is the process at the other end of a connection, if it is on this machine. Each property is determined once
+// per connection.
 type Caller struct {
 	conn net.Conn
 
 	socket func() (peer.Socket, error)
 	relate func() lineage.Relation
-	known  atomic.Pointer[lineage.Relation] // what relate has returned; nil before that
+	known  atomic.Pointer[lineage.Relation] // result of relate; nil before
 }
 
 type key struct{}
 
-// With is for [http.Server.ConnContext].
+// With adds the caller to a connection's context, for [http.Server.ConnContext].
 func With(ctx context.Context, conn net.Conn) context.Context {
 	c := &Caller{conn: conn}
 	c.socket = sync.OnceValues(c.find)
@@ -35,14 +35,14 @@ func With(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, key{}, c)
 }
 
-// Of returns the caller at the other end of the connection of a request; nil without one.
+// Of returns the caller of a request, or nil if it is unknown.
 func Of(r *http.Request) *Caller {
 	c, _ := r.Context().Value(key{}).(*Caller)
 	return c
 }
 
-// find finds the socket of the other end. The error wraps [errors.ErrUnsupported] where that
-// is not possible: for other connections than those of TCP, and on other systems than Linux.
+// find finds the socket at the other end. The error wraps [errors.ErrUnsupported] if that is not possible: for
+// connections other than TCP, and on systems other than Linux.
 func (c *Caller) find() (peer.Socket, error) {
 	local, ok := c.conn.LocalAddr().(*net.TCPAddr)
 	remote, is := c.conn.RemoteAddr().(*net.TCPAddr)
@@ -52,8 +52,8 @@ func (c *Caller) find() (peer.Socket, error) {
 	return peer.TCP(local.AddrPort(), remote.AddrPort())
 }
 
-// Stranger returns why a process may be another user's than this one's; nil for root, and
-// where users cannot be told. c may be nil.
+// Stranger returns why the process may belong to another user, or nil. Root is no stranger, nor is anybody where
+// users cannot be determined. c may be nil.
 func (c *Caller) Stranger() error {
 	if c == nil {
 		return nil
@@ -70,13 +70,12 @@ func (c *Caller) Stranger() error {
 	return nil
 }
 
-// scanning is held while all processes are looked at, which takes the longer the more there are: a client
-// that opens connection after connection gets no more than one processor of this machine. What is
-// found of one connection is used for no other.
+// scanning is held while all processes are scanned, which takes longer the more there are. So a client that keeps
+// opening connections uses at most one processor. Results are not shared between connections.
 var scanning = make(chan struct{}, 1)
 
-// relation tells how the processes at the other end are related to the children of this one, and waits
-// until they are looked at. It is [lineage.Unknown] when ctx ends before.
+// relation returns how the processes at the other end are related to the host's children, waiting for the scan. It
+// returns [lineage.Unknown] if ctx ends before.
 func (c *Caller) relation(ctx context.Context) lineage.Relation {
 	if known := c.known.Load(); known != nil {
 		return *known
@@ -95,9 +94,9 @@ func (c *Caller) relation(ctx context.Context) lineage.Relation {
 	return found
 }
 
-// scan tells how the processes at the other end are related to the children of this one.
-// Those of another machine are unrelated. So is a process of this machine that has closed
-// its end already: nobody can tell which it was, and [lineage.Unknown] says so.
+// scan determines how the processes at the other end are related to the host's children. Processes on other machines
+// are unrelated. A process of this machine that has already closed the connection cannot be determined:
+// [lineage.Unknown].
 func (c *Caller) scan() lineage.Relation {
 	socket, err := c.socket()
 	switch {
@@ -127,8 +126,8 @@ func (c *Caller) within() bool {
 	return false
 }
 
-// Child returns why a process may descend from a child of a host; "" if it does not. It waits while
-// other connections are judged, until ctx ends. c may be nil.
+// Child returns why the process may descend from a child of a host, or "" if it does not. It waits for other scans
+// until ctx ends. c may be nil.
 func (c *Caller) Child(ctx context.Context) string {
 	if c == nil {
 		return ""

@@ -2,16 +2,16 @@ package caller
 
 import "sync"
 
-// Strangers are the reasons of refusals that were logged already. Beyond MaxStrangers no more is logged.
+// Strangers remembers which reasons of refusals have been logged, up to MaxStrangers.
 type Strangers struct {
 	mu   sync.Mutex
 	told map[string]bool
 }
 
-// MaxStrangers is how many reasons are logged.
+// MaxStrangers is the max number of reasons logged.
 const MaxStrangers = 64
 
-// IsNew reports whether a reason is to be logged, once.
+// IsNew reports whether a reason should be logged; it does so once per reason.
 func (s *Strangers) IsNew(why string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package certificate keeps the TLS certificate of a server, which may be replaced while the
-// server runs.
+// Package certificate manages the TLS certificate of a server, which may be replaced while the server runs.
 package certificate
 
 import (
@@ -11,16 +10,16 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Files are a certificate and its key in PEM files. The zero value is no certificate.
+// Files are PEM files of a certificate and its key. The zero value means no certificate.
 type Files struct {
 	Cert, Key string // paths; both or neither
 
 	now atomic.Pointer[tls.Certificate]
 }
 
-// Reload reads both files again, for later connections. A certificate that has ended is a failure. On failure the
-// certificate before stays in use, and the error is a *protocol.Error of kind config_invalid. Without files, Reload
-// does nothing.
+// Reload reads both files for later connections. On failure, also if the certificate has expired, the previous
+// certificate stays in use and the error is a *protocol.Error of kind config_invalid. Without files Reload does
+// nothing.
 func (f *Files) Reload() error {
 	if f.Cert == "" {
 		return nil
@@ -33,8 +32,7 @@ func (f *Files) Reload() error {
 	return nil
 }
 
-// Check returns an error where Reload would fail, and a warning where the certificate is about to end. It
-// returns nil without files.
+// Check returns an error if Reload would fail, a warning if the certificate expires soon, else nil.
 func (f *Files) Check() (d *protocol.Diagnostic) {
 	if f.Cert != "" {
 		_, d = f.read()
@@ -55,7 +53,7 @@ func (f *Files) read() (*tls.Certificate, *protocol.Diagnostic) {
 	return &cert, status.Certificate(cert.Leaf.NotAfter, time.Now())
 }
 
-// Ends returns when the certificate of the last Reload ends; nil without one.
+// Ends returns when the current certificate expires, or nil without one.
 func (f *Files) Ends() *time.Time {
 	cert := f.now.Load()
 	if cert == nil {
@@ -64,7 +62,7 @@ func (f *Files) Ends() *time.Time {
 	return &cert.Leaf.NotAfter
 }
 
-// Config returns a configuration that uses the certificate of the last Reload.
+// Config returns a TLS configuration that uses the current certificate.
 func (f *Files) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,

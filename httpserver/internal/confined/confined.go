@@ -1,4 +1,4 @@
-// Package confined gives clients over HTTP their toolsets, and keeps them from others.
+// Package confined restricts HTTP clients to their toolsets.
 package confined
 
 import (
@@ -12,25 +12,25 @@ import (
 
 // Toolsets are the toolsets of a backend.
 type Toolsets interface {
-	// Tools returns the tools of a toolset, or why there is none of that name.
+	// Tools returns the tools of a toolset, or an error if there is no such toolset.
 	Tools(name string) (*tools.Catalog, error)
-	// ServesTo reports whether clients of a toolset see anything of an extension.
+	// ServesTo reports whether clients of a toolset see any part of an extension.
 	ServesTo(toolset, id string) bool
 }
 
-// Rule says which toolsets clients have.
+// Rule assigns toolsets to clients.
 type Rule struct {
-	Default string   // of clients that have none of their own; "" lets them choose
-	All     Toolsets // nil: there are none
+	Default string   // toolset of clients without their own; "" lets them choose
+	All     Toolsets // nil if there are none
 }
 
-// Serves reports whether /{id}/mcp is there for the client of r.
+// Serves reports whether /{id}/mcp exists for the client of r.
 func (u *Rule) Serves(r *http.Request, id string) bool {
 	own := mcpserver.ToolsetOf(r.Context())
 	return own == "" || u.All == nil || u.All.ServesTo(own, id)
 }
 
-// Whole keeps from clients with a toolset what names everything of a host.
+// Whole refuses clients with a toolset, for handlers that reveal everything about a host.
 func (u *Rule) Whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if mcpserver.ToolsetOf(r.Context()) != "" {
@@ -42,8 +42,8 @@ func (u *Rule) Whole(next http.Handler) http.Handler {
 	})
 }
 
-// Own returns r with the toolset of its client: that of the default, unless middleware before
-// has given it one. free says that the client needs none.
+// Own returns r with the default toolset, unless middleware has already set one or free, which means that the client
+// needs none.
 func (u *Rule) Own(r *http.Request, free bool) *http.Request {
 	if u.Default == "" || free || mcpserver.ToolsetOf(r.Context()) != "" {
 		return r
@@ -51,9 +51,8 @@ func (u *Rule) Own(r *http.Request, free bool) *http.Request {
 	return r.WithContext(mcpserver.WithToolset(r.Context(), u.Default))
 }
 
-// Chosen returns r with the toolset that its URL names. A client that has one reaches no
-// other, be there one or not: it is answered 403, others 404 where there is none. Then Chosen
-// returns nil.
+// Chosen returns r with the toolset named in its URL. Otherwise it answers r and returns nil: 403 if the client has
+// another toolset, whether or not the named one exists, else 404 if it does not exist.
 func (u *Rule) Chosen(w http.ResponseWriter, r *http.Request, name string) *http.Request {
 	switch own := mcpserver.ToolsetOf(r.Context()); {
 	case own == name:

@@ -1,5 +1,4 @@
-// Package conns bounds the connections of a server so that idle ones of strangers cannot
-// lock others out.
+// Package conns limits the connections of a server so that idle unauthenticated ones cannot lock others out.
 package conns
 
 import (
@@ -12,39 +11,38 @@ import (
 	"time"
 )
 
-// Bounds of a [Table]. All are required.
+// Bounds are the limits of a [Table]. All are required.
 type Bounds struct {
-	Max          int           // connections at once
-	Strangers    int           // connections at once of one address that have made no authenticated request
-	StrangerIdle time.Duration // how long such a connection may wait for its next request
-	Full         func()        // is told that the first bound was reached, at most once a minute; must return at once
+	Max          int           // max connections
+	Strangers    int           // max connections per address without an authenticated request
+	StrangerIdle time.Duration // how long such a connection may be idle
+	Full         func()        // called when Max is reached, at most once a minute; must not block
 }
 
-// fullSpacing is the least time between two calls of Bounds.Full.
+// fullSpacing is the minimum time between two calls of Bounds.Full.
 const fullSpacing = time.Minute
 
-// Table holds the connections of a server. A new connection that finds the table full takes
-// the place of one that no request runs on: the one that has waited longest among the
-// strangers, else among the others. Only when requests run on all of them is the new one
-// closed. A stranger is a connection without an authenticated request so far.
+// Table tracks the connections of a server. A stranger is a connection without an authenticated request so far. If
+// the table is full, a new connection replaces the one that has been idle longest, strangers first. The new
+// connection itself is closed only if requests run on all others.
 type Table struct {
 	bounds Bounds
 
-	mu        sync.Mutex // guards what follows, and the entries
+	mu        sync.Mutex // guards the fields below and the entries
 	all       map[net.Conn]*entry
-	strangers *list.List           // entries of strangers that wait, the longest first
-	known     *list.List           // the same of others
-	shares    map[netip.Prefix]int // strangers by address
-	told      time.Time            // of the last call of Full
+	strangers *list.List           // idle entries of strangers, longest idle first
+	known     *list.List           // idle entries of others, longest idle first
+	shares    map[netip.Prefix]int // number of strangers by address
+	told      time.Time            // last call of Full
 }
 
 type entry struct {
 	conn    net.Conn
 	address netip.Prefix
 	known   bool
-	running int           // requests
+	running int           // requests in progress
 	waits   *list.Element // nil while requests run
-	timer   *time.Timer   // ends a stranger that is idle; nil before the first request has ended
+	timer   *time.Timer   // closes an idle stranger; nil before its first request has ended
 }
 
 // New returns an empty table.
@@ -60,7 +58,7 @@ func New(b Bounds) *Table {
 
 type key struct{}
 
-// Context is for [http.Server.ConnContext]: it enters a connection.
+// Context adds a connection to the table, for [http.Server.ConnContext].
 func (t *Table) Context(ctx context.Context, c net.Conn) context.Context {
 	e := &entry{conn: c, address: addressOf(c)}
 	t.mu.Lock()
@@ -79,8 +77,8 @@ func (t *Table) Context(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, key{}, e)
 }
 
-// cut closes c at once. The Close of a TLS connection would first tell the peer, for up to
-// 5 s if that does not read, and nobody is accepted meanwhile.
+// cut closes c at once. The Close of a TLS connection would first notify the peer, for up to 5 s if it does not read,
+// and block the accept loop.
 func cut(c net.Conn) {
 	if layer, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = layer.NetConn()
@@ -88,8 +86,7 @@ func cut(c net.Conn) {
 	_ = c.Close()
 }
 
-// enterLocked adds e and returns the connection to close for it, which may be its own; nil
-// when there is room.
+// enterLocked adds e and returns the connection to close for it, possibly e's own, or nil if there is room.
 func (t *Table) enterLocked(e *entry) (victim net.Conn) {
 	t.all[e.conn] = e
 	t.shares[e.address]++
@@ -106,8 +103,8 @@ func (t *Table) enterLocked(e *entry) (victim net.Conn) {
 	return victim
 }
 
-// oldestLocked returns the connection that has waited longest among those that fit, in the
-// first list that has one. It waits no longer, so that it is not chosen again.
+// oldestLocked returns the longest idle connection that fits, from the first list that has one. It is removed from
+// the list, so that it is not chosen again.
 func (t *Table) oldestLocked(fits func(*entry) bool, lists ...*list.List) net.Conn {
 	for _, l := range lists {
 		for at := l.Front(); at != nil; at = at.Next() {
@@ -120,7 +117,7 @@ func (t *Table) oldestLocked(fits func(*entry) bool, lists ...*list.List) net.Co
 	return nil
 }
 
-// busyLocked notes that e does not wait.
+// busyLocked marks e as not idle.
 func (t *Table) busyLocked(e *entry) {
 	if e.waits != nil {
 		t.waiting(e).Remove(e.waits)
@@ -128,7 +125,7 @@ func (t *Table) busyLocked(e *entry) {
 	}
 }
 
-// waiting returns the list that e waits in.
+// waiting returns the list of idle entries for e.
 func (t *Table) waiting(e *entry) *list.List {
 	if e.known {
 		return t.known
@@ -136,8 +133,7 @@ func (t *Table) waiting(e *entry) *list.List {
 	return t.strangers
 }
 
-// State is for [http.Server.ConnState]: it ends strangers that are idle, and forgets
-// connections that have ended.
+// State closes idle strangers and removes closed connections, for [http.Server.ConnState].
 func (t *Table) State(c net.Conn, state http.ConnState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +156,7 @@ func (t *Table) State(c net.Conn, state http.ConnState) {
 	}
 }
 
-// strangeNoMoreLocked takes e from the share of its address.
+// strangeNoMoreLocked stops counting e as a stranger of its address.
 func (t *Table) strangeNoMoreLocked(e *entry) {
 	if e.known {
 		return
@@ -171,7 +167,7 @@ func (t *Table) strangeNoMoreLocked(e *entry) {
 	}
 }
 
-// Requests returns a handler that notes which connections have requests that run.
+// Requests returns a handler that tracks which connections have requests in progress.
 func (t *Table) Requests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e, ok := r.Context().Value(key{}).(*entry)
@@ -198,7 +194,7 @@ func (t *Table) ended(e *entry) {
 	}
 }
 
-// Admit notes that the connection of a running request has been authenticated.
+// Admit records that the connection of a request is authenticated.
 func (t *Table) Admit(ctx context.Context) {
 	if e, ok := ctx.Value(key{}).(*entry); ok {
 		t.mu.Lock()
@@ -207,8 +203,8 @@ func (t *Table) Admit(ctx context.Context) {
 	}
 }
 
-// addressOf returns whose share a connection counts for: an IPv4 address, or the /64 of an
-// IPv6 address, of which one machine may have all. Connections without an address share one.
+// addressOf returns the address that a connection counts for: an IPv4 address, or the /64 of an IPv6 address, because
+// one machine may have all of it. Connections without an address count together.
 func addressOf(c net.Conn) netip.Prefix {
 	addr, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -218,6 +214,6 @@ func addressOf(c net.Conn) netip.Prefix {
 	if ip.Is4() {
 		bits = 32
 	}
-	p, _ := ip.Prefix(bits) // the zero prefix for an address that is not valid
+	p, _ := ip.Prefix(bits) // the zero prefix for an invalid address
 	return p
 }

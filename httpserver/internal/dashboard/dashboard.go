@@ -1,5 +1,4 @@
-// Package dashboard serves the pages of the operator's dashboard. They hold no data:
-// scripts in them call the operator's API.
+// Package dashboard serves the static pages of the operator's dashboard. Their scripts call the operator's API.
 package dashboard
 
 import (
@@ -13,9 +12,8 @@ import (
 //go:embed ui
 var pages embed.FS
 
-// policy is the Content-Security-Policy of the pages. They may load their own files
-// and call their own server only, no text of an extension can run as a script, and no
-// page may frame them.
+// policy is the Content-Security-Policy of the pages: they load only their own files and call only their own server,
+// no text of an extension can run as a script, and no page may frame them.
 var policy = strings.Join([]string{
 	"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'",
 	"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",

@@ -1,4 +1,4 @@
-// Package metrics makes Prometheus metrics of the measures of a host.
+// Package metrics exports the measures of a host as Prometheus metrics.
 package metrics
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Collector is a [prometheus.Collector] of a host's measures. Each label has its values
-// from a closed set or from the configuration; tools beyond 4096 share one.
+// Collector is a [prometheus.Collector] of a host's measures. Label values come from closed sets or the
+// configuration; tools beyond 4096 share one value.
 type Collector struct{ Host *exthost.Host }
 
 var (
@@ -108,7 +108,7 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	seen := make(map[string]bool)
 	for _, x := range m.Status.Extensions {
 		if seen[x.ID] {
-			continue // a skipped duplicate of the same id
+			continue // a skipped duplicate of the id
 		}
 		seen[x.ID] = true
 		s.gauge(descTools, len(x.Tools), x.ID)
@@ -119,7 +119,7 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for _, p := range m.Status.Policies {
 		if seen[p.Name+"\x00policy"] {
-			continue // disabled, and replaced by a policy of the same name
+			continue // disabled, and replaced by a policy with the same name
 		}
 		seen[p.Name+"\x00policy"] = true
 		s.policy(&p)
@@ -222,7 +222,7 @@ func (s sink) cluster(c *status.Cluster) {
 	}
 }
 
-// rtt leaves out what is not known.
+// rtt omits unknown values.
 func (s sink) rtt(d time.Duration, node string) {
 	if d > 0 {
 		s <- prometheus.MustNewConstMetric(descRTT, prometheus.GaugeValue, d.Seconds(), node)

@@ -1,4 +1,4 @@
-// Package refusals counts what a server refuses of one kind, and logs some of it.
+// Package refusals counts refused requests of one kind, and logs some of them.
 package refusals
 
 import (
@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	pause    = time.Minute // between two log lines about the same client, address and reason
-	maxKnown = 256         // of these that are told apart
-	maxText  = 200         // bytes of a reason
+	pause    = time.Minute // between log lines with the same client, address and reason
+	maxKnown = 256         // max such combinations remembered
+	maxText  = 200         // max bytes of a reason
 )
 
-// Log counts refusals. Many goroutines may use it at once.
+// Log counts refusals. It is safe for concurrent use.
 type Log struct {
 	what   string
 	log    *slog.Logger
-	limit  *rate.Limiter // of all lines, whatever their addresses
-	mu     sync.Mutex    // guards what follows
+	limit  *rate.Limiter // of all lines
+	mu     sync.Mutex    // guards the fields below
 	report status.Refusals
-	known  map[status.Refusal]*known // without times
+	known  map[status.Refusal]*known // by refusal without its time
 }
 
 type known struct {
 	logged time.Time
-	since  int // refusals that were not logged
+	since  int // refusals not logged since
 }
 
-// New returns a log. what is the message of its lines.
+// New returns a log. what is the message of its log lines.
 func New(what string, log *slog.Logger) *Log {
 	return &Log{
 		what:  what,
@@ -43,7 +43,7 @@ func New(what string, log *slog.Logger) *Log {
 	}
 }
 
-// Add counts a refusal, and logs it unless one that is alike was logged within the last minute.
+// Add counts a refusal, and logs it unless the same was logged within the last minute.
 func (l *Log) Add(r status.Refusal) {
 	r.Reason = display.Prefix(r.Reason, maxText)
 	like, now := r, time.Now()
@@ -70,7 +70,7 @@ func (l *Log) Add(r status.Refusal) {
 	}
 }
 
-// Report returns the count and the last refusal.
+// Report returns the count and the latest refusal.
 func (l *Log) Report() status.Refusals {
 	l.mu.Lock()
 	defer l.mu.Unlock()

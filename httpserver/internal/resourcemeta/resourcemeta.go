@@ -1,4 +1,4 @@
-// Package resourcemeta publishes where clients of a server get access tokens (RFC 9728).
+// Package resourcemeta publishes where clients get access tokens (RFC 9728).
 package resourcemeta
 
 import (
@@ -10,14 +10,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// Path is the well-known path of a resource's metadata (RFC 9728, section 3.1), which precedes
-// the path of the resource.
+// Path is the well-known path of a resource's metadata, to be inserted before the resource's path (RFC 9728, section
+// 3.1).
 const Path = "/.well-known/oauth-protected-resource"
 
-// Covers reports whether a path is one of the metadata.
+// Covers reports whether path is a metadata path.
 func Covers(path string) bool { return path == Path || strings.HasPrefix(path, Path+"/") }
 
-// MetadataURL returns the URL of the metadata of the resource at a URL; "" for none.
+// MetadataURL returns the URL of a resource's metadata, or "" for an invalid URL.
 func MetadataURL(resource string) string {
 	u, err := url.Parse(resource)
 	if err != nil {
@@ -28,7 +28,7 @@ func MetadataURL(resource string) string {
 	return u.String()
 }
 
-// Metadata serves the metadata of the resource at a URL, which names the authorization server.
+// Metadata serves the metadata of a resource, which contains the authorization server.
 func Metadata(resource, issuer, name string, scopes []string) http.Handler {
 	return auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
 		Resource:               resource,

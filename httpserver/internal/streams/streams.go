@@ -1,4 +1,4 @@
-// Package streams writes answers that go on: server-sent events, and lines.
+// Package streams writes responses that go on: server-sent events and lines.
 package streams
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/wire/sse"
 )
 
-// buffer bounds the events that wait for a slow reader. Sources wait beyond it.
+// buffer is the number of events buffered for a slow reader before sources block.
 const buffer = 64
 
 // Message is one event of a stream.
@@ -25,16 +25,16 @@ type Source func(ctx context.Context, send func(Message) bool)
 
 type endKey struct{}
 
-// WithEnd makes the streams of next end with ending. Without it they would delay
-// the server's shutdown, which waits for requests.
+// WithEnd makes the streams of next end with ending. Otherwise they would delay the server's shutdown, which waits
+// for requests.
 func WithEnd(ending context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endKey{}, ending)))
 	})
 }
 
-// Context returns the context of a stream: it ends when the reader has disconnected, when the
-// server is about to end, and with the function that is returned, which must be called.
+// Context returns the context of a stream: it ends when the client disconnects, the server shuts down, or the
+// returned function is called, which callers must do.
 func Context(r *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	ending, ok := ctx.Value(endKey{}).(context.Context)
@@ -45,8 +45,8 @@ func Context(r *http.Request) (context.Context, func()) {
 	return ctx, func() { detach(); cancel() }
 }
 
-// Serve writes the messages of the sources as server-sent events, until all
-// sources have ended or its [Context] ends. It waits for the sources.
+// Serve writes the messages of the sources as server-sent events until all sources have ended or its [Context] ends.
+// It waits for the sources.
 func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
 	ctx, cancel := Context(r)
 	defer cancel()
@@ -71,7 +71,7 @@ func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
 	return nil
 }
 
-// Lines is the writer of an answer of JSON lines. It passes on at once what it is given.
+// Lines writes a response of JSON lines and flushes each write.
 type Lines struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
@@ -79,11 +79,11 @@ type Lines struct {
 	writing sync.Mutex // held during a write
 	begun   bool       // guarded by writing
 
-	mu     sync.Mutex // guards closed, and changes of the deadline
+	mu     sync.Mutex // guards closed and changes of the deadline
 	closed bool
 }
 
-// writeTimeout bounds one write of lines to a reader.
+// writeTimeout is the max time for one write of lines.
 const writeTimeout = 30 * time.Second
 
 // NewLines makes the response one of JSON lines.
@@ -108,7 +108,7 @@ func (l *Lines) Write(b []byte) (int, error) {
 	return n, l.rc.Flush()
 }
 
-// extend gives the next write its time. It reports false after Close.
+// extend sets the deadline of the next write. It returns false after Close.
 func (l *Lines) extend() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +118,8 @@ func (l *Lines) extend() bool {
 	return !l.closed
 }
 
-// Close ends the writes: one under way fails, and no other follows. It waits until the response is no
-// longer used, so that its handler may return, and reports whether anything was written.
+// Close interrupts a write in progress and refuses later ones. It waits until the response is no longer used, so that
+// the handler may return, and reports whether anything was written.
 func (l *Lines) Close() (begun bool) {
 	l.mu.Lock()
 	l.closed = true
@@ -130,20 +130,19 @@ func (l *Lines) Close() (begun bool) {
 	l.mu.Unlock()
 	if interrupts {
 		l.writing.Lock()
-		// for the end of an answer whose write was about to begin
+		// Leave time for net/http to end the response.
 		_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	}
 	defer l.writing.Unlock()
 	return l.begun
 }
 
-// writeMessages writes until messages is closed or a write fails. It flushes once for
-// messages that arrive together.
+// writeMessages writes until messages is closed or a write fails. It flushes once for messages that arrive together.
 func writeMessages(w http.ResponseWriter, messages <-chan Message) {
 	events := sse.NewWriter(w, "no-store")
 	alive := time.NewTicker(sse.KeepAlive)
 	defer alive.Stop()
-	for err := events.Comment(); err == nil; { // the first bytes make proxies pass the headers on
+	for err := events.Comment(); err == nil; { // the first bytes make proxies pass on the headers
 		select {
 		case m, ok := <-messages:
 			if !ok {
