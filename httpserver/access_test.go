@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 )
 
-// forge makes a token like the issuer's, with another algorithm and signature.
+// forge makes a token like the issuer's, but with another algorithm and signature.
 func (i *issuer) forge(alg string, sign func(signed []byte) []byte) http.Header {
 	claims, _ := json.Marshal(map[string]any{
 		"iss":   i.url,
@@ -31,7 +31,7 @@ func (i *issuer) forge(alg string, sign func(signed []byte) []byte) http.Header 
 	return authorization("Bearer " + signed + "." + base64.RawURLEncoding.EncodeToString(sign([]byte(signed))))
 }
 
-// credentials are all kinds of credentials that a request may have.
+// credentials returns all kinds of credentials that a request may have.
 func credentials(i *issuer) map[string]http.Header {
 	public := i.key.Public().(ed25519.PublicKey)
 	stranger := newStranger()
@@ -57,8 +57,8 @@ func credentials(i *issuer) map[string]http.Header {
 
 func newStranger() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
-// TestF2WhoMayReachWhat checks each route with each credential on each kind of server.
-// A request that passes gets any answer of its route.
+// TestF2WhoMayReachWhat checks each route with each credential on each kind of server. A request passes if it gets
+// any answer of its route.
 func TestF2WhoMayReachWhat(t *testing.T) {
 	i := newIssuer(t)
 	all := credentials(i)
@@ -135,7 +135,7 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 	}
 }
 
-// The port of a destination needs a token where the server has one.
+// A destination's port needs a token if the server has one.
 func TestF2WhoMayReachADestinationsPort(t *testing.T) {
 	i := newIssuer(t)
 	for name, tt := range map[string]struct {

@@ -78,7 +78,7 @@ func TestAdminAPI(t *testing.T) {
 	}
 }
 
-// Every spelling of true changes nothing.
+// Every spelling of true makes a dry run, which changes nothing.
 func TestReloadTakesADryRunForOne(t *testing.T) {
 	s, h := adminServer(t)
 	reloads := 0
@@ -224,7 +224,7 @@ func TestAdminLogs(t *testing.T) {
 	}
 }
 
-// The end of the host ends the streams after their last event.
+// The streams end with the host, after their last event.
 func TestAdminLogsEndWithTheHost(t *testing.T) {
 	s, h := adminServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

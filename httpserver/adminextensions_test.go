@@ -78,8 +78,7 @@ func TestEnableAndDisable(t *testing.T) {
 	}
 }
 
-// A read-only configuration is an error, and so is an extension that the allowlist
-// excludes.
+// A read-only configuration is an error, and so is an extension excluded by the allowlist.
 func TestEnableIsRefused(t *testing.T) {
 	s, _ := adminServer(t)
 	var f failure

@@ -12,8 +12,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// The API has what calls carried, who made them, how tools did, and what the audit log
-// says, with secrets masked.
+// The API returns payloads, callers, counts and audit records of calls, with secrets masked.
 func TestPastAPI(t *testing.T) {
 	s, _ := governedServer(t)
 	const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
@@ -70,7 +69,7 @@ func TestPastAPI(t *testing.T) {
 	}
 }
 
-// A call with the operator's token over HTTP is the operator's, for policies too.
+// A call with the operator's token over HTTP is made by the operator, for policies too.
 func TestOperatorCallsAsOperator(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)

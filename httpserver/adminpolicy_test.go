@@ -19,8 +19,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// governedServer serves the API to an operator called Ada. The policies deny one tool,
-// ask about another, and pin all.
+// governedServer serves the API to an operator named Ada. The policies deny one tool, ask about another, and pin all.
 func governedServer(t *testing.T) (*httptest.Server, *exthost.Host) {
 	t.Helper()
 	dir := t.TempDir()
@@ -137,7 +136,7 @@ func TestPolicyAPI(t *testing.T) {
 	}
 }
 
-// The middleware names the approver, and an approval request has one answer.
+// The middleware sets the approver, and an approval request can be answered once.
 func TestApprovalAPI(t *testing.T) {
 	s, h := governedServer(t)
 	for answer, want := range map[string]string{"approve": "", "deny": "not approved by Ada: no"} {

@@ -61,7 +61,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// RoundTrip answers as ServeHTTP does, without a network.
+// RoundTrip answers like ServeHTTP, without a network.
 func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)
@@ -169,8 +169,7 @@ func TestOAuthIssuerIsAway(t *testing.T) {
 	}
 }
 
-// The rules for hosts, origins and tokens hold on the ports of destinations too.
-// What anybody can bring about as often as they like is no line of the log each time.
+// Anything that anybody can repeat at will must not log a line each time.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	var log bytes.Buffer
 	i := newIssuer(t)
@@ -201,6 +200,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	}
 }
 
+// The rules for hosts, origins and tokens hold on the ports of destinations too.
 func TestF1T12ForeignRequestsReachNoDestination(t *testing.T) {
 	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}},
 		Options{OperatorToken: "own", AllowedOrigins: []string{"https://app.example"}})
@@ -222,8 +222,7 @@ func TestF1T12ForeignRequestsReachNoDestination(t *testing.T) {
 	}
 }
 
-// Bodies that never end hold no more memory together than they may, and others are
-// served meanwhile.
+// Unfinished bodies together use only a bounded amount of memory, and other requests are served meanwhile.
 func TestF3ManyUnfinishedBodies(t *testing.T) {
 	o := Options{Backend: newFake(), MaxBodies: 16 << 20}
 	o.MCP.MaxBody = 16 << 20
@@ -249,7 +248,7 @@ func TestF3ManyUnfinishedBodies(t *testing.T) {
 			}
 		}()
 	}
-	for range bodies - 5 { // at least: the others fit
+	for range bodies - 5 { // at least; the others fit
 		if line := get(t, answers, "a body to be refused"); line != "HTTP/1.1 503" {
 			t.Errorf("a body was answered %s", line)
 		}

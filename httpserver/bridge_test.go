@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// Each client of a destination has its own child, and gets messages of that child only.
+// Each client of a destination has its own child, and gets only that child's messages.
 func TestBridgeNoCrosstalk(t *testing.T) {
 	addr, _ := bridged(t, stdioPeer, Options{})
 	a, b := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
@@ -74,7 +74,7 @@ func TestBridgeNamesTheServerBehindIt(t *testing.T) {
 
 const discover = `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// A client that does not read slows down no other, and its queue is bounded.
+// A client that does not read does not slow down others, and its queue is bounded.
 func TestBridgeStalledReader(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})
 	stalled, other := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
@@ -103,8 +103,7 @@ func TestBridgeStalledReader(t *testing.T) {
 	t.Logf("slowest call beside it %v, the host holds %d MiB more", slowest, held()>>20)
 }
 
-// A child that is killed during a call is an error at once. The next call gets another
-// child without an action of the client.
+// A killed child is an error at once. The next call gets another child without any action of the client.
 func TestBridgeKilledChild(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})
 	s := openSession(t, "http://"+addr+"/d/mcp", nil)
@@ -190,7 +189,7 @@ func TestBridgeCannotRun(t *testing.T) {
 	}
 }
 
-// elsewhere is another server, which answers each request that is carried to it.
+// elsewhere is another server, which answers every forwarded request.
 type elsewhere struct{}
 
 func (elsewhere) Home() string { return "here" }
@@ -204,7 +203,7 @@ func (elsewhere) Forward(_ context.Context, w http.ResponseWriter, home string, 
 	return true, err
 }
 
-// A session of a destination at another server is served, whatever becomes of the destination here.
+// A session of a destination on another server is served, whatever happens to the destination here.
 func TestBridgeCannotRunHere(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{
 		"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}},
@@ -226,8 +225,7 @@ func TestBridgeCannotRunHere(t *testing.T) {
 	}
 }
 
-// A destination has its own port, or the next free one if that is taken. The port needs
-// the token that the server needs.
+// A destination has its own port, or the next free one if that is taken. The port needs a token if the server does.
 func TestBridgePorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -279,8 +277,8 @@ func TestBridgePorts(t *testing.T) {
 	}
 }
 
-// T18: credentials for this host stay here. Headers that the operator selects go to the
-// client's own child only.
+// T18: credentials for this host are not passed on. Headers selected by the operator reach only the client's own
+// child.
 func TestBridgeHeaders(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{
 		"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}},
@@ -329,8 +327,7 @@ func upstream(t *testing.T) (url string, seen func() []http.Header) {
 	}
 }
 
-// Remote servers are bridged too. Their endpoint event is for the host; the client gets
-// the endpoint of the host.
+// Remote servers are bridged too. The host consumes their endpoint event; the client gets the host's endpoint.
 func TestBridgeRemote(t *testing.T) {
 	url, seen := upstream(t)
 	addr, _ := bridged(t, config.Destinations{
@@ -362,7 +359,7 @@ func TestBridgeRemote(t *testing.T) {
 	}
 }
 
-// F4: a session is valid for its destination and the caller that opened it only.
+// F4: a session is valid only for its destination and the caller that opened it.
 func TestF4SessionsOfOthers(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{
 		"d": {Type: config.DestinationStdio},
@@ -386,8 +383,7 @@ func TestF4SessionsOfOthers(t *testing.T) {
 	}
 }
 
-// The status of a task goes to the caller that started the task, although others use the
-// same child.
+// The status of a task goes only to the caller that started it, although others use the same child.
 func TestTaskStatusIsForWhoBeganIt(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Instances: "shared"}}, Options{})
 	a, b := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)

@@ -15,8 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// browser is one page of a headless Chromium, controlled over its debugging pipe: JSON
-// objects, each followed by a NUL.
+// browser is one page of a headless Chromium, controlled over its debugging pipe: JSON objects, each followed by NUL.
 type browser struct {
 	t       *testing.T
 	to      *os.File
@@ -27,11 +26,11 @@ type browser struct {
 	said    []string // exceptions, console errors and policy violations in the page
 }
 
-// browsers are the names of Chromium on PATH.
+// browsers are the names of Chromium in PATH.
 var browsers = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"}
 
-// openBrowser starts Chromium with an empty page, until the end of the test. It skips the
-// test where no Chromium is installed.
+// openBrowser starts Chromium with an empty page until the end of the test. It skips the test if Chromium is not
+// installed.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	processtest.Optional(t)
@@ -176,8 +175,7 @@ func (b *browser) look(width, height int, scheme string) {
 		nil)
 }
 
-// eval returns the value of an expression in the page, as JSON. If another page is loaded
-// meanwhile, eval runs again there.
+// eval returns the value of an expression in the page, as JSON. If another page loads meanwhile, eval runs again.
 func (b *browser) eval(expression string) string {
 	b.t.Helper()
 	var r struct {

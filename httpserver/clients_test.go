@@ -23,7 +23,7 @@ const (
 	modernList = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 )
 
-// known are the named clients of a test, with their tokens.
+// known are the named clients of a test and their tokens.
 type known struct {
 	*clients.Directory
 	tokens map[string]string
@@ -58,7 +58,7 @@ func (k *known) remove(name string) {
 
 func (k *known) header(name string) http.Header { return authorization("Bearer " + k.tokens[name]) }
 
-// modern makes h the headers of a request of MCP 2026-07-28.
+// modern returns h with the headers of an MCP 2026-07-28 request.
 func modern(h http.Header, method string) http.Header {
 	h = h.Clone()
 	h.Set("MCP-Protocol-Version", protocol.MCP20260728)
@@ -95,7 +95,7 @@ func TestClientIsTheCaller(t *testing.T) {
 		t.Errorf("the session of another client: %s", r.Status)
 	}
 
-	// A request without a token is refused, also on loopback; so are odd ones.
+	// A request without a valid token is refused, also on loopback.
 	reached := b.reached.Load()
 	for name, h := range map[string]http.Header{
 		"none":                nil,
@@ -135,7 +135,7 @@ func TestClientIsTheCaller(t *testing.T) {
 	}
 }
 
-// TestClientIsRemoved ends what a client has open, in either era and over SSE, and nothing of another.
+// TestClientIsRemoved checks that a client's streams end in either era and over SSE, but nobody else's.
 func TestClientIsRemoved(t *testing.T) {
 	for name, end := range map[string]func(*known){
 		"removed": func(k *known) { k.remove("ada") },
@@ -203,7 +203,7 @@ func TestClientIsRemoved(t *testing.T) {
 	}
 }
 
-// stream opens a stream of events and returns once it has begun. ended gets its end.
+// stream opens an event stream and returns once it has begun. ended receives its end.
 func stream(t *testing.T, method, url string, h http.Header, body string) (ended <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -232,7 +232,7 @@ func stream(t *testing.T, method, url string, h http.Header, body string) (ended
 	return over
 }
 
-// TestClientKeepsItsOldToken accepts an old token until its time is over, and ends what it opened then.
+// TestClientKeepsItsOldToken checks that an old token is accepted until it expires, and that its streams end then.
 func TestClientKeepsItsOldToken(t *testing.T) {
 	k, b := newKnown(t, "ada"), newFake()
 	url := "http://" + serve(t, Options{Backend: b, Clients: k}, nil) + "/mcp"
@@ -276,8 +276,8 @@ func TestClientKeepsItsOldToken(t *testing.T) {
 	}
 }
 
-// TestClientFirstAndLast closes a server that is open for this user with its first client, and keeps it
-// closed after the last.
+// TestClientFirstAndLast checks that a server open to its user closes with the first client, and stays closed after
+// the last one is removed.
 func TestClientFirstAndLast(t *testing.T) {
 	k, b := newKnown(t), newFake()
 	url := "http://" + serve(t, Options{Backend: b, Clients: k}, nil) + "/mcp"
@@ -299,7 +299,7 @@ func TestClientFirstAndLast(t *testing.T) {
 	}
 }
 
-// TestClientAbroad serves other machines with the tokens of clients alone.
+// TestClientAbroad checks that only tokens of clients let other machines in.
 func TestClientAbroad(t *testing.T) {
 	k := newKnown(t, "ada")
 	url := "http://" + serve(t, Options{Backend: newFake(), Clients: k},
@@ -315,7 +315,7 @@ func TestClientAbroad(t *testing.T) {
 	}
 }
 
-// TestClientNameIsNoSubject refuses an access token whose subject is the name of a client.
+// TestClientNameIsNoSubject checks that an access token with a client's name as its subject is refused.
 func TestClientNameIsNoSubject(t *testing.T) {
 	i, k := newIssuer(t), newKnown(t, "ada")
 	url := "http://" + serve(t,
@@ -336,8 +336,8 @@ func TestClientNameIsNoSubject(t *testing.T) {
 	}
 }
 
-// TestClientTakesASubjectsName ends what the subject of an access token has open when a client gets its
-// name, and nothing of another subject. The client does not get at the session.
+// TestClientTakesASubjectsName checks that a subject's streams end when a client gets its name, but nobody else's,
+// and that the client cannot use the subject's session.
 func TestClientTakesASubjectsName(t *testing.T) {
 	i, k, b := newIssuer(t), newKnown(t, "bob"), newFake()
 	host := "http://" + serve(t, Options{Backend: b, Clients: k, OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil)
@@ -376,7 +376,7 @@ func TestClientTakesASubjectsName(t *testing.T) {
 	}
 }
 
-// TestSubjectIsNoOtherCaller refuses subjects that the host uses as names of its own callers.
+// TestSubjectIsNoOtherCaller checks that subjects named like callers of the host itself are refused.
 func TestSubjectIsNoOtherCaller(t *testing.T) {
 	i := newIssuer(t)
 	url := "http://" + serve(t, Options{Backend: newFake(), OAuth: &OAuth{Resource: resource, Issuer: i.url}},
@@ -398,8 +398,8 @@ func TestSubjectIsNoOtherCaller(t *testing.T) {
 	}
 }
 
-// BenchmarkClientToken compares a token with those of many clients: the first, the last and nobody's
-// take the same time.
+// BenchmarkClientToken compares a token with those of many clients: the first, the last and no match take the same
+// time.
 func BenchmarkClientToken(b *testing.B) {
 	d, stated := clients.New(b.Context(), nil, func() {}, slog.New(slog.DiscardHandler)), map[string]config.Client{}
 	tokens := map[string]string{"nobody": clienttoken.New()}
@@ -418,7 +418,7 @@ func BenchmarkClientToken(b *testing.B) {
 	}
 }
 
-// leaving are clients of which each is removed as its toolset is looked up.
+// leaving are clients that are removed while their toolset is looked up.
 type leaving struct{ *known }
 
 func (l leaving) Toolset(name string) string {
@@ -426,8 +426,8 @@ func (l leaving) Toolset(name string) string {
 	return l.known.Toolset(name)
 }
 
-// TestClientThatLeavesSeesNothing removes a client while its request is let in: it does not pass as
-// one without a toolset, which sees everything.
+// TestClientThatLeavesSeesNothing checks that a client removed during its own request does not pass as one without a
+// toolset, which would see everything.
 func TestClientThatLeavesSeesNothing(t *testing.T) {
 	b, k := newFake(), newKnown(t, "ada")
 	url := "http://" + serve(t, Options{Backend: b, Clients: leaving{k}}, nil) + "/mcp"

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// wire is one connection, on which a client decides when it asks.
+// wire is one connection of a client.
 type wire struct {
 	net.Conn
 	read *bufio.Reader
@@ -29,15 +29,14 @@ func dial(t *testing.T, addr string) *wire {
 	return &wire{c, bufio.NewReader(c)}
 }
 
-// ask makes a request and returns the status code; 0 when the server has closed the
-// connection.
+// ask makes a request and returns the status code, or 0 if the server has closed the connection.
 func (w *wire) ask(t *testing.T, path, token string) int {
 	t.Helper()
 	head := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n"
 	if token != "" {
 		head += "Authorization: Bearer " + token + "\r\n"
 	}
-	_, _ = io.WriteString(w, head+"\r\n") // an error is seen when the answer is read
+	_, _ = io.WriteString(w, head+"\r\n") // the read below reports an error
 	r, err := http.ReadResponse(w.read, nil)
 	if err != nil {
 		return 0
@@ -60,9 +59,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// Connections that are idle, of an address that shows no token, give way to those of
-// others: a new one gets in although the server is full, and those that have shown a token
-// stay open.
+// Idle connections from addresses without a valid token are closed for new ones when the server is full;
+// authenticated connections stay open.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	processtest.Leaks(t)
 	addr := serve(t, Options{Backend: newFake(), Token: "clients", MaxConns: 6, MaxStrangers: 6}, nil)
@@ -96,8 +94,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// An address that has no token holds a share of the connections alone, and gives up its own
-// oldest one for a new one.
+// An address without a valid token may use only a share of the connections; a new one replaces its own oldest one.
 func TestStrangersHaveAShare(t *testing.T) {
 	processtest.Leaks(t)
 	addr := serve(t, Options{Backend: newFake(), Token: "clients", MaxConns: 100, MaxStrangers: 2}, nil)
@@ -112,7 +109,7 @@ func TestStrangersHaveAShare(t *testing.T) {
 		w.awaitClose(t, "a connection beyond the share")
 	}
 	for n, w := range all[3:] {
-		if code := w.ask(t, "/readyz", "clients"); code != http.StatusOK { // no stranger any more
+		if code := w.ask(t, "/readyz", "clients"); code != http.StatusOK { // no longer a stranger
 			t.Errorf("connection %d within the share: %d", n, code)
 		}
 	}
@@ -126,7 +123,7 @@ func TestStrangersHaveAShare(t *testing.T) {
 	}
 }
 
-// Requests that run are never cut off: a server with nothing else refuses the new one.
+// Running requests are never cut off: if all connections are busy, the new one is refused.
 func TestRunningRequestsStay(t *testing.T) {
 	processtest.Leaks(t)
 	addr := serve(t, Options{Backend: newFake(), MaxConns: 1}, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// peered is a backend that keeps the sessions of its clients.
+// peered is a backend that records the sessions of its clients.
 type peered struct {
 	*fake
 	sessions chan *protocol.Session
@@ -27,10 +27,10 @@ func (p *peered) Attach(_ context.Context, s *protocol.Session) error {
 	return nil
 }
 
-// street has servers that reach each other without a network, by their homes.
+// street is a group of servers, by home, that reach each other without a network.
 type street map[string]func(ctx context.Context, w http.ResponseWriter, request []byte)
 
-// neighbor is the way of one server to the others of its street.
+// neighbor is the mcpserver.Elsewhere of one server in a street.
 type neighbor struct {
 	street
 	home string
@@ -63,7 +63,7 @@ func newBubble(t *testing.T) *bubble {
 		b.listeners[host] <- there
 		return here, err
 	}}
-	b.Transport, b.Timeout = transport, time.Hour // of the fake time
+	b.Transport, b.Timeout = transport, time.Hour // fake time
 	t.Cleanup(transport.CloseIdleConnections)
 	return b
 }
@@ -102,7 +102,7 @@ func (b *bubble) send(t *testing.T, method, url string, h http.Header, body stri
 	return answer
 }
 
-// open sends a request and returns what comes, once it has ended.
+// open sends a request. ended receives the whole body at its end.
 func (b *bubble) open(t *testing.T, method, url string, h http.Header, body string) (ended <-chan string) {
 	t.Helper()
 	over := make(chan string, 1)
@@ -126,8 +126,8 @@ const (
 		`"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 )
 
-// TestStreamsEndWithTheirAccessToken ends the streams that a token has opened when it expires, also at another
-// server than the session's. Calls that have begun go on, and the session stays for the next token.
+// TestStreamsEndWithTheirAccessToken checks that streams end when the token that opened them expires, even on another
+// server than the session's. Calls in flight go on, and the session stays for the next token.
 func TestStreamsEndWithTheirAccessToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lasts = 10 * time.Minute
@@ -188,7 +188,7 @@ func TestStreamsEndWithTheirAccessToken(t *testing.T) {
 			t.Errorf("the token after its end: %s", r.Status)
 		}
 
-		// What comes meanwhile waits for the stream that the next token opens.
+		// Messages sent meanwhile wait for the next stream.
 		if err := peer.Client.Notify(t.Context(), protocol.MethodToolsListChanged, nil); err != nil {
 			t.Error(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds every wait of the tests. No test depends on the duration of a wait.
+// patience bounds every wait in the tests. No test depends on how long a wait takes.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
@@ -89,8 +89,7 @@ func (f *fake) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 	return json.RawMessage(`{"content":[]}`), nil
 }
 
-// hang starts a call that hangs and returns once the backend has it. answer gets the body
-// of its answer.
+// hang starts a call that hangs and returns once the backend has it. answer receives the body of its answer.
 func (f *fake) hang(t *testing.T, url string, h http.Header) (answer <-chan string) {
 	t.Helper()
 	answered := make(chan string, 1)
@@ -126,7 +125,7 @@ func serve(t testing.TB, o Options, wrap func(net.Listener) net.Listener) string
 	return serveAs(t, New(o), wrap)
 }
 
-// serveAs is serve for a server that has been made.
+// serveAs is serve for an existing server.
 func serveAs(t testing.TB, s *Server, wrap func(net.Listener) net.Listener) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -152,7 +151,7 @@ func serveAs(t testing.TB, s *Server, wrap func(net.Listener) net.Listener) stri
 
 var client = &http.Client{Transport: &http.Transport{}, Timeout: patience}
 
-// send sends a request with these header fields; Host is one of them.
+// send sends a request with the given headers, which may include Host.
 func send(t testing.TB, method, url string, h http.Header, body string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))

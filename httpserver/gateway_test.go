@@ -49,7 +49,7 @@ func echoNative(string) {
 	os.Exit(x.Main())
 }
 
-// officialEcho is the same with the official SDK.
+// officialEcho is the same extension written with the official SDK.
 func officialEcho() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
 	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -63,8 +63,7 @@ func echoOfficial(string) {
 	_ = officialEcho().Run(context.Background(), &mcp.StdioTransport{})
 }
 
-// serveOfficial serves officialEcho over HTTP without a gateway. The revision 2026-07-28 is
-// served by a stateless server alone.
+// serveOfficial serves officialEcho over HTTP without a gateway. Version 2026-07-28 needs a stateless server.
 func serveOfficial(kind string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,8 +75,8 @@ func serveOfficial(kind string) {
 		&mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: kind == "stateless"}))
 }
 
-// serveGateway serves a host with one extension, which runs the given verb and speaks the
-// version of MCP that may follow it.
+// serveGateway serves a host with one extension, which runs the given verb with the protocol version that may follow
+// it.
 func serveGateway(child string) {
 	child, version, _ := strings.Cut(child, " ")
 	dir, err := os.MkdirTemp("", "gateway")
@@ -119,7 +118,7 @@ func serveGateway(child string) {
 			runtime.GC()
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			stacks := uint64(runtime.NumGoroutine()) * (2 << 10) // not those that the runtime keeps for later
+			stacks := uint64(runtime.NumGoroutine()) * (2 << 10) // without stacks that the runtime keeps for later
 			fmt.Println("uses", m.HeapAlloc+stacks)
 		}
 	}()
@@ -128,8 +127,8 @@ func serveGateway(child string) {
 	_ = New(o).Serve(ctx, l)
 }
 
-// serveLeast is a minimal gateway in front of a child with the official SDK: it reads a
-// call from HTTP, writes it to the child, and returns the result.
+// serveLeast is a minimal gateway in front of a child with the official SDK: it reads a call from HTTP, writes it to
+// the child, and returns the result.
 func serveLeast(string) {
 	conn := startChild("echo-official")
 	first, _ := jsonrpc.Decode([]byte(initialize))
@@ -146,14 +145,14 @@ func serveLeast(string) {
 	})
 }
 
-// serveBare makes the same call of a native child for each request, without a look at it: what
-// net/http and the pipes take of a call.
+// serveBare makes the same call of a native child for each request without reading it: the cost of net/http and
+// pipes.
 func serveBare(string) {
 	conn, params := startChild("echo"), json.RawMessage(`{"name":"echo",`+benchArguments+`}`)
 	answer(func([]byte) []byte { return ask(conn, "tools/call", params) })
 }
 
-// serveFixed answers each request with the same result: what net/http takes of a call.
+// serveFixed answers each request with the same result: the cost of net/http.
 func serveFixed(string) {
 	result := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x",
 		100) + `"}]}}`)
@@ -190,7 +189,7 @@ func ask(conn *jsonrpc.Conn, method string, params json.RawMessage) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":%s}`, result)
 }
 
-// answer serves HTTP: each body gets the response that respond returns, or none.
+// answer serves HTTP with a function from request body to response body; nil is no response.
 func answer(respond func(body []byte) []byte) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -242,7 +241,7 @@ func run(t testing.TB, script string) *running {
 	return r
 }
 
-// said returns the next line that the server writes.
+// said returns the next line written by the server.
 func (r *running) said(t testing.TB) string {
 	t.Helper()
 	line, err := r.out.ReadString('\n')
@@ -252,9 +251,8 @@ func (r *running) said(t testing.TB) string {
 	return strings.TrimSpace(line)
 }
 
-// keeps returns the memory in MiB that a gateway uses after a garbage collection. What its
-// process occupies is no measure of a leak: the runtime keeps each page of which one object
-// is left.
+// keeps returns the memory in MiB that a gateway uses after a garbage collection. The size of the process would not
+// show a leak: the runtime keeps each page with a live object.
 func (r *running) keeps(t *testing.T) float64 {
 	t.Helper()
 	if _, err := io.WriteString(r.in, "\n"); err != nil {
@@ -290,8 +288,7 @@ func (r *running) descriptors(tb testing.TB) int {
 	return len(list)
 }
 
-// TestStormSessions keeps many sessions open: no call fails, memory does not grow, and
-// nothing is left behind.
+// TestStormSessions keeps many sessions open: no call fails, memory does not grow, and nothing is left behind.
 func TestStormSessions(t *testing.T) {
 	sessions, lasts, settles := stormtest.Sized(50, 1000), stormtest.Sized(2*time.Second,
 		2*time.Minute), stormtest.Sized(time.Second, 20*time.Second)
@@ -334,7 +331,7 @@ func TestStormSessions(t *testing.T) {
 		})
 	}
 	slope := growth(ctx, settles, func() float64 {
-		quiet.Lock() // calls in flight are no leak
+		quiet.Lock() // calls in flight are not a leak
 		defer quiet.Unlock()
 		return gateway.keeps(t)
 	})
@@ -353,9 +350,9 @@ func TestStormSessions(t *testing.T) {
 	eventually(t, func() bool { return gateway.descriptors(t) <= before })
 }
 
-// growth returns the growth of keeps per minute, measured from settles after now until
-// ctx ends: the least of the second half above the least of the first half. A leak raises
-// each sample; stopped timers, which the runtime frees in batches, raise only most of them.
+// growth returns the growth of keeps per minute, measured from settles after now until ctx ends: the minimum of the
+// second half minus that of the first half. A leak raises every sample; stopped timers, which the runtime frees in
+// batches, raise only most of them.
 func growth(ctx context.Context, settles time.Duration, keeps func() float64) float64 {
 	began := time.Now()
 	tick := time.NewTicker(settles / 10)

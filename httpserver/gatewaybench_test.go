@@ -22,14 +22,14 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// benchClient is a client that calls a tool again and again.
+// benchClient is a client that calls a tool repeatedly.
 type benchClient interface {
 	call() error
 	close()
 }
 
-// dialled is a client with one persistent connection, and in legacy versions one session. It
-// sends bytes that were made before, so that the server shows rather than the client.
+// dialled is a client with one persistent connection and, in legacy versions, one session. Its requests are encoded
+// in advance, so that the benchmark measures the server.
 type dialled struct {
 	conn    net.Conn
 	in      *bufio.Reader
@@ -109,7 +109,7 @@ func (c *dialled) call() error {
 
 func (c *dialled) close() { c.conn.Close() }
 
-// connected is a client of the official SDK with a session and a connection of its own.
+// connected is a client of the official SDK with its own session and connection.
 type connected struct {
 	session   *mcp.ClientSession
 	transport *http.Transport
@@ -182,11 +182,10 @@ func gatewayLoads() []benchtest.Load {
 	return loads
 }
 
-// BenchmarkGateway compares a call through the host with a call of the official SDK's
-// server over HTTP, in both revisions of MCP. The minimal gateway is the lower bound for a
-// gateway in front of that SDK's stdio server, which is slower than its HTTP server. The
-// bare gateway in front of a native child is the lower bound for any gateway on net/http,
-// and the fixed answer that for any server.
+// BenchmarkGateway compares a call through the host with a call of the official SDK's server over HTTP, in both
+// protocol versions. The minimal gateway is the lower bound for a gateway in front of that SDK's stdio server, which
+// is slower than its HTTP server. The bare gateway in front of a native child is the lower bound for a gateway on
+// net/http, and the fixed answer for any server on it.
 func BenchmarkGateway(b *testing.B) {
 	for _, revision := range []struct {
 		name, direct string
@@ -209,10 +208,9 @@ func BenchmarkGateway(b *testing.B) {
 	}
 }
 
-// BenchmarkGatewayClient is the same with the official SDK's client, which uses the newest
-// revision that a server has, and costs more than the servers. [tbxarkVar] names the program
-// of another gateway to compare with, which speaks 2025-11-25 with its child. So does the
-// gateway "pinned": that SDK's server takes longer for a call of the newer revision.
+// BenchmarkGatewayClient is the same with the official SDK's client, which uses the newest version of a server and
+// costs more than the servers. [tbxarkVar] is the program of another gateway to compare with, which uses 2025-11-25
+// with its child. So does the gateway "pinned": that SDK's server takes longer for a call of the newer version.
 func BenchmarkGatewayClient(b *testing.B) {
 	for _, l := range gatewayLoads() {
 		b.Run(l.Name, func(b *testing.B) {
@@ -229,11 +227,11 @@ func BenchmarkGatewayClient(b *testing.B) {
 	}
 }
 
-// tbxarkVar is the variable with the path of the program of github.com/tbxark/mcp-proxy.
+// tbxarkVar is the environment variable with the path of the program of github.com/tbxark/mcp-proxy.
 const tbxarkVar = "EXTHOST_BENCH_TBXARK"
 
-// runTBXark runs that gateway in front of a child with the official SDK and returns its
-// address; "" when the program is not given.
+// runTBXark runs that gateway in front of a child with the official SDK and returns its address, or "" without the
+// program.
 func runTBXark(tb testing.TB) (addr string) {
 	tb.Helper()
 	program := os.Getenv(tbxarkVar)
@@ -241,7 +239,7 @@ func runTBXark(tb testing.TB) (addr string) {
 		tb.Logf("TBXark mcp-proxy is left out: %s does not name its program", tbxarkVar)
 		return ""
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port for a program that does not say which one it got
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a free port, because the program does not report its own
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -28,11 +28,10 @@ var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mc
 	"/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/tools/x/call", "/ui/", resourcemeta.Path,
 	resourcemeta.Path + "/mcp", "/", "/nothing/here"}
 
-// one reports whether id is the extension of some of the routes.
+// one reports whether id is the extension in some of the routes.
 func one(id string) bool { return id == "d" }
 
-// foreign are the headers of requests by foreign pages: with rebound names, and from
-// other origins.
+// foreign are headers of requests by foreign pages: with rebound names, and from other origins.
 var foreign = []http.Header{
 	{"Host": {"evil.com"}},
 	{"Host": {"evil.com:7800"}},
@@ -118,7 +117,7 @@ func TestF1OwnRequestsPass(t *testing.T) {
 	}
 }
 
-// Requests that no client library sends.
+// Requests that client libraries never send.
 func TestF1RawRequests(t *testing.T) {
 	addr := serve(t, Options{Backend: newFake()}, nil)
 	for request, want := range map[string]int{
@@ -248,7 +247,7 @@ func TestF4CallerIsTheTokens(t *testing.T) {
 	}
 }
 
-// headersFake is a backend that tells the headers that policies may see.
+// headersFake is a backend that records the headers visible to policies.
 type headersFake struct {
 	*fake
 	headers chan map[string]string
@@ -259,7 +258,7 @@ func (f headersFake) Do(ctx context.Context, _ *protocol.Call) (json.RawMessage,
 	return json.RawMessage(`{"tools":[]}`), nil
 }
 
-// The host's own tokens go no further; what the host does not judge itself does.
+// Policies see credentials that the host does not check itself, but never the host's own tokens.
 func TestTokensOfTheHostReachNoPolicy(t *testing.T) {
 	for token, want := range map[string]map[string]string{"": {"authorization": "Bearer theirs\ufffd"}, "secret": {}} {
 		b := headersFake{newFake(), make(chan map[string]string, 1)}

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// exchange sends raw bytes over a new connection, and returns the statuses of the answers
-// until the server closes the connection or stops answering.
+// exchange sends raw bytes over a new connection, and returns the statuses of the answers until the server closes the
+// connection or stops answering.
 func exchange(t *testing.T, addr, raw string) (statuses []int, rest string) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -37,8 +37,7 @@ func exchange(t *testing.T, addr, raw string) (statuses []int, rest string) {
 	}
 }
 
-// F3: a request that parsers could read differently is refused, and a request smuggled
-// behind it gets no answer.
+// F3: a request that parsers could read differently is refused, and a request smuggled behind it is not answered.
 func TestF3SmuggledRequests(t *testing.T) {
 	b := newFake()
 	addr := serve(t, Options{Backend: b}, nil)
@@ -73,7 +72,7 @@ func TestF3SmuggledRequests(t *testing.T) {
 			t.Errorf("%s: %d answers, %v", name, len(statuses), statuses)
 		}
 	}
-	// On a persistent connection, an unread body does not count as a request.
+	// On a persistent connection, an unread body is not taken for a request.
 	refused := "POST /nothing/here HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + fmt.Sprint(len(inner)) +
 		"\r\n\r\n" + inner
 	if statuses, _ := exchange(t, addr, refused); len(statuses) != 1 || statuses[0] != http.StatusNotFound {
@@ -84,7 +83,7 @@ func TestF3SmuggledRequests(t *testing.T) {
 	}
 }
 
-// F3: bodies that hold no message of MCP or several, on every endpoint that takes POSTs.
+// F3: bodies with no MCP message or with several, on every endpoint for POSTs.
 func TestF3HostileBodies(t *testing.T) {
 	b := newFake()
 	o := Options{Backend: b, Serves: one}
@@ -196,7 +195,7 @@ func TestT12PathTricks(t *testing.T) {
 	}
 }
 
-// F4: a Last-Event-ID of another client gives no access to its stream.
+// F4: another client's Last-Event-ID gives no access to its stream.
 func TestF4ResumingWithOthersEvents(t *testing.T) {
 	b := newFake()
 	addr := "http://" + serve(t, Options{Backend: b}, nil)
@@ -228,8 +227,7 @@ func TestF4ResumingWithOthersEvents(t *testing.T) {
 	}
 }
 
-// T18: headers set the variables that the operator chose and no others. Invalid values are
-// refused before a process starts.
+// T18: headers set only the variables chosen by the operator. Invalid values are refused before a process starts.
 func TestT18HostileHeaderValues(t *testing.T) {
 	addr, h := bridged(t, config.Destinations{
 		"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}},
@@ -238,7 +236,7 @@ func TestT18HostileHeaderValues(t *testing.T) {
 		raw := "POST /d/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Api-Key: " + value +
 			"\r\nContent-Length: " + fmt.Sprint(len(initialize)) + "\r\n\r\n" + initialize
 		statuses, body := exchange(t, addr, raw)
-		if strings.Contains(value, "\r\n") { // two headers; the second sets no variable
+		if strings.Contains(value, "\r\n") { // two headers; the second one sets no variable
 			continue
 		}
 		if len(statuses) != 1 || statuses[0] != http.StatusBadRequest {

@@ -84,7 +84,7 @@ func openHost(t testing.TB, cfg *config.Config, o exthost.Options) *exthost.Host
 	return h
 }
 
-// adminServer serves the admin API of such a host.
+// adminServer serves the admin API of an openKit host.
 func adminServer(t *testing.T) (*httptest.Server, *exthost.Host) {
 	t.Helper()
 	return serveAdmin(t, exthost.Options{})

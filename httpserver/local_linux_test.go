@@ -35,8 +35,8 @@ func init() {
 	verbs["idle"] = func(string) { _, _ = io.Copy(io.Discard, os.Stdin) }
 }
 
-// hostVerb is a host with an operator's API and no token for clients. It runs the lines of
-// its stdin as children and prints the first line of each. Another child lives all the time.
+// hostVerb is a host with an operator's API and no token for clients. It runs the lines of its stdin as children and
+// prints the first line of each. One more child runs all the time.
 func hostVerb(string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +68,7 @@ func hostVerb(string) {
 	containment.Close()
 }
 
-// firstLine runs a child as the host does, until it has said a line.
+// firstLine runs a child as the host does, until it has printed a line.
 func firstLine(c *process.Containment, exe, script string) string {
 	p, err := process.Start(context.Background(),
 		process.Spec{Path: exe, Env: append(processtest.Env(script), "PATH="+os.Getenv("PATH")), Containment: c})
@@ -78,8 +78,8 @@ func firstLine(c *process.Containment, exe, script string) string {
 	return processtest.FirstLine(p, p.Stdout)
 }
 
-// getVerb makes requests: "ADDRESS TOKEN PATH...". It prints the codes, and the end of the
-// last body. The token "-" is none.
+// getVerb makes requests: "ADDRESS TOKEN PATH...". It prints the codes, and the end of the last body. Token "-" means
+// none.
 func getVerb(args string) {
 	words := strings.Fields(args)
 	c := http.Client{Transport: &http.Transport{}, Timeout: patience}
@@ -101,8 +101,8 @@ func getVerb(args string) {
 	fmt.Println(strings.Join(codes, " "), strings.ReplaceAll(strings.TrimSpace(string(body)), "\n", " "))
 }
 
-// escapeVerb has a process make a request that has left its session, its parents and its
-// environment, and whose descriptors cannot be seen.
+// escapeVerb makes a request from a process that has left its session, parents and environment, and whose descriptors
+// cannot be seen.
 func escapeVerb(args string) {
 	cmd := exec.Command("/bin/sh", "-c",
 		"exec 3>&1; (EXTHOST_TEST_SCRIPT='orphan "+args+"' setsid "+os.Args[0]+" >&3 &)")
@@ -118,7 +118,7 @@ func orphanVerb(args string) {
 	getVerb(args)
 }
 
-// threadVerb makes a request in a thread whose descriptors are its own.
+// threadVerb makes a request from a thread with its own descriptor table.
 func threadVerb(args string) {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
@@ -128,14 +128,14 @@ func threadVerb(args string) {
 	readCode(sendRaw(args))
 }
 
-// parkVerb makes a request, and has the connection in a message to itself until it is answered: no
-// process has a descriptor of it meanwhile.
+// parkVerb makes a request, and parks the connection in a message to itself until it is answered: meanwhile no
+// process has a descriptor of it.
 func parkVerb(args string) {
 	fd := sendRaw(args)
 	pair, pairErr := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	events, epollErr := unix.EpollCreate1(0)
 	err := errors.Join(pairErr, epollErr)
-	if err == nil { // it goes on watching
+	if err == nil { // it stays watched
 		err = errors.Join(unix.EpollCtl(events, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}),
 			unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0), unix.Close(fd))
 	}
@@ -196,8 +196,7 @@ func flingVerb(addr string) {
 	conn.Close()
 }
 
-// others returns users, of whom the first is root. It skips the test if this is not root, who alone
-// can be others.
+// others returns users, the first of them root. It skips the test unless run by root, who alone can change users.
 func others(t *testing.T) (root, first, second processtest.User) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -209,15 +208,14 @@ func others(t *testing.T) (root, first, second processtest.User) {
 	}, processtest.User{Exe: exe, ID: nobody}, processtest.User{Exe: exe, ID: nobodyElse}
 }
 
-// hostOf starts hostVerb. tell runs a script in a child of it.
+// hostOf starts hostVerb. tell runs a script in one of its children.
 func hostOf(t *testing.T, u processtest.User) (addr string, tell func(script string) string) {
 	t.Helper()
 	d := processtest.Talk(t, u.Command("host"))
 	return d.Answer(), d.Tell
 }
 
-// Without a token a server on loopback answers its own user and root, and others about its
-// health alone.
+// Without a token a server on loopback serves its own user and root; others get only its health.
 func TestOtherUsersNeedAToken(t *testing.T) {
 	processtest.Leaks(t)
 	root, user, stranger := others(t)
@@ -238,8 +236,7 @@ func TestOtherUsersNeedAToken(t *testing.T) {
 	}
 }
 
-// A server that is open to the users of the machine, and one with a token, ask nobody who they
-// are.
+// A server that is open to all local users, or that has a token, does not check users.
 func TestOtherUsersWithAToken(t *testing.T) {
 	processtest.Leaks(t)
 	_, user, _ := others(t)
@@ -267,8 +264,7 @@ func (l *heldListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A request whose sender has closed the connection is nobody's: the kernel then says that
-// root has it.
+// A request whose sender has closed the connection is attributed to nobody; the kernel would say root.
 func TestClosedConnectionsAreNobodys(t *testing.T) {
 	processtest.Leaks(t)
 	_, user, _ := others(t)
@@ -296,12 +292,12 @@ func TestClosedConnectionsAreNobodys(t *testing.T) {
 	}
 }
 
-// lineWriter sends what is written.
+// lineWriter sends each write to a channel.
 type lineWriter chan string
 
 func (l lineWriter) Write(b []byte) (int, error) { l <- string(b); return len(b), nil }
 
-// The operator's token is of no use to the host's own children.
+// The operator's token is useless to the host's own children.
 func TestChildrenAreNoOperators(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")

@@ -24,8 +24,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// toolsEach is how many tools an extension of crowded has. Their descriptors are as long as
-// those of common servers.
+// toolsEach is the number of tools per extension of crowded. Their descriptors are as long as those of common
+// servers.
 const toolsEach = 100
 
 // manifestOfMany is the part of a manifest about one of many tools.
@@ -43,8 +43,7 @@ limit = { type = "integer", minimum = 1, maximum = 100, description = "How many 
 cursor = { type = "string", description = "Where the page before has ended." }
 `
 
-// crowded opens a host with an extension that echoes and extensions that together have n
-// tools, of which none runs.
+// crowded opens a host with an extension that echoes, and extensions with n tools together that never run.
 func crowded(tb testing.TB, n int) *exthost.Host {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -77,7 +76,7 @@ func crowded(tb testing.TB, n int) *exthost.Host {
 type lister struct {
 	conn         net.Conn
 	in           *bufio.Reader
-	body         bytes.Buffer // of the last answer
+	body         bytes.Buffer // of the latest answer
 	header, meta string       // of each request
 }
 
@@ -107,7 +106,7 @@ func dialLister(tb testing.TB, addr string, modern bool) *lister {
 	return l
 }
 
-// post exchanges a body for the one of the answer.
+// post posts a body and reads the answer.
 func (l *lister) post(body string) (http.Header, error) {
 	if _, err := fmt.Fprintf(l.conn,
 		"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, "+
@@ -140,14 +139,14 @@ func (l *lister) page(cursor string) (page []byte, next string, err error) {
 	return l.body.Bytes(), nextCursor(l.body.Bytes()), err
 }
 
-// nextCursor finds the cursor at the end of a page, and does not read the page.
+// nextCursor finds the cursor at the end of a page without parsing it.
 func nextCursor(page []byte) string {
 	_, after, _ := bytes.Cut(page[max(0, len(page)-128):], []byte(`"nextCursor":"`))
 	cursor, _, _ := bytes.Cut(after, []byte(`"`))
 	return string(cursor)
 }
 
-// pages calls page for every page of a list, and returns how many there are and their bytes.
+// pages calls page for every page of a list, and returns their number and total bytes.
 func pages(page func(cursor string) ([]byte, string, error)) (n, size int, err error) {
 	for cursor := ""; ; {
 		var body []byte
@@ -160,7 +159,7 @@ func pages(page func(cursor string) ([]byte, string, error)) (n, size int, err e
 	}
 }
 
-// inLibrary lists one page by [exthost.Host.Do].
+// inLibrary lists a page by [exthost.Host.Do].
 func inLibrary(h *exthost.Host) func(cursor string) ([]byte, string, error) {
 	return func(cursor string) ([]byte, string, error) {
 		params := json.RawMessage("{}")
@@ -172,7 +171,7 @@ func inLibrary(h *exthost.Host) func(cursor string) ([]byte, string, error) {
 	}
 }
 
-// serveBytes serves the pages of h as bytes: the least that any server of them does.
+// serveBytes serves the pages of h as bytes: the minimal cost for any server.
 func serveBytes(tb testing.TB, h *exthost.Host) (addr string) {
 	tb.Helper()
 	kept := make(map[string][]byte)
@@ -195,8 +194,8 @@ func serveBytes(tb testing.TB, h *exthost.Host) (addr string) {
 	return s.Listener.Addr().String()
 }
 
-// BenchmarkManyTools lists 10,000 tools, every page of them and the first alone: by the
-// library, and over HTTP in both revisions of MCP against a server of the same bytes.
+// BenchmarkManyTools lists 10,000 tools, all pages and the first page alone: by the library, and over HTTP in both
+// protocol versions against a server of the same bytes.
 func BenchmarkManyTools(b *testing.B) {
 	h := crowded(b, 10_000)
 	addr, bytes := serve(b, Options{Backend: h}, nil), serveBytes(b, h)
@@ -239,7 +238,7 @@ func BenchmarkManyTools(b *testing.B) {
 	}
 }
 
-// BenchmarkCallBesideManyTools compares a call beside 10,000 tools with one beside 10.
+// BenchmarkCallBesideManyTools compares a call on a host with 10,000 tools with one on a host with 10.
 func BenchmarkCallBesideManyTools(b *testing.B) {
 	call := func(name string, h *exthost.Host) benchtest.Way {
 		arguments := json.RawMessage(`{"text":"` + strings.Repeat("x", 100) + `"}`)
@@ -254,12 +253,12 @@ func BenchmarkCallBesideManyTools(b *testing.B) {
 	benchtest.Sequential.Compare(b, call("few", crowded(b, 10)), call("many", crowded(b, 10_000)))
 }
 
-// BenchmarkNextSnapshot makes a snapshot of 10,000 tools after one with the same: what it costs
-// that one extension becomes ready.
+// BenchmarkNextSnapshot builds a snapshot of 10,000 tools from the previous one: the cost when one extension becomes
+// ready.
 func BenchmarkNextSnapshot(b *testing.B) {
 	h := crowded(b, 10_000)
 	b.ReportAllocs()
-	for b.Loop() { // the host makes one also when there was nothing to accept
+	for b.Loop() { // the host builds one even if there was nothing to accept
 		_ = h.Admin().AcceptTools(exthost.Selection{Extension: "none"}, "")
 	}
 }

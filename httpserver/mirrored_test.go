@@ -9,8 +9,7 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// A call whose headers do not repeat the arguments that its tool wants repeated is
-// refused, under either name of the tool.
+// A call whose headers do not repeat the mirrored arguments of its tool is refused, under either name of the tool.
 func TestHeadersRepeatArguments(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := "http://" + serve(t, Options{Backend: h, Serves: h.Serves}, nil)

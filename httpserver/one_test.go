@@ -8,8 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestOneExtension serves single extensions beside all of them. A session of one is
-// invalid for another.
+// TestOneExtension serves all extensions together and single ones. A session of one is invalid for another.
 func TestOneExtension(t *testing.T) {
 	b := newFake()
 	addr := "http://" + serve(t,

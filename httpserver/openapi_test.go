@@ -32,8 +32,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
 
-// TestOpenAPIIsCurrent generates the document from the operations and their types
-// and compares it with the file.
+// TestOpenAPIIsCurrent generates the document from the operations and their types and compares it with the file.
 func TestOpenAPIIsCurrent(t *testing.T) {
 	got := generateOpenAPI(t)
 	if *update {
@@ -49,8 +48,7 @@ func TestOpenAPIIsCurrent(t *testing.T) {
 
 type object = map[string]any
 
-// schemaName keeps the names of the document apart from those of Go: a type of package
-// status that describes one thing is the status of it.
+// schemaName returns a name for a Go type in the document: a type of package status is named after what it describes.
 func schemaName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[status.Extension](), reflect.TypeFor[status.Instance](), reflect.TypeFor[status.Policy](),
@@ -230,8 +228,7 @@ type contract struct {
 	}
 }
 
-// readContract compiles the served document. Members that the document does not have are
-// errors.
+// readContract compiles the served document so that undocumented members are errors.
 func readContract(t *testing.T, served []byte) *contract {
 	t.Helper()
 
@@ -258,7 +255,7 @@ func readContract(t *testing.T, served []byte) *contract {
 	return c
 }
 
-// check validates a value by the schema at a place of the document.
+// check validates a value by the schema at a place in the document.
 func (c *contract) check(t *testing.T, what string, place []string, value []byte) {
 	t.Helper()
 	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
@@ -278,8 +275,7 @@ func (c *contract) check(t *testing.T, what string, place []string, value []byte
 	}
 }
 
-// TestEveryRouteIsDocumented checks that each documented path is served and each
-// operation documented.
+// TestEveryRouteIsDocumented checks that each documented path is served and each operation is documented.
 func TestEveryRouteIsDocumented(t *testing.T) {
 	s, _ := adminServer(t)
 	var served string
@@ -363,7 +359,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 				"application/json",
 				"schema",
 			}, []byte(answer))
-		// there are none
+		// There are none.
 		case (strings.HasPrefix(o.path, "/pins/") || o.path == "/record/stop") && code == http.StatusNotFound:
 			c.check(t, what, []string{"components", "schemas", "failure"}, []byte(answer))
 		default:
@@ -483,7 +479,7 @@ func openEvents(t *testing.T, s *httptest.Server, query string) (next func() (na
 	}
 }
 
-// The stream has the requested kinds only, and unknown kinds are refused.
+// The stream contains only the requested kinds, and unknown kinds are refused.
 func TestEventsAreChosen(t *testing.T) {
 	s, h := adminServer(t)
 	next := openEvents(t, s, "?kinds=call")

@@ -7,9 +7,8 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// TestT12TheAPIIsTheOperators requests every route of the API without the operator's
-// token: with none, with a wrong one, with that of clients, from foreign pages, by foreign
-// names, and by other spellings of the path.
+// TestT12TheAPIIsTheOperators requests every route of the API without the operator's token: with no token, a wrong
+// one, a client's, from foreign pages, by foreign names, and by other spellings of the path.
 func TestT12TheAPIIsTheOperators(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own", Token: "clients"}, nil)
@@ -81,7 +80,7 @@ func TestT12TheAPIIsTheOperators(t *testing.T) {
 	}
 }
 
-// Without the API there is no dashboard either. The API needs an operator's token.
+// Without the API there is no dashboard. The API needs an operator's token.
 func TestAPIOnlyWithToken(t *testing.T) {
 	addr := serve(t, Options{Backend: newFake()}, nil)
 	for _, path := range []string{"/ui/", "/api/v1/status"} {

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// verbs are the steps of scripted children.
+// verbs are the scripts of child processes.
 var verbs = map[string]processtest.Verb{
 	"peer":          servePeer,
 	"official":      serveOfficial,
@@ -32,8 +32,8 @@ var verbs = map[string]processtest.Verb{
 	"fixed":         serveFixed,
 }
 
-// servePeer is an MCP server on stdin and stdout with four tools: say returns its text,
-// size that many bytes, environ a variable; die exits.
+// servePeer is an MCP server on stdin and stdout with tools: say returns its text, size that many bytes, environ a
+// variable; die exits.
 func servePeer(string) {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -72,7 +72,7 @@ func servePeer(string) {
 				continue
 			case "tell":
 				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"completed"}}`+"\n", text)
-			case "hang": // text is a file that it makes, to say that it hangs
+			case "hang": // text is a file to create as a signal
 				fmt.Fprintln(os.Stderr, "hanging")
 				if text != "" {
 					_ = os.WriteFile(text, nil, 0o600)
@@ -92,8 +92,8 @@ func servePeer(string) {
 	}
 }
 
-// bridged serves a host with these destinations and returns its address. A destination of
-// type stdio without a command runs servePeer.
+// bridged serves a host with these destinations and returns its address. A destination of type stdio without a
+// command runs servePeer.
 func bridged(t testing.TB, all config.Destinations, o Options) (addr string, h *exthost.Host) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -118,7 +118,7 @@ func bridged(t testing.TB, all config.Destinations, o Options) (addr string, h *
 
 var stdioPeer = config.Destinations{"d": {Type: config.DestinationStdio}}
 
-// stream is an MCP client of the older HTTP transport.
+// sseStream is an MCP client of the older HTTP transport.
 type sseStream struct {
 	t      testing.TB
 	base   string

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// lockedBuffer is a buffer that a server writes while a test reads it.
+// lockedBuffer is a buffer for concurrent use by a server and a test.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -37,8 +37,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// TestRejectedTokens counts requests with a token that is not accepted, logs one of those that are alike,
-// names the client of a token that has ended, and says nothing of requests without one.
+// TestRejectedTokens checks that requests with a rejected token are counted, alike ones are logged once, the client
+// of an ended token is named, and requests without a token are not reported.
 func TestRejectedTokens(t *testing.T) {
 	processtest.Leaks(t)
 	k := newKnown(t, "ada")
@@ -90,8 +90,8 @@ func TestRejectedTokens(t *testing.T) {
 	}
 }
 
-// TestCertificateThatEnds refuses to serve with a certificate that has ended, warns of one that is about to, and counts
-// failed handshakes, without those of connections that say nothing.
+// TestCertificateThatEnds checks that an expired certificate is refused, one about to expire is warned about, and
+// failed handshakes are counted, except for connections that send nothing.
 func TestCertificateThatEnds(t *testing.T) {
 	processtest.Leaks(t)
 	cert, key, _ := writeCertificate(t, -time.Hour)

@@ -93,7 +93,7 @@ func TestClientsOffLoopback(t *testing.T) {
 	}
 }
 
-// At shutdown streams end at once, and calls may finish until they are cancelled.
+// At shutdown streams end at once; calls may finish until they are cancelled.
 func TestShutdown(t *testing.T) {
 	for _, finishes := range []bool{true, false} {
 		b := newFake()
@@ -133,7 +133,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// bridge is a Bridge with one destination. It records where that listens.
+// bridge is a Bridge with one destination. It records where the destination listens.
 type bridge struct{ listens chan string }
 
 func (bridge) Destinations(ctx context.Context) iter.Seq[[]exthost.Destination] {
@@ -266,7 +266,7 @@ func TestF3SlowClients(t *testing.T) {
 				l <- there
 				began := time.Now()
 				go func() { _, _ = io.WriteString(here, test.sent) }()
-				all, _ := io.ReadAll(here) // until the server ends the connection
+				all, _ := io.ReadAll(here) // until the server closes the connection
 				if line, _, _ := strings.Cut(string(all), "\r\n"); line != test.want {
 					t.Errorf("the server said %q, want %q", line, test.want)
 				}
@@ -298,7 +298,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1 and its key to files.
+// writeCertificate writes a certificate for 127.0.0.1 and its key to files.
 func writeCertificate(t *testing.T, lasts ...time.Duration) (certFile, keyFile string, pool *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

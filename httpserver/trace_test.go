@@ -20,7 +20,7 @@ func (s seer) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 	return json.RawMessage(`{"content":[]}`), nil
 }
 
-// The trace in HTTP headers becomes that of the call, in legacy and modern protocol versions.
+// The trace in HTTP headers becomes the call's, in legacy and modern protocol versions.
 func TestTraceContext(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	seen := make(seer, 1)

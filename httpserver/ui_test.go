@@ -24,11 +24,11 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// hostile is a text with markup and with characters that reorder it.
+// hostile is text with markup and with bidirectional control characters.
 const hostile = `<img src=x onerror="window.hit=1"><script>window.hit=2</script>` + "\u202egnp.exe"
 
-// fleet is a directory of extensions: one works, one is hostile, one fails, one lacks a
-// requirement, and the rest have 1,000 tools together.
+// fleet is a directory of extensions: one works, one is hostile, one fails, one lacks a requirement, and the others
+// have 1,000 tools together.
 func fleet(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func fleet(t *testing.T) string {
 	return dir
 }
 
-// aside is a cluster whose other nodes share nothing that is used here.
+// aside is a cluster whose other nodes share nothing.
 type aside struct{ peers.Cluster }
 
 func (aside) Open(context.Context, peers.Host) error { return nil }
@@ -195,7 +195,7 @@ func TestDashboard(t *testing.T) {
 			return 0;
 		})`)
 		b.await(`document.querySelector(".tile .line").getAttribute("d").split("L").length > 100 && document.querySelector(".chart .bars").getAttribute("d").split("M").length > 30 && [...document.querySelectorAll(".chart .line")].every((n) => n.getAttribute("d").split("L").length > 20)`)
-		// the curve leads to what is now, although the latest minute has no sample
+		// The curve ends at the current value, although the latest minute has no sample.
 		for _, tile := range []string{"In flight", "Memory"} {
 			if got := b.eval(`[...document.querySelectorAll(".tile")].find((n) => n.innerText.includes("` + tile +
 				`")).querySelector(".line").getAttribute("d").split("M").at(-1).split("L").length`); got < "3" {
@@ -309,7 +309,7 @@ func TestDashboard(t *testing.T) {
 			return b.eval(`document.querySelectorAll(".wire li").length > 0`) == "true"
 		})
 		b.eval(`document.querySelector(".wire summary").click()`)
-		// further frames may be above it by now
+		// Further frames may be above it by now.
 		b.await(`[...document.querySelectorAll(".wire pre")].some((n) => n.textContent.length > 0)`)
 		b.shoot("wire-light")
 		b.phone("dark", "wire-phone-dark")
@@ -466,7 +466,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// crash kills the process of an extension and waits for the new one.
+// crash kills the process of an extension and waits for the next one.
 func crash(t *testing.T, h *exthost.Host, id string) {
 	t.Helper()
 	pid := func() int {
@@ -514,8 +514,8 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 	}
 }
 
-// The errors of a file are one problem, also of a file whose earlier version runs; calls that
-// fail one after another are a problem; a past fault can be dismissed.
+// The errors of one file are one problem, even if its earlier version runs; consecutive failing calls are a problem;
+// a past fault can be dismissed.
 func TestDashboardOfFaults(t *testing.T) {
 	dir := t.TempDir()
 	const works = "[plugin]\nid = \"works\"\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\ncommand = " +
@@ -640,7 +640,7 @@ func TestDashboardComesBack(t *testing.T) {
 	b.await(`document.querySelector(".phase").textContent === "live"`)
 }
 
-// Addresses of unknown things show a message.
+// Addresses of unknown items show a message.
 func TestDashboardOfWhatIsNotThere(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
@@ -656,11 +656,10 @@ func TestDashboardOfWhatIsNotThere(t *testing.T) {
 	b.await(`!document.querySelector(".explained").hidden && document.querySelector(".explained").innerText.includes("there is no decision")`)
 }
 
-// A host that was started again has another token: a page that is open asks for it, keeps
-// what it shows, and goes on with the new one.
+// A restarted host has another token: an open page asks for it, keeps its content, and continues with the new token.
 func TestDashboardAsksForTheNewToken(t *testing.T) {
 	h := openKit(t, exthost.Options{})
-	var started atomic.Bool // again
+	var started atomic.Bool // restarted
 	handler := func(token string) http.Handler {
 		s := New(Options{Backend: h, Admin: Admin(h), OperatorToken: token})
 		t.Cleanup(s.endStreams)

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/lineage"
 )
 
-// However many connections there are, one is looked at after the other, each for itself and once.
+// Scans run one at a time and once per connection, however many connections there are.
 func TestOneScanAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scanning = make(chan struct{}, 1)

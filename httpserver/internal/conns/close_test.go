@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// layered is a connection as of TLS, whose Close first tells the peer, who may not read.
+// layered is a connection like one of TLS, whose Close first notifies a peer that does not read.
 type layered struct {
 	net.Conn
 	stuck chan struct{}
@@ -16,8 +16,7 @@ type layered struct {
 func (l *layered) NetConn() net.Conn { return l.Conn }
 func (l *layered) Close() error      { <-l.stuck; return l.Conn.Close() }
 
-// A connection that gives way does not delay the one that takes its place: the server
-// accepts no other meanwhile.
+// Closing a connection for a new one must not block the accept loop.
 func TestGivingWayTellsNobody(t *testing.T) {
 	table := New(Bounds{Max: 1, Strangers: 1, StrangerIdle: time.Minute, Full: func() {}})
 	stuck := make(chan struct{})

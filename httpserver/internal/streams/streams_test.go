@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestCloseEndsAWriteThatNobodyReads has a handler return while another goroutine writes its answer,
-// which the client does not read.
+// TestCloseEndsAWriteThatNobodyReads checks that a handler can return while another goroutine writes an answer that
+// the client does not read.
 func TestCloseEndsAWriteThatNobodyReads(t *testing.T) {
 	var writing sync.WaitGroup
 	defer writing.Wait()
@@ -47,7 +47,7 @@ func TestCloseEndsAWriteThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestCloseKeepsTheEndOfAnAnswer checks that a reader gets all that was written, and its end.
+// TestCloseKeepsTheEndOfAnAnswer checks that a reader gets everything written, and the end.
 func TestCloseKeepsTheEndOfAnAnswer(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := NewLines(w)

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/wire/ndjson"
 )
 
-// BenchmarkRatio compares a connection to a child that answers at once with the floor.
+// BenchmarkRatio compares a connection to a child that answers at once with the minimal cost of such a call.
 func BenchmarkRatio(b *testing.B) {
 	for _, l := range benchtest.Loads() {
 		b.Run(l.Name, func(b *testing.B) {
@@ -48,7 +48,7 @@ func answering(b *testing.B, size int) *jsonrpc.Conn {
 	return conn
 }
 
-// BenchmarkCall shows what one sequential call allocates.
+// BenchmarkCall reports the allocations of one sequential call.
 func BenchmarkCall(b *testing.B) {
 	conn := answering(b, 100)
 	params := json.RawMessage(benchtest.Text(98))

@@ -57,7 +57,7 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// say sends the connection a frame.
+// say sends a frame to the connection.
 func (w *wire) say(t *testing.T, format string, args ...any) {
 	t.Helper()
 	m, err := Decode(fmt.Appendf(nil, format, args...))
@@ -67,8 +67,7 @@ func (w *wire) say(t *testing.T, format string, args ...any) {
 	w.toConn <- m
 }
 
-// serve starts a connection. At the end of the test it checks that Serve returns and
-// no call is left in flight.
+// serve starts a connection. At the end of the test it checks that Serve returns and no call is in flight.
 func serve(t *testing.T, tr Transport, o Options) *Conn {
 	t.Helper()
 	c := NewConn(tr, o)
@@ -87,7 +86,7 @@ func serve(t *testing.T, tr Transport, o Options) *Conn {
 	return c
 }
 
-// outcome is what a Call returned.
+// outcome is the result of a Call.
 type outcome struct {
 	result string
 	err    error
@@ -105,7 +104,7 @@ func call(ctx context.Context, c *Conn, params string, o *CallOptions) <-chan ou
 	return done
 }
 
-// bubble runs a test of a connection on virtual time.
+// bubble runs a test of a connection in virtual time.
 func bubble(t *testing.T, o Options, f func(t *testing.T, c *Conn, w *wire)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +223,7 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// TestW4Strays counts answers that no call waits for.
+// TestW4Strays counts answers without a waiting call.
 func TestW4Strays(t *testing.T) {
 	var told []string
 	o := Options{Abandoned: func(_ context.Context, id uint64, method string, cause error) {
@@ -309,7 +308,7 @@ func TestAbandonedIsBounded(t *testing.T) {
 func TestCallNotWritten(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
-		done := call(ctx, c, "{}", nil) // no peer reads the frame
+		done := call(ctx, c, "{}", nil) // the peer does not read the frame
 		synctest.Wait()
 		cancel()
 		if got := <-done; got.err != context.Canceled || Written(got.err) {
@@ -327,8 +326,7 @@ func TestCallNotWritten(t *testing.T) {
 	})
 }
 
-// TestEnd ends connections in each way while one call waits for its answer and another
-// for its frame to be read.
+// TestEnd ends connections in every way, while one call waits for its answer and another for its frame to be read.
 func TestEnd(t *testing.T) {
 	for _, e := range []struct {
 		name string

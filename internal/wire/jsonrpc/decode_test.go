@@ -57,12 +57,11 @@ func TestDecode(t *testing.T) {
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
-// TestDecodeInvalid distinguishes invalid answers, which fail their call, from lines that
-// are not JSON-RPC.
+// TestDecodeInvalid distinguishes invalid answers, which fail their call, from lines that are not JSON-RPC.
 func TestDecodeInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name, line string
-		id         string // "" when the line is not JSON-RPC
+		id         string // "" if the line is not JSON-RPC
 		err        string
 	}{
 		{"H4 both", `{"jsonrpc":"2.0","id":1,"result":0,"error":{}}`, "1", "both"},
@@ -111,7 +110,7 @@ func TestDecodeInvalid(t *testing.T) {
 }
 
 func TestDecodeDepth(t *testing.T) {
-	nested := func(depth int) []byte { // the frame itself included
+	nested := func(depth int) []byte { // including the frame itself
 		return []byte(`{"id":1,"result":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + "}")
 	}
 	if m, err := Decode(nested(MaxDepth)); err != nil || m.Invalid != nil {
@@ -122,8 +121,7 @@ func TestDecodeDepth(t *testing.T) {
 	}
 }
 
-// FuzzDecode compares with encoding/json: an accepted frame is valid there too, with the
-// same meaning.
+// FuzzDecode compares with encoding/json: an accepted frame is valid there too, with the same meaning.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"a","params":[1,{"b":"\\\"\u00e9"}]}`))
 	f.Add([]byte(`{"id":9007199254740993,"error":{"code":1},"\u0069d":-0.1E+2}`))
@@ -136,7 +134,7 @@ func FuzzDecode(f *testing.F) {
 		if err := json.Unmarshal(line, &members); err != nil || !utf8.Valid(line) {
 			t.Fatalf("accepted %q: %v", line, err)
 		}
-		if members["result"] != nil && members["error"] != nil { // of which one is null
+		if members["result"] != nil && members["error"] != nil { // one of them is null
 			members[map[bool]string{true: "error", false: "result"}[string(members["error"]) == "null"]] = nil
 		}
 		if members["id"] == nil && m.Error != nil {

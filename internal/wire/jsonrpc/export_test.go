@@ -3,7 +3,7 @@ package jsonrpc
 // Tick is the period of the watchdog.
 const Tick = tick
 
-// Registered returns the number of calls and tokens that the connection still knows.
+// Registered returns the number of calls and tokens known to the connection.
 func (c *Conn) Registered() (n int) {
 	c.update(func(s *state) { n = len(s.calls) + len(s.tokens) })
 	return n
@@ -15,5 +15,5 @@ func (c *Conn) Lent() (is bool) {
 	return is
 }
 
-// ReadDone is closed when no goroutine will read any more.
+// ReadDone is closed when no goroutine reads any more.
 func (c *Conn) ReadDone() <-chan struct{} { return c.readDone }

@@ -13,7 +13,7 @@ import (
 
 const water = `{"jsonrpc":"2.0","method":"water","params":"all"}`
 
-// flood sends frames, as fast as they are read, until the connection closes.
+// flood sends frames as fast as they are read, until the connection closes.
 func (w *wire) flood(t *testing.T) {
 	m, err := Decode([]byte(water))
 	if err != nil {
@@ -28,8 +28,7 @@ func (w *wire) flood(t *testing.T) {
 	}
 }
 
-// TestFloodIsHeldUp sends, before the answer to a call, more unsolicited messages than
-// the burst allows, of each kind.
+// TestFloodIsHeldUp sends more unsolicited messages than the burst allows, of each kind, before the answer to a call.
 func TestFloodIsHeldUp(t *testing.T) {
 	for name, frame := range map[string]string{
 		"notifications":       water,
@@ -66,13 +65,12 @@ func TestFloodIsHeldUp(t *testing.T) {
 	}
 }
 
-// long returns frame with n more bytes in it.
+// long returns frame with n more bytes.
 func long(frame string, n int) string {
 	return strings.Replace(frame, "all", strings.Repeat("x", n), 1)
 }
 
-// TestFloodOfRequestsIsHeldUp sends more requests than the burst allows. Inline handlers
-// are not limited.
+// TestFloodOfRequestsIsHeldUp sends more requests than the burst allows. Inline handlers are not limited.
 func TestFloodOfRequestsIsHeldUp(t *testing.T) {
 	for inline, want := range map[bool]time.Duration{false: time.Second, true: 0} {
 		handle := func(context.Context, *Message) (json.RawMessage, error) { return json.RawMessage("{}"), nil }
@@ -89,8 +87,8 @@ func TestFloodOfRequestsIsHeldUp(t *testing.T) {
 	}
 }
 
-// TestNoFloodIsNotHeldUp sends many messages that are not limited: those that the host
-// asked for, and unsolicited ones below the rate.
+// TestNoFloodIsNotHeldUp sends many messages that are not limited: solicited ones, and unsolicited ones below the
+// rate.
 func TestNoFloodIsNotHeldUp(t *testing.T) {
 	const n = 3 * unsolicitedBurst
 	t.Run("late answers", func(t *testing.T) {
@@ -148,8 +146,7 @@ func TestNoFloodIsNotHeldUp(t *testing.T) {
 	})
 }
 
-// TestEndOfFloodedConn ends a connection, and calls, during a pause of the reader: neither
-// may wait for the reader.
+// TestEndOfFloodedConn ends a connection, and calls, during a pause of the reader; neither may wait for the pause.
 func TestEndOfFloodedConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -188,8 +185,8 @@ func TestEndOfFloodedConn(t *testing.T) {
 	})
 }
 
-// lendingWire is a wire whose reading can be lent. Like lines that came in one read, the
-// messages in ahead are returned before an interruption.
+// lendingWire is a wire that supports lending. The messages in ahead are returned before an interruption, like lines
+// that arrived in one read.
 type lendingWire struct {
 	*wire
 	ahead       []Message
@@ -220,8 +217,8 @@ func (w *lendingWire) Read() (m Message, err error) {
 	}
 }
 
-// TestCallerIsNotHeldUp sends a flood while a caller reads. The caller must notice the end
-// of its ctx as soon as without a flood.
+// TestCallerIsNotHeldUp sends a flood while a caller reads. The caller must notice the end of its ctx as soon as
+// without a flood.
 func TestCallerIsNotHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &lendingWire{wire: newWire(), interrupted: make(chan struct{}, 1)}
@@ -249,7 +246,7 @@ func TestCallerIsNotHeldUp(t *testing.T) {
 	})
 }
 
-// TestLongMessagesWaitInBounds has messages wait that are so long that few of them may.
+// TestLongMessagesWaitInBounds sends messages so long that only few of them may be queued.
 func TestLongMessagesWaitInBounds(t *testing.T) {
 	pad := strings.Repeat("x", maxWaiting/4)
 	for name, want := range map[string]struct {
@@ -257,7 +254,7 @@ func TestLongMessagesWaitInBounds(t *testing.T) {
 		dropped uint64
 	}{
 		"notifications": {`{"jsonrpc":"2.0","method":"water","params":"` + pad + `"}`, 6},
-		// the one in hand does not wait
+		// The one in progress is not queued.
 		"of a call": {`{"jsonrpc":"2.0","method":"progress","params":"t","pad":"` + pad + `"}`, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +269,7 @@ func TestLongMessagesWaitInBounds(t *testing.T) {
 					},
 				})
 				<-w.fromConn
-				for range 10 { // of which four wait
+				for range 10 { // four of them are queued
 					w.say(t, "%s", want.frame)
 					synctest.Wait()
 				}

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// inHand keeps the messages that it is given until one is let go, or their ctx ends.
+// inHand keeps the messages it handles until one is let go, or their ctx ends.
 type inHand struct {
-	taken chan string // the method of each
+	taken chan string // the method of each message
 	letGo chan struct{}
 }
 
@@ -30,7 +30,7 @@ func (h *inHand) message(ctx context.Context, m *Message) (json.RawMessage, erro
 	return raw("1"), nil
 }
 
-// counts returns how many messages of each method have been taken since the last time.
+// counts returns how many messages of each method have been taken since the last call.
 func (h *inHand) counts() map[string]int {
 	counts := make(map[string]int)
 	for range len(h.taken) {
@@ -39,8 +39,8 @@ func (h *inHand) counts() map[string]int {
 	return counts
 }
 
-// TestAllMessagesInHandAreBounded has requests, a question of a call and notifications keep as many bytes as
-// they may together. Then none of any kind is taken until one has been answered.
+// TestAllMessagesInHandAreBounded fills the common budget with requests, a question of a call and notifications. Then
+// no further message of any kind is taken until one is answered.
 func TestAllMessagesInHandAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newInHand()
@@ -105,8 +105,8 @@ func TestAllMessagesInHandAreBounded(t *testing.T) {
 	})
 }
 
-// TestQuestionIsOpenUntilItsResponseIsWritten has a peer ask and not read. Responses that wait for it
-// would otherwise count nowhere.
+// TestQuestionIsOpenUntilItsResponseIsWritten has a peer ask without reading. Otherwise unwritten responses would not
+// be counted.
 func TestQuestionIsOpenUntilItsResponseIsWritten(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -133,8 +133,8 @@ func TestQuestionIsOpenUntilItsResponseIsWritten(t *testing.T) {
 	})
 }
 
-// TestHandledMessagesOfACallAreFreed has one message wait at any time, behind many short ones that made the inbox
-// large.
+// TestHandledMessagesOfACallAreFreed keeps one message queued at any time, behind many short ones that have grown the
+// inbox.
 func TestHandledMessagesOfACallAreFreed(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		h := newInHand()
@@ -142,7 +142,7 @@ func TestHandledMessagesOfACallAreFreed(t *testing.T) {
 		done := call(ctx, c, "{}", &CallOptions{Token: "t", OnMessage: h.message})
 		<-w.fromConn
 		const n = 50
-		short := 0 // messages that wait
+		short := 0 // queued messages
 		for room := 0; room < n+2 && short < maxInbox/2; {
 			w.say(t, "%s", progress)
 			synctest.Wait()
@@ -175,11 +175,11 @@ func TestHandledMessagesOfACallAreFreed(t *testing.T) {
 	})
 }
 
-// TestConnectionsShareABound has one of two connections keep all that both may.
+// TestConnectionsShareABound lets one of two connections use up the shared budget.
 func TestConnectionsShareABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, both := newInHand(), new(Held)
-		both.bytes.Store(maxHeldByAll - 1) // of others
+		both.bytes.Store(maxHeldByAll - 1) // used by others
 		const request = `{"jsonrpc":"2.0","id":1,"method":"request"}`
 		var wires []*wire
 		for range 2 {

@@ -54,8 +54,7 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-// TestOverload fills all handlers, has the next request refused, and finds room
-// again when one is done.
+// TestOverload fills all handlers: the next request is refused, and accepted again when one is done.
 func TestOverload(t *testing.T) {
 	for _, inline := range []bool{false, true} {
 		gate := make(map[string]chan struct{})
@@ -156,8 +155,7 @@ func TestNotified(t *testing.T) {
 	})
 }
 
-// TestOnMessage checks that the caller handles the messages of its call in order, before
-// Call returns the answer.
+// TestOnMessage checks that the caller handles the messages of its call in order, before Call returns.
 func TestOnMessage(t *testing.T) {
 	o := Options{Token: byProgressToken, Notified: func(context.Context, *Message) { panic("not for this call") }}
 	bubble(t, o, func(t *testing.T, c *Conn, w *wire) {
@@ -230,8 +228,8 @@ func TestInboxOverflow(t *testing.T) {
 	})
 }
 
-// TestRequestOfDeadCall checks that the ctx of the requests being answered ends when the caller
-// cancels, and that a request behind a notification that is being handled is refused.
+// TestRequestOfDeadCall checks that the ctx of open requests ends when the caller cancels, and that a request queued
+// behind a notification is refused.
 func TestRequestOfDeadCall(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -281,8 +279,8 @@ func TestTokenWithoutOnMessage(t *testing.T) {
 	})
 }
 
-// TestErrorWithoutAnID sends an error whose id is null. It ends a call only if no other call, and no
-// notification, can be meant.
+// TestErrorWithoutAnID sends an error with id null. It ends a call only if no other call, and no notification, can be
+// meant.
 func TestErrorWithoutAnID(t *testing.T) {
 	const sorry = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the database is away"}}`
 	for name, tt := range map[string]struct {
@@ -347,7 +345,7 @@ func notifies(t *testing.T, c *Conn, w *wire) {
 	<-w.fromConn
 }
 
-// TestAnswersBeforeTheFirstID are to ids that were never sent.
+// TestAnswersBeforeTheFirstID sends answers to ids below FirstID, which were never sent.
 func TestAnswersBeforeTheFirstID(t *testing.T) {
 	bubble(t, Options{FirstID: 1}, func(t *testing.T, c *Conn, w *wire) {
 		w.say(t, answered)

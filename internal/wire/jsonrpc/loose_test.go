@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestLooseMessages sends requests that name no call. They go to the only owner of calls,
-// and to no call if there are several owners.
+// TestLooseMessages sends requests that name no call. They go to the only owner of calls, or to no call if there are
+// several owners.
 func TestLooseMessages(t *testing.T) {
 	var ada, eve any = "ada", "eve"
 	type inFlight struct {
@@ -19,8 +19,8 @@ func TestLooseMessages(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		calls []inFlight
-		of    int    // the call on whose stream the request comes, from 1; 0: none
-		want  string // the owner who gets the request; "": none
+		of    int    // the call on whose stream the request arrives, from 1; 0: none
+		want  string // the owner of the call that gets the request; "": none
 	}{
 		"nobody there":               {nil, 0, ""},
 		"one":                        {[]inFlight{{ada, true, 0}}, 0, "ada"},

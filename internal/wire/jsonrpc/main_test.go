@@ -46,8 +46,7 @@ func answerAll(size string) {
 	}).Serve(context.Background())
 }
 
-// leftover returns the goroutines of connections and transports that do not end
-// by themselves.
+// leftover returns the goroutines of connections and transports that are still running.
 func leftover() string {
 	buf := make([]byte, 1<<20)
 	for start := time.Now(); ; runtime.Gosched() {

@@ -22,8 +22,7 @@ import (
 
 const water = `{"jsonrpc":"2.0","method":"water","params":"all"}`
 
-// serve starts a connection. At the end of the test it checks that Serve returns and
-// no call is left in flight.
+// serve starts a connection. At the end of the test it checks that Serve returns and no call is in flight.
 func serve(t *testing.T, tr jsonrpc.Transport, o jsonrpc.Options) *jsonrpc.Conn {
 	t.Helper()
 	c := jsonrpc.NewConn(tr, o)
@@ -39,7 +38,7 @@ func serve(t *testing.T, tr jsonrpc.Transport, o jsonrpc.Options) *jsonrpc.Conn 
 	return c
 }
 
-// outcome is what a Call returned.
+// outcome is the result of a Call.
 type outcome struct {
 	result string
 	err    error
@@ -80,8 +79,8 @@ func pipes(t testing.TB) (a, b *ndjson.Transport) {
 	return near.transport(), far.transport()
 }
 
-// TestStorm runs 64 callers that cancel at random against a peer that answers in any
-// order and then closes while calls are in flight.
+// TestStorm runs 64 callers that cancel at random against a peer that answers in any order and then closes while
+// calls are in flight.
 func TestStorm(t *testing.T) {
 	near, far := pipes(t)
 	peer := serve(t, far, jsonrpc.Options{
@@ -120,7 +119,7 @@ func TestStorm(t *testing.T) {
 	if err := far.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for c.Stats().Abandoned > 0 { // every answer comes, late or not
+	for c.Stats().Abandoned > 0 { // every answer arrives, late or not
 		if _, err := c.Call(t.Context(), "echo", json.RawMessage("{}"), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -138,12 +137,11 @@ type answers func(frames []byte)
 func (w answers) Write(b []byte) (int, error) { w(b); return len(b), nil }
 func (answers) Close() error                  { return nil }
 
-// TestAnswersAreNotHeldUp sends requests within a flood. Answers held back must not wait
-// for a pause of the reader.
+// TestAnswersAreNotHeldUp sends requests within a flood. Held answers must not wait for a pause of the reader.
 func TestAnswersAreNotHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var asked []time.Time // when the unanswered requests arrived
+		var asked []time.Time // arrival times of the unanswered requests
 		late := 0
 		w := answers(func(frames []byte) {
 			mu.Lock()
@@ -173,8 +171,8 @@ func TestAnswersAreNotHeldUp(t *testing.T) {
 	})
 }
 
-// TestCallsThroughFlood runs callers alone and together, which cancel and call again while
-// the peer floods them, over real pipes.
+// TestCallsThroughFlood runs single and concurrent callers, which cancel and call again while the peer floods them,
+// over real pipes.
 func TestCallsThroughFlood(t *testing.T) {
 	near, far := pipes(t)
 	var peer *jsonrpc.Conn

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// cancelsByID reads the id that a test notification cancels.
+// cancelsByID returns the id that a test notification cancels.
 func cancelsByID(m *Message) json.RawMessage {
 	if m.Method != "cancel" {
 		return nil
@@ -31,7 +31,7 @@ const (
 	cancelled = `{"jsonrpc":"2.0","method":"cancel","params":{"id":%d}}`
 )
 
-// asks is an OnMessage whose questions stay open until their ctx ends. It notes why each ended.
+// asks has an OnMessage whose questions stay open until their ctx ends. It records why each ended.
 type asks struct {
 	opened, notified chan string
 	ended            chan error
@@ -56,8 +56,8 @@ func (a *asks) message(ctx context.Context, m *Message) (json.RawMessage, error)
 	return nil, ctx.Err()
 }
 
-// TestOpenQuestionDelaysNothing opens two questions, which nobody answers. Progress behind them
-// and the answer of the call arrive at once, and the questions end with the call.
+// TestOpenQuestionDelaysNothing opens two questions that are not answered. Progress behind them and the answer of the
+// call arrive at once, and the questions end with the call.
 func TestOpenQuestionDelaysNothing(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		a := newAsks()
@@ -72,7 +72,7 @@ func TestOpenQuestionDelaysNothing(t *testing.T) {
 		}
 		w.say(t, progress)
 		<-a.notified
-		time.Sleep(time.Minute) // Timeout does not run
+		time.Sleep(time.Minute) // Timeout is suspended
 		w.say(t, answered)
 		refused := map[string]string{}
 		for range 2 {
@@ -92,7 +92,7 @@ func TestOpenQuestionDelaysNothing(t *testing.T) {
 	})
 }
 
-// TestMaxTimeoutEndsOpenQuestions has a peer ask twice and answer nothing.
+// TestMaxTimeoutEndsOpenQuestions has a peer ask twice and not answer the call.
 func TestMaxTimeoutEndsOpenQuestions(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		a := newAsks()
@@ -112,8 +112,8 @@ func TestMaxTimeoutEndsOpenQuestions(t *testing.T) {
 	})
 }
 
-// TestPeerCancelsItsQuestion cancels a question that is being answered, one that waits behind a
-// notification, and a request that belongs to no call. None gets a response.
+// TestPeerCancelsItsQuestion cancels a question being answered, one queued behind a notification, and a request that
+// belongs to no call. None gets a response.
 func TestPeerCancelsItsQuestion(t *testing.T) {
 	a := newAsks()
 	o := Options{
@@ -140,7 +140,7 @@ func TestPeerCancelsItsQuestion(t *testing.T) {
 		<-a.opened
 		w.say(t, progress)
 		w.say(t, "%s", question(3))
-		for id := range 5 { // 0 and 4 are no questions
+		for id := range 5 { // 0 and 4 are not questions
 			w.say(t, cancelled, id)
 		}
 		for range 2 {
@@ -163,7 +163,7 @@ func TestPeerCancelsItsQuestion(t *testing.T) {
 	})
 }
 
-// TestOpenQuestionsAreBounded opens as many questions of a call as may be open, and one more.
+// TestOpenQuestionsAreBounded opens as many questions of a call as allowed, and one more.
 func TestOpenQuestionsAreBounded(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken, Cancels: cancelsByID}, func(t *testing.T, c *Conn, w *wire) {
 		a := newAsks()
@@ -194,8 +194,8 @@ func TestOpenQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestHandlerThatDoesNotEnd keeps a question open in spite of the end of its ctx. The call returns
-// after a grace period, and Serve waits for the handler.
+// TestHandlerThatDoesNotEnd keeps a question open after the end of its ctx. The call returns after a grace period,
+// and Serve waits for the handler.
 func TestHandlerThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()

@@ -18,8 +18,7 @@ import (
 
 func echo(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) { return m.Params, nil }
 
-// TestInlineHandlerMayBlock runs inline handlers that wait for later requests, which
-// another goroutine has to read.
+// TestInlineHandlerMayBlock runs inline handlers that wait for later requests, which another goroutine must read.
 func TestInlineHandlerMayBlock(t *testing.T) {
 	near, far := pipes(t)
 	arrived := make(chan struct{}, 10)
@@ -73,7 +72,7 @@ func TestInlineHandlerMayCall(t *testing.T) {
 	}
 }
 
-// scriptedPeer is the far end of a connection over real pipes, driven by hand.
+// scriptedPeer is the other end of a connection over real pipes, driven by the test.
 type scriptedPeer struct {
 	t   *testing.T
 	in  *bufio.Reader
@@ -111,7 +110,7 @@ func (p *scriptedPeer) say(format string, args ...any) {
 
 func (p *scriptedPeer) answer(id string) { p.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, id) }
 
-// lendReading makes calls until Serve has lent the reading.
+// lendReading makes calls until Serve has lent reading.
 func lendReading(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer) {
 	t.Helper()
 	for !c.Lent() {
@@ -123,8 +122,7 @@ func lendReading(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer) {
 	}
 }
 
-// TestLentReading covers the events that can happen while the reading is lent or a caller
-// reads.
+// TestLentReading covers the events that can happen while reading is lent or a caller reads.
 func TestLentReading(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -199,7 +197,7 @@ func TestLentReading(t *testing.T) {
 	}
 }
 
-// TestEndWhileLent ends connections while the reading is lent, and while a caller reads.
+// TestEndWhileLent ends connections while reading is lent, and while a caller reads.
 func TestEndWhileLent(t *testing.T) {
 	for name, end := range map[string]func(c *jsonrpc.Conn, p *scriptedPeer){
 		"Close": func(c *jsonrpc.Conn, _ *scriptedPeer) { c.Close() },
@@ -232,7 +230,7 @@ func TestEndWhileLent(t *testing.T) {
 	}
 }
 
-// TestDrain closes the end of the peer while a handler runs.
+// TestDrain closes the peer's end while a handler runs.
 func TestDrain(t *testing.T) {
 	for _, c := range []struct {
 		drain    time.Duration
@@ -286,7 +284,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestStandingCall lends the reading to a caller beside a call that stands.
+// TestStandingCall lends reading to a caller while a standing call is in flight.
 func TestStandingCall(t *testing.T) {
 	near, peer := newScriptedPeer(t)
 	c := serve(t, near, jsonrpc.Options{})
@@ -307,7 +305,7 @@ func TestStandingCall(t *testing.T) {
 	if err := <-standing; !errors.Is(err, context.Canceled) {
 		t.Errorf("standing call: %v", err)
 	}
-	peer.answer(listen) // many a server answers when the subscription has ended
+	peer.answer(listen) // many servers answer when the subscription has ended
 	done = call(t.Context(), c, "{}", nil)
 	peer.answer(peer.next())
 	if got := <-done; got.err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// byProgressToken reads the token of a test message: its params, unquoted.
+// byProgressToken returns the token of a test message: its params, unquoted.
 func byProgressToken(m *Message) string { return string(rawjson.Unquote(m.Params)) }
 
 const progress = `{"jsonrpc":"2.0","method":"progress","params":"t"}`
@@ -20,7 +20,7 @@ func TestTimeout(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    CallOptions
-		say  []time.Duration // pauses before each progress message
+		say  []time.Duration // pause before each progress message
 		want time.Duration
 	}{
 		{"timeout", CallOptions{Timeout: 3 * time.Second}, nil, 3 * time.Second},
@@ -55,7 +55,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestTimeoutFromWrite checks that Timeout does not run before the frame is written.
+// TestTimeoutFromWrite checks that Timeout does not start before the frame is written.
 func TestTimeoutFromWrite(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
 		done := call(t.Context(), c, "{}", &CallOptions{Timeout: time.Second})
@@ -67,8 +67,8 @@ func TestTimeoutFromWrite(t *testing.T) {
 	})
 }
 
-// TestTimeoutWhileServing has OnMessage take long over a request of the peer. Only
-// MaxTimeout applies meanwhile, and ends the ctx of OnMessage.
+// TestTimeoutWhileServing has OnMessage answer a request of the peer slowly. Meanwhile only MaxTimeout applies, and
+// it ends the ctx of OnMessage.
 func TestTimeoutWhileServing(t *testing.T) {
 	for _, max := range []time.Duration{time.Hour, 5 * time.Second} {
 		bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
@@ -99,7 +99,7 @@ func TestTimeoutWhileServing(t *testing.T) {
 	}
 }
 
-// TestQuiet asks for how long a peer has been silent that answers the second call first.
+// TestQuiet checks Quiet for a peer that answers the second call first.
 func TestQuiet(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
 		limit := &CallOptions{Timeout: time.Minute}
@@ -128,8 +128,8 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestLimitNoticedLate has the limit of a call pass while this process does not run, as after
-// SIGSTOP: what the peer answered meanwhile counts.
+// TestLimitNoticedLate lets the limit of a call pass while the process does not run, as after SIGSTOP: an answer sent
+// meanwhile counts.
 func TestLimitNoticedLate(t *testing.T) {
 	for name, limit := range map[string]CallOptions{
 		"timeout": {Timeout: time.Minute, MaxTimeout: time.Hour},
@@ -162,7 +162,7 @@ func TestLimitNoticedLate(t *testing.T) {
 	}
 }
 
-// lateContext is a ctx whose deadline passed an hour ago when it is noticed.
+// lateContext is a ctx whose deadline is noticed an hour late.
 type lateContext struct{ context.Context }
 
 func (c lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Hour), true }
@@ -174,7 +174,7 @@ func (c lateContext) Err() error {
 	return nil
 }
 
-// TestDeadlineNoticedLate is TestLimitNoticedLate for the deadline of the caller.
+// TestDeadlineNoticedLate is TestLimitNoticedLate for the caller's deadline.
 func TestDeadlineNoticedLate(t *testing.T) {
 	for _, answers := range []bool{true, false} {
 		bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {

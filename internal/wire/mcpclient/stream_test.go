@@ -15,8 +15,7 @@ import (
 
 const notification = `{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}`
 
-// A server or proxy may end the standalone stream any number of times: the client
-// requests it again.
+// A server or proxy may end the standalone stream any number of times: the client opens it again.
 func TestListenOutlivesQuietStreams(t *testing.T) {
 	var requests atomic.Int64
 	done := make(chan struct{})
@@ -64,8 +63,8 @@ func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// A stream that a server has given and then refuses, as after the end of the token that opened it, is asked for until
-// the server takes the credentials again: seldom, whatever pause it has named.
+// A stream that is refused after it was granted, for example because its token has expired, is retried until the
+// credentials are accepted again, at long intervals whatever pause the server has specified.
 func TestListenWaitsForOtherCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const expired = time.Hour

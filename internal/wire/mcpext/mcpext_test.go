@@ -74,7 +74,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestMergeIsBounded merges what many servers declare.
+// TestMergeIsBounded merges many declarations.
 func TestMergeIsBounded(t *testing.T) {
 	var sources []Source
 	for n := range 10 {
@@ -94,8 +94,8 @@ func TestMergeIsBounded(t *testing.T) {
 	}
 }
 
-// TestMergeIsBoundedInSize merges the largest settings that one server may declare, and those
-// that are nested too deep to be merged at a bounded cost.
+// TestMergeIsBoundedInSize merges the largest allowed settings, and settings nested too deep to merge at a bounded
+// cost.
 func TestMergeIsBoundedInSize(t *testing.T) {
 	text := `"` + strings.Repeat("x", maxSettings-20) + `"`
 	declared := func(key string) string {

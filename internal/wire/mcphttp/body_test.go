@@ -48,7 +48,7 @@ func TestF3ReadBody(t *testing.T) {
 	}
 }
 
-// A refused body does not end the connection of HTTP/2 that others have requests on.
+// A refused body does not end an HTTP/2 connection that carries requests of others.
 func TestRefusedBodyKeepsHTTP2(t *testing.T) {
 	const limit = 100
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func TestRefusedBodyKeepsHTTP2(t *testing.T) {
 	}))
 	connections := make(map[string]bool)
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		connections[c.RemoteAddr().String()] = true // by the one goroutine that accepts
+		connections[c.RemoteAddr().String()] = true // only the accept loop writes it
 		return ctx
 	}
 	server.EnableHTTP2 = true

@@ -50,8 +50,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that an accepted message encodes to one line, which decodes to the
-// same message.
+// FuzzDecode checks that an accepted message encodes to one line, which decodes to the same message.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"é","arguments":{"n":12345678901234567890}}}`))
 	f.Add([]byte("{\r\n\"jsonrpc\":\"2.0\",\"id\":\"\\u0061\",\"error\":{\n}}"))

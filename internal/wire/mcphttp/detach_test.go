@@ -15,8 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// detached serves requests with a handler that sends some messages, detaches, and returns when
-// the test ends.
+// detached serves requests with a handler that sends some messages, detaches, and returns when the test ends.
 func detached(t *testing.T, messages int) (addr string) {
 	ended, returned := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +46,7 @@ func detached(t *testing.T, messages int) (addr string) {
 	return s.Listener.Addr().String()
 }
 
-// A detached answer is complete while its handler goes on, and the connection ends with it.
+// A detached answer is complete while its handler goes on, and is the last on its connection.
 func TestDetach(t *testing.T) {
 	for messages, want := range []string{
 		answerText,
@@ -75,7 +74,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// Other versions of HTTP, and writers that are no connection, are not detached from.
+// Detach is impossible for other versions of HTTP and for writers without a connection.
 func TestDetachIsForHTTP1(t *testing.T) {
 	can := make(chan bool, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,8 +97,8 @@ func TestDetachIsForHTTP1(t *testing.T) {
 	}
 }
 
-// A client that does not read holds a detached answer no longer than the server runs, which does not know
-// the connection any more.
+// A client that does not read delays a detached answer only until the server shuts down, which no longer knows the
+// connection.
 func TestDetachEndsWithTheServer(t *testing.T) {
 	running, stop := context.WithCancel(t.Context())
 	detached := make(chan error, 1)

@@ -46,7 +46,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// A header must equal its argument. An argument that no header can hold needs none.
+// A header must equal its argument. An argument that cannot be written as a header needs none.
 func TestCheckParams(t *testing.T) {
 	const params = `{"name":"x","arguments":{"region":"eu","n":7.0,"deep":{"on":true}}}`
 	good := http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"7"}, "Mcp-Param-On": {"true"}}

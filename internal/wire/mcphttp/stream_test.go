@@ -94,7 +94,7 @@ func TestSilentReplySendsKeepAlives(t *testing.T) {
 	})
 }
 
-// A line break in the payload would end the event early.
+// A line break in the payload must not end the event early.
 func TestLineBreaksStayInsideAnEvent(t *testing.T) {
 	p, w := newReply("")
 	defer p.Close()
@@ -136,8 +136,7 @@ func TestOutboxKeepsMessagesUntilAStreamOpens(t *testing.T) {
 	})
 }
 
-// What waits for a client is bounded in bytes too: less while nobody reads and while nobody
-// waits for the room.
+// The bytes queued for a client are bounded; less is queued while it does not read and senders do not wait.
 func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
 	long := func(bytes int) *jsonrpc.Message {
 		return &jsonrpc.Message{
@@ -177,7 +176,7 @@ func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
 	}
 }
 
-// A stream that is to end is not prolonged by messages that come meanwhile.
+// Messages that arrive meanwhile do not prolong a stream that is about to end.
 func TestClosedOutboxTakesNoMessages(t *testing.T) {
 	o, w := NewOutbox(), httptest.NewRecorder()
 	if err := o.Offer(t.Context(), notice); err != nil {
@@ -265,7 +264,7 @@ func (b *breaks) Write(p []byte) (int, error) {
 	return b.ResponseRecorder.Write(p)
 }
 
-// The next stream begins with the message that the last one could not write.
+// The next stream begins with the message that the last one failed to write.
 func TestOutboxSendsAgainWhatWasNotWritten(t *testing.T) {
 	o := NewOutbox()
 	numbered := func(n string) *jsonrpc.Message {
@@ -284,7 +283,7 @@ func TestOutboxSendsAgainWhatWasNotWritten(t *testing.T) {
 		t.Error(err)
 	}
 	second := httptest.NewRecorder()
-	if err := o.Serve(t.Context(), second, ""); err == nil { // ends at the message that is no JSON
+	if err := o.Serve(t.Context(), second, ""); err == nil { // ends at the message that is not JSON
 		t.Error("a message that is no JSON was written")
 	}
 	_ = o.Offer(t.Context(), numbered("4"))

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leftover returns the goroutines of transports that do not end by themselves.
+// leftover returns the goroutines of transports that are still running.
 func leftover() string {
 	buf := make([]byte, 1<<20)
 	for start := time.Now(); ; runtime.Gosched() {

@@ -13,12 +13,12 @@ import (
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
-// choppy returns a stream in pieces of random lengths. Sometimes it returns no data, an
-// interruption or, at the end, data together with EOF.
+// choppy returns a stream in pieces of random lengths. Sometimes it returns no data, an interruption or, at the end,
+// data together with EOF.
 type choppy struct {
 	rest []byte
 	r    *rand.Rand
-	most int // bytes at once
+	most int // max bytes per read
 }
 
 func (c *choppy) Read(p []byte) (int, error) {
@@ -52,8 +52,8 @@ func splitLines(stream []byte, max int) (lines [][]byte, err error) {
 	return lines, io.EOF
 }
 
-// readLines returns the lines of r twice: copied when each was returned, and as the lines
-// owned by the caller are after the whole stream has been read.
+// readLines returns the lines of r twice: copied when each was returned, and as owned by the caller after the whole
+// stream has been read.
 func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
 	var l reader
 	l.init(r, max)
@@ -76,7 +76,7 @@ func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
 	}
 }
 
-// randomStream has lines about as long as the buffers, where the reader changes buffers.
+// randomStream returns lines about as long as the buffers, where the reader changes buffers.
 func randomStream(r *rand.Rand) (stream []byte) {
 	sizes := []int{0, 1, 30, smallBuffer, 4 * smallBuffer, 16 * smallBuffer, biggestBuffer, 2 * biggestBuffer,
 		3 * biggestBuffer}
@@ -94,8 +94,8 @@ func randomStream(r *rand.Rand) (stream []byte) {
 	return stream
 }
 
-// TestLinesAgainstReference reads random streams and compares with a simple reader. The
-// subtests run in parallel because readers share the buffer pools.
+// TestLinesAgainstReference reads random streams and compares with a simple reader. The subtests run in parallel
+// because readers share the buffer pools.
 func TestLinesAgainstReference(t *testing.T) {
 	for range 4 {
 		t.Run("", func(t *testing.T) {

@@ -24,7 +24,7 @@ func readingTransport(r io.Reader, o Options) *Transport {
 	return New(io.NopCloser(r), discard{io.Discard}, o)
 }
 
-// readAll returns the raw frames up to the error that ends them.
+// readAll returns the raw frames up to the final error.
 func readAll(l *Transport) (frames []string, err error) {
 	for {
 		m, err := l.Read()
@@ -221,7 +221,7 @@ func TestInterruptLosesNothing(t *testing.T) {
 	}
 }
 
-// TestWasteIsHeldUp sends many bytes that are no messages.
+// TestWasteIsHeldUp sends many bytes that are not messages.
 func TestWasteIsHeldUp(t *testing.T) {
 	for name, line := range map[string]string{"empty lines": "\n", "spaces": "       \n", "noise": "water!!\n"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -238,8 +238,8 @@ func TestWasteIsHeldUp(t *testing.T) {
 	}
 }
 
-// TestSigns counts the signs of life of a peer: a message, and each read of the middle of one,
-// but no lines that are no messages, with or without an end.
+// TestSigns counts the signs of life of a peer: messages, and reads in the middle of one, but not lines that are no
+// messages, complete or not.
 func TestSigns(t *testing.T) {
 	long := answer(2, `"`+strings.Repeat("x", 2*biggestBuffer)+`"`) + "\n"
 	for _, test := range []struct {

@@ -48,8 +48,7 @@ func request(id int, size int) jsonrpc.Message {
 	}
 }
 
-// TestW7BlockedPeer writes to a pipe without a reader until Write blocks. Write must
-// return when its ctx ends.
+// TestW7BlockedPeer writes to a pipe without a reader until Write blocks. Write must return when its ctx ends.
 func TestW7BlockedPeer(t *testing.T) {
 	l, peer := osPipe(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +93,7 @@ type brokenSink struct{ n int }
 func (s brokenSink) try([]byte) (int, error)                  { return s.n, syscall.EPIPE }
 func (s brokenSink) write([]byte, time.Duration) (int, error) { return 0, syscall.EPIPE }
 
-// TestPartialWriteIsWritten: the peer may act on a frame of which it has got a part.
+// TestPartialWriteIsWritten: the peer may act on a frame that it got a part of.
 func TestPartialWriteIsWritten(t *testing.T) {
 	for n, written := range map[int]bool{0: false, 1: true} {
 		l, _ := osPipe(t, Options{})
@@ -106,22 +105,22 @@ func TestPartialWriteIsWritten(t *testing.T) {
 	}
 }
 
-// queued returns how many bytes wait for the pipe.
+// queued returns the number of bytes waiting for the pipe.
 func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.buf) + w.unwritten
 }
 
-// TestBlockedPeerCostsNoCopies queues many small frames for a peer that does not read. What
-// that allocates is in proportion to what waits.
+// TestBlockedPeerCostsNoCopies queues many small frames for a peer that does not read. The allocations must be
+// proportional to the queued bytes.
 func TestBlockedPeerCostsNoCopies(t *testing.T) {
 	l, _ := osPipe(t, Options{})
 	if err := l.Write(t.Context(), request(1, 2<<20)); err != nil { // more than the pipe takes
 		t.Fatal(err)
 	}
 	m := request(2, 1000)
-	largeBuffers = sync.Pool{} // a buffer of another test may be as large as is needed
+	largeBuffers = sync.Pool{} // another test's buffer may be large enough
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for l.out.queued() <= maxUnwritten {
@@ -135,8 +134,8 @@ func TestBlockedPeerCostsNoCopies(t *testing.T) {
 	}
 }
 
-// TestNoTornFrames cancels writers at random while the peer reads slowly. Accepted frames
-// arrive whole and once, refused ones do not arrive.
+// TestNoTornFrames cancels writers at random while the peer reads slowly. Accepted frames arrive whole and once,
+// refused ones do not arrive.
 func TestNoTornFrames(t *testing.T) {
 	l, peer := osPipe(t, Options{})
 	const writers, each = 8, 50
@@ -156,7 +155,7 @@ func TestNoTornFrames(t *testing.T) {
 	go func() {
 		wg.Wait()
 		close(accepted)
-		_ = l.Flush(t.Context()) // the peer reads on, so it ends
+		_ = l.Flush(t.Context()) // the peer keeps reading, so this ends
 		l.Close()
 	}()
 	arrived := make(map[string]int)
@@ -196,8 +195,7 @@ func TestW7StalledPipe(t *testing.T) {
 	}
 }
 
-// TestW7StalledStream has a peer that reads a little just before each timeout, and then
-// nothing.
+// TestW7StalledStream has a peer that reads a little just before each timeout, and then nothing.
 func TestW7StalledStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, keep := io.Pipe()
@@ -248,8 +246,7 @@ func TestLastWords(t *testing.T) {
 	answers.Close()
 }
 
-// TestWriteLater checks that answers held back are written together, at the latest when
-// the reader waits for input.
+// TestWriteLater checks that held answers are written together, at the latest when the reader waits for input.
 func TestWriteLater(t *testing.T) {
 	peer, w, _ := os.Pipe()
 	r, requests, err := os.Pipe()
@@ -314,8 +311,7 @@ func TestWriteRefusesBrokenPayload(t *testing.T) {
 	}
 }
 
-// TestCloseUnblocks closes while a reader, a writer that waits for room and the writing
-// goroutine are blocked.
+// TestCloseUnblocks closes while a reader, a writer waiting for room and the writing goroutine are blocked.
 func TestCloseUnblocks(t *testing.T) {
 	l, _ := osPipe(t, Options{})
 	for l.out.queued() <= maxUnwritten {
@@ -341,8 +337,8 @@ func TestCloseUnblocks(t *testing.T) {
 	}
 }
 
-// TestHalfOfWhatArrivedIsABatch: of requests that arrive together, half of the answers are
-// written while the other half is made.
+// TestHalfOfWhatArrivedIsABatch: when requests arrive together, half of the answers are written while the others are
+// made.
 func TestHalfOfWhatArrivedIsABatch(t *testing.T) {
 	peer, w, _ := os.Pipe()
 	r, requests, err := os.Pipe()
@@ -394,8 +390,8 @@ func (s *endingSink) try(b []byte) (int, error) {
 
 func (s *endingSink) write([]byte, time.Duration) (int, error) { return 0, syscall.EPIPE }
 
-// TestTakenFramesAreWritten has many callers write in batches to a peer that ends: whose frame
-// was taken is not told that it was not, or the call would be made again.
+// TestTakenFramesAreWritten has many callers write in batches to a peer that ends. A caller whose frame was taken
+// must not get an error that allows a retry.
 func TestTakenFramesAreWritten(t *testing.T) {
 	for round := range 300 {
 		l, _ := osPipe(t, Options{})

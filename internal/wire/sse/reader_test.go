@@ -68,7 +68,7 @@ func TestLineEnds(t *testing.T) {
 	}
 }
 
-// An event that ends in CR is there before the byte that follows.
+// An event that ends in CR is returned before the next byte arrives.
 func TestEventThatEndsInCRIsNotDelayed(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
