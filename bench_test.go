@@ -18,8 +18,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// echoManifest is the manifest of a Go extension as an author builds it. The test binary as a
-// child has the packages of a host, and a collector that looks at all that they hold.
+// echoManifest is the manifest of a Go extension as an author builds it. The test binary as a child would link
+// the packages of a host, and its garbage collector would scan their data.
 func echoManifest(b testing.TB) string {
 	dir, err := processtest.Build("./testdata/echo")
 	if err != nil {
@@ -28,7 +28,7 @@ func echoManifest(b testing.TB) string {
 	return hosttest.BenchTools + fmt.Sprintf("[transport]\ncommand = %q\n", filepath.Join(dir, "echo"))
 }
 
-// benchCall returns the call of an extension that makes the load.
+// benchCall returns a call of an extension with the load.
 func benchCall(b testing.TB, manifest string, l benchtest.Load) func() error {
 	h := hosttest.NewFolder(b).Add("bench", manifest).Open(exthost.Options{})
 	if err := h.Ready(hosttest.Deadline(b)); err != nil {
@@ -48,7 +48,7 @@ func benchCall(b testing.TB, manifest string, l benchtest.Load) func() error {
 	}
 }
 
-// BenchmarkHostCall measures Host.Call to a Go extension against the floor.
+// BenchmarkHostCall compares Host.Call to a Go extension with the floor.
 func BenchmarkHostCall(b *testing.B) {
 	manifest := echoManifest(b)
 	for _, l := range benchtest.Loads() {
@@ -58,8 +58,8 @@ func BenchmarkHostCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCall shows what one sequential call costs and allocates in the host: the child is the same
-// program whatever the host is built of.
+// BenchmarkCall measures time and allocations of sequential calls in the host. The child is always the same
+// program.
 func BenchmarkCall(b *testing.B) {
 	call := benchCall(b, echoManifest(b), benchtest.Sequential)
 	b.ReportAllocs()
@@ -70,8 +70,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// TestCallAllocations holds what a sequential call allocates: the collector's work is a third
-// of the cost of a call.
+// TestCallAllocations bounds the allocations of a sequential call: garbage collection is a third of the cost of a
+// call.
 func TestCallAllocations(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector allocates too")
@@ -87,8 +87,8 @@ func TestCallAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkIdle shows what an idle Go extension costs the host: by how much a host with 120 of them is larger
-// than one with 20, so that what any host needs does not count.
+// BenchmarkIdle measures an idle Go extension in the host, as the difference between hosts with 120 and with 20
+// of them.
 func BenchmarkIdle(b *testing.B) {
 	const few, more = 20, 100
 	small, large := hosttest.NewFolder(b), hosttest.NewFolder(b)
@@ -108,8 +108,8 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// idle returns what this process counts while a host of f is idle: anonymous memory, stacks of goroutines
-// among it, and goroutines.
+// idle returns the anonymous memory, the part of it in goroutine stacks, and the goroutines of this process while
+// a host of f is idle.
 func idle(b *testing.B, f *hosttest.Folder) (memory, stacks, goroutines int) {
 	h := f.Open(exthost.Options{})
 	if err := h.Ready(hosttest.Deadline(b)); err != nil {
@@ -124,7 +124,7 @@ func idle(b *testing.B, f *hosttest.Folder) (memory, stacks, goroutines int) {
 	return memory, int(m.StackInuse), goroutines
 }
 
-// anonymous is this process's anonymous resident memory in bytes.
+// anonymous returns this process's anonymous resident memory in bytes.
 func anonymous(b *testing.B) int {
 	runtime.GC()
 	debug.FreeOSMemory()

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// A host over one extension, whose tool is a command line.
+// A host with one extension, whose tool is a command line.
 func Example() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {

@@ -82,7 +82,7 @@ func TestArgumentsArriveAsSent(t *testing.T) {
 	}
 }
 
-// The wires are UTF-8, whatever the machine's own encoding is.
+// All pipes are UTF-8, whatever the machine's encoding is.
 func TestBundledScriptsReadUTF8(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("NOT TESTED: extensions/echo and extensions/calc need python3, which is missing")
@@ -94,7 +94,7 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 	h := f.OpenWith(cfg, exthost.Options{Environ: append(os.Environ(), "PYTHONIOENCODING=ascii")})
 	for tool, tt := range map[string]struct{ argument, sent, want string }{
 		"ext_echo_echo":      {"text", "żółw", "żółw"},
-		"ext_calc_calculate": {"expression", "2×3", "U+00D7"}, // which it names and does not take
+		"ext_calc_calculate": {"expression", "2×3", "U+00D7"}, // named in an error
 	} {
 		if got, err := h.Call(hosttest.Deadline(t), tool, map[string]any{tt.argument: tt.sent}); err != nil ||
 			!strings.Contains(got.Text(), tt.want) {
@@ -103,7 +103,7 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 	}
 }
 
-// T18: who calls is for the front to say.
+// Only a front may say who calls.
 func TestT18CallersMetaIsRemoved(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("told",
 		hosttest.Child("sdk", "[context]\npassthrough = true\n")).Open(exthost.Options{})
@@ -158,7 +158,7 @@ func TestErrorsNameTheCulprit(t *testing.T) {
 	}
 }
 
-// A hung, a broken and a gated extension keep nobody from a good one.
+// A hung, a broken and a gated extension do not affect a good one.
 func TestNeighboursOfTheSick(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -218,7 +218,7 @@ func TestCrashEvidenceAndRestart(t *testing.T) {
 	}
 }
 
-// Whoever reads that an extension died reads that it is back, at the same level.
+// The recovery of an extension is logged at the same level as its death.
 func TestRecoveryIsLogged(t *testing.T) {
 	processtest.Leaks(t)
 	var log bytes.Buffer
@@ -239,7 +239,7 @@ func TestRecoveryIsLogged(t *testing.T) {
 	}
 }
 
-// Why an extension does not start is in the log, in its own words and without secrets.
+// The log has the reason why an extension does not start, with its last words and without secrets.
 func TestLastWordsAreLogged(t *testing.T) {
 	processtest.Leaks(t)
 	const secret = "s3cr3t-of-the-database"
@@ -287,7 +287,7 @@ func TestCancellationReachesTheExtension(t *testing.T) {
 		}
 		return e.Outcome == "unknown"
 	}
-	for !cancelled() { // it has an instance by then, which may not have been sent it
+	for !cancelled() { // the instance may be busy starting: then the call was not sent
 		t.Log("cancelled before it was sent")
 	}
 	hosttest.Eventually(t, "the tool hears of it and leaves its mark", func() bool {
@@ -318,7 +318,7 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// E1: a child gets nothing secret-like that it does not declare.
+// A child gets no undeclared variable that looks like a secret.
 func TestE1Environment(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("plain", hosttest.Child("sdk", "")).Add("declares",
 		hosttest.Child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
@@ -389,7 +389,7 @@ func TestPerSessionInstances(t *testing.T) {
 			t.Errorf("another session's instance: %+v", i)
 		}
 	}
-	end() // and with the session its instance
+	end() // ends its instance too
 	hosttest.Eventually(t, "the instance ends with its session", func() bool {
 		return !slices.ContainsFunc(hosttest.StatusOf(t, h, "x").Instances,
 			func(i status.Instance) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
@@ -433,8 +433,7 @@ func TestCloseDuringStart(t *testing.T) {
 	}
 }
 
-// What looks like other clients' configuration is expanded, but never with what
-// the child may not know.
+// The configuration of MCP clients is expanded, but never with variables that the child may not have.
 func TestSidecarVariables(t *testing.T) {
 	f := hosttest.NewFolder(t)
 	f.Add("side", "[requires]\nenv = [\"GITHUB_TOKEN\"]\n")
@@ -470,14 +469,14 @@ func TestSidecarVariables(t *testing.T) {
 	}
 }
 
-// closing closes h and gives what that came to.
+// closing closes h and sends the result.
 func closing(h *exthost.Host) <-chan error {
 	closed := make(chan error, 1)
 	go func() { closed <- h.Close() }()
 	return closed
 }
 
-// X1: Close keeps its deadline with a child that obeys nothing.
+// Close keeps its deadline with a child that ignores everything.
 func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("deaf",
@@ -496,7 +495,7 @@ func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 	cancel()
 	<-done
 	select {
-	case err := <-closing(h): // its lite grace would be 30 s
+	case err := <-closing(h): // the grace of a lite child would be 30 s
 		if err != nil {
 			t.Error(err)
 		}
@@ -505,7 +504,7 @@ func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 	}
 }
 
-// T19: what could mean one thing to a policy and another to a child is refused.
+// Calls that a policy and a child may read differently are refused.
 func TestT19AmbiguousCallsAreRefused(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	for params, kind := range map[string]protocol.Kind{
@@ -534,7 +533,7 @@ func TestT19AmbiguousCallsAreRefused(t *testing.T) {
 	}
 }
 
-// stuck is a client that never returns from what it is told.
+// stuck is a client that never returns from a notification.
 type stuck struct{ told, release chan struct{} }
 
 func (s stuck) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
@@ -547,8 +546,7 @@ func (s stuck) Notify(context.Context, string, json.RawMessage) error {
 	return nil
 }
 
-// X1: a client that cares for no context keeps no other from being told, and no
-// host from being closed.
+// A client that ignores its context delays neither other notifications nor the end of the host.
 func TestX1ClientThatNeverReturns(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))

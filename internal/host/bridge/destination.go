@@ -168,11 +168,11 @@ func (d *Destination) check(ctx context.Context) error {
 	return d.standby.Fill(ctx)
 }
 
-// Unusable returns why the configuration of the destination cannot be used; nil when it can.
+// Unusable returns why the configuration of the destination cannot be used, nil if it can.
 func (d *Destination) Unusable() error { return d.unusable }
 
-// try starts an instance where the host is to see whether destinations can start. One that
-// needs variables or logins of its clients cannot be tried.
+// try starts an instance if the host checks whether destinations can start. It skips a destination that needs
+// variables or logins of its clients.
 func (d *Destination) try(ctx context.Context) error {
 	if !d.Env.StartLazy || len(d.Config.EnvFromHeaders) > 0 || d.login != nil {
 		return nil
@@ -180,7 +180,7 @@ func (d *Destination) try(ctx context.Context) error {
 	return d.Unit.Start(ctx)
 }
 
-// Failure returns why the destination cannot run at all; nil when it can.
+// Failure returns why the destination cannot run at all, nil if it can.
 func (d *Destination) Failure() error {
 	if b := d.broken.Load(); b != nil {
 		return b.err
@@ -188,7 +188,7 @@ func (d *Destination) Failure() error {
 	return nil
 }
 
-// Refill starts the process on standby for the next connection.
+// Refill starts the standby process for the next connection.
 func (d *Destination) Refill(ctx context.Context) {
 	if err := d.standby.Fill(ctx); err != nil && ctx.Err() == nil {
 		d.Log.Warn("no process could be kept ready for the next connection", "reason", protocol.Reason(err))
@@ -225,7 +225,7 @@ func (d *Destination) EndSession(key string) {
 	d.forget(key)
 }
 
-// Secrets implements [unit.Runner]. It includes the values that sessions have brought.
+// Secrets implements [unit.Runner]. It includes the values that sessions brought.
 func (d *Destination) Secrets() []string {
 	values := d.Unit.Secrets()
 	d.mu.Lock()
@@ -239,8 +239,8 @@ func (d *Destination) Secrets() []string {
 // cooldown is how long a destination whose instances keep failing refuses connections.
 const cooldown = 30 * time.Second
 
-// unable returns the refusal of a destination that cannot run at all; nil when it can. What was missing
-// may be there by now: one connection looks again after each cooldown.
+// unable returns the refusal of a destination that cannot run at all, nil if it can. After each cooldown one
+// connection checks again, because the cause may be gone.
 func (d *Destination) unable(ctx context.Context) error {
 	b := d.broken.Load()
 	if b == nil {
@@ -258,8 +258,8 @@ func (d *Destination) unable(ctx context.Context) error {
 	return refusal
 }
 
-// stranger returns the refusal of a session that has no login where each caller has one of its own:
-// it has no caller, or its instance is another caller's. It is nil for others.
+// stranger returns the refusal of a session without a login if each caller needs its own: the session has no
+// caller, or its instance belongs to another caller. It is nil for other sessions.
 func (d *Destination) stranger(s *protocol.Session, key string) error {
 	if d.login == nil {
 		return nil
@@ -284,8 +284,8 @@ func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance,
 		return nil, nil, err
 	}
 	added := d.keep(key, s)
-	if err := d.stranger(s, key); err != nil { // asked last: of two callers at once with one key, one is kept
-		return nil, nil, err // checked last: of two concurrent callers with one key, only one was kept
+	if err := d.stranger(s, key); err != nil { // last: of two concurrent callers with one key, one was kept
+		return nil, nil, err // last: of two concurrent callers with one key, one was kept
 	}
 	if added {
 		d.Env.SecretsChanged()
@@ -298,7 +298,7 @@ func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance,
 	return i, release, err
 }
 
-// Refusal returns why a call of s would be refused now; nil when it would not.
+// Refusal returns why a call of s would be refused now, nil if it would not.
 func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
 	err := cmp.Or(d.unable(ctx), d.stranger(s, unit.SessionKey(s)))
 	if err == nil {
@@ -307,8 +307,8 @@ func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
 	return d.Mask(err)
 }
 
-// keep keeps what s brings for its instance, which may be started again later. It reports whether
-// variables are among that which are new.
+// keep keeps what s brings for its instance, which may be started again later. It reports whether s brings new
+// variables.
 func (d *Destination) keep(key string, s *protocol.Session) bool {
 	if s == nil || len(s.Env) == 0 && d.login == nil || d.login != nil && s.Caller == "" {
 		return false
@@ -328,8 +328,7 @@ func (d *Destination) forget(key string) {
 	delete(d.sessions, key)
 }
 
-// Status returns the status of the destination. Its tools have the names by which
-// policies know them.
+// Status returns the status of the destination. Its tools have the names that policies use.
 func (d *Destination) Status() status.Destination {
 	s := status.Destination{Extension: d.Unit.Status(), StandbyPID: d.standby.PID()}
 	d.mu.Lock()
@@ -345,7 +344,7 @@ func (d *Destination) Status() status.Destination {
 		s.State, s.Reason = string(supervisor.Failed), protocol.Reason(d.Mask(err))
 	}
 	now, cancel := context.WithCancel(context.Background())
-	cancel()                                         // a status waits for no instance
+	cancel()                                         // the status waits for no instance
 	if err := d.Unit.Refusal(now, nil); err != nil { // the status waits for no instance
 		s.Refuses = protocol.Reason(d.Mask(err))
 		if e, ok := errors.AsType[*protocol.Error](err); ok {
@@ -356,8 +355,7 @@ func (d *Destination) Status() status.Destination {
 	return s
 }
 
-// logConnection logs what became of the instance of a connection: one record for each
-// start, stop, crash and restart.
+// logConnection logs one record for each start, stop, crash and restart of a connection's instance.
 func logConnection(log *slog.Logger, e supervisor.Event) {
 	ctx := context.Background()
 	switch e.State {

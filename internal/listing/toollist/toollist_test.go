@@ -26,7 +26,7 @@ func entries(t *testing.T, n int, more string) []*tools.Entry {
 	return catalog.Entries()
 }
 
-// TestListIsBounded lists favourites, and not more of them than a list holds.
+// TestListIsBounded bounds the listed favourites.
 func TestListIsBounded(t *testing.T) {
 	big := `,"_meta":{"x":"` + strings.Repeat("x", 50_000) + `"}`
 	for _, test := range []struct {

@@ -1,5 +1,4 @@
-// Package toolset decides which tools, prompts and resources a client sees, and under which
-// names.
+// Package toolset decides which tools, prompts and resources a client sees, and under which names.
 package toolset
 
 import (
@@ -26,14 +25,14 @@ type Definition struct {
 	Describe map[string]string `json:"describe,omitempty"`
 }
 
-// Problem is what is wrong with the toolsets of a configuration.
+// Problem is an error in the toolsets of a configuration.
 type Problem struct {
-	Key     string // of the configuration, such as toolsets.review.include
+	Key     string // configuration key, such as toolsets.review.include
 	Message string
-	Hint    string // what to do; "" when Message says it
+	Hint    string // what to do; "" if Message says it
 }
 
-// nativePrefix is what the registered names of all extensions begin with.
+// nativePrefix begins the registered names of all extensions.
 const nativePrefix = "ext_"
 
 const (
@@ -41,8 +40,7 @@ const (
 	maxPrefix   = 32 // bytes
 )
 
-// checkName returns why a toolset cannot have a name, "" when it can. The name is an element
-// of the path of a URL.
+// checkName returns why name is invalid for a toolset, "" if it is valid. The name is part of a URL path.
 func checkName(name string) string {
 	odd := func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
@@ -53,8 +51,8 @@ func checkName(name string) string {
 	return ""
 }
 
-// Check returns what is wrong with the toolsets of a configuration, and with the keys that name
-// one: named are the names by key, "" for none.
+// Check returns the problems with the toolsets of a configuration, and with the keys that name a toolset: named
+// has the names by key, "" for none.
 func Check(all map[string]Definition, named map[string]string) (list []Problem) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		d, key := all[name], root+name
@@ -73,10 +71,10 @@ func Check(all map[string]Definition, named map[string]string) (list []Problem) 
 	return list
 }
 
-// root is the key of the toolsets.
+// root begins the keys of toolsets.
 const root = "toolsets."
 
-// validate returns what is wrong with the fields of d.
+// validate returns the problems with the fields of d.
 func (d *Definition) validate() (list []Problem) {
 	for _, side := range []struct {
 		field    string
@@ -117,7 +115,7 @@ func (d *Definition) validate() (list []Problem) {
 	return list
 }
 
-// Unknown returns the error for a name that no toolset has.
+// Unknown returns the error for an unknown toolset.
 func Unknown[T any](name string, known map[string]T) error {
 	if near := nearest.Of(name, slices.Sorted(maps.Keys(known))); near != "" {
 		return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q, did you mean %q?", name, near)

@@ -10,13 +10,13 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// members are where the results of lists have their items.
+// members maps list methods to the member of the result with the items.
 var members = map[string]string{
 	protocol.MethodToolsList: "tools", protocol.MethodPromptsList: "prompts", protocol.MethodResourcesList: "resources",
 	protocol.MethodResourceTemplates: "resourceTemplates", protocol.MethodDirectoryRead: "resources",
 }
 
-// listMembers are the members that the results of all lists may have.
+// listMembers are the members that any list result may have.
 var listMembers = map[string]bool{
 	"_meta":      true,
 	"nextCursor": true,
@@ -25,8 +25,7 @@ var listMembers = map[string]bool{
 	"cacheScope": true,
 }
 
-// listed returns the member that has the items of the list that method asks for, "" for another
-// method.
+// listed returns the member with the items of a list method, "" for another method.
 func listed(method string) string {
 	if isOwnedList(method) {
 		member, _, _ := strings.Cut(method, "/")
@@ -35,43 +34,43 @@ func listed(method string) string {
 	return members[method]
 }
 
-// Hides reports whether the toolset may hide items of a list of an extension. The cursors of such
-// a list are not for clients: that of many servers is the last item of a page.
+// Hides reports whether the toolset may hide items of an extension's list. Cursors of such a list must not reach
+// clients: many servers use the last item of a page.
 func (v *View) Hides(extension, method string) bool {
 	return v != nil && listed(method) != "" && !v.whole(extension)
 }
 
-// Join returns the first page of a list with the items of the others, and without a cursor.
+// Join returns the first page of a list with the items of all pages, without a cursor.
 func Join(method string, pages []json.RawMessage) json.RawMessage {
 	member, edits := listed(method), map[string]json.RawMessage{"nextCursor": nil}
 	if len(pages) > 1 {
 		var all, items []json.RawMessage
 		for _, page := range pages {
-			_ = json.Unmarshal(rawjson.Get(page, member), &items) // of a page that was filtered
+			_ = json.Unmarshal(rawjson.Get(page, member), &items) // pages were filtered, so they are valid
 			all = append(all, items...)
 		}
-		edits[member], edits["ttlMs"] = rawjson.AppendList(nil, all), nil // a later page may last less long
+		edits[member], edits["ttlMs"] = rawjson.AppendList(nil, all), nil // a later page may be cacheable for less time
 	}
 	return rawjson.Edit(pages[0], edits)
 }
 
-// Filter takes what the toolset does not show out of the result of a list of an extension, in
-// which things have the extension's own names. Results of other methods stay as they are. An
-// extension may let everybody cache its list: what is left of it is for clients of the toolset.
+// Filter removes the items that the toolset hides from the result of an extension's list, in which items have the
+// extension's own names. Results of other methods stay unchanged. A list that may be cached for all clients
+// becomes private, because it is filtered for a toolset.
 func (v *View) Filter(extension, method string, result json.RawMessage) json.RawMessage {
 	member := listed(method)
 	if v == nil || member == "" {
 		return result
 	}
 	var shown, all []json.RawMessage
-	_ = json.Unmarshal(rawjson.Get(result, member), &all) // what is no list shows nothing
+	_ = json.Unmarshal(rawjson.Get(result, member), &all) // anything but a list shows nothing
 	for _, item := range all {
 		if v.ShowsItem(extension, method, item) {
 			shown = append(shown, v.described(extension, method, item))
 		}
 	}
 	edits := map[string]json.RawMessage{member: rawjson.AppendList(nil, shown)}
-	// what an extension of MCP has beside its items may be anything
+	// in other members, an extension of MCP may return anything
 	unknown := isOwnedList(method) && !v.whole(extension)
 	for key := range rawjson.Members(result) {
 		// some clients ignore case
@@ -85,7 +84,7 @@ func (v *View) Filter(extension, method string, result json.RawMessage) json.Raw
 	return rawjson.Edit(result, edits)
 }
 
-// ShowsItem reports whether the toolset shows an item of a list of an extension.
+// ShowsItem reports whether the toolset shows an item of an extension's list.
 func (v *View) ShowsItem(extension, method string, item json.RawMessage) bool {
 	if v == nil {
 		return true
@@ -124,7 +123,7 @@ func (v *View) described(extension, method string, item json.RawMessage) json.Ra
 	return item
 }
 
-// Servers returns those of the extensions that the toolset reaches.
+// Servers returns the extensions that the toolset reaches.
 func (v *View) Servers(extensions []string) (reached []string) {
 	if v == nil {
 		return extensions

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Clone returns a copy of the toolsets of a configuration that shares nothing with all.
+// Clone returns a deep copy of all.
 func Clone(all map[string]Definition) map[string]Definition {
 	copies := maps.Clone(all)
 	for name, d := range copies {
@@ -20,9 +20,9 @@ func Clone(all map[string]Definition) map[string]Definition {
 	return copies
 }
 
-// Keep undoes what later files change in now of the toolsets of the files before, which are
-// before, and what they state of those that these files name, by key, without stating them. It
-// returns the keys of the toolsets that it has put back or removed.
+// Keep protects toolsets from later files: it restores in now the toolsets of before, and removes new ones whose
+// names are in named, the toolsets that earlier files refer to without stating them. It returns the keys of the
+// restored and removed toolsets.
 func Keep(now, before map[string]Definition, named map[string]string) (kept []string) {
 	names := slices.Collect(maps.Values(named))
 	for _, name := range slices.Sorted(maps.Keys(now)) {

@@ -9,11 +9,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Check returns the error for a request or notification of a client to an extension that is
-// about something that the toolset does not show, and for a notification of an extension to a
-// client. params have the extension's own names. The
-// answer depends on the patterns alone: not on whether there is such a thing. Tools of the
-// catalog are looked up in [View.Tools] instead, and tasks belong to their tools.
+// Check returns the error for a request or notification, in either direction, about something of an extension
+// that the toolset hides. params have the extension's own names. The answer depends on patterns only, not on
+// whether the thing exists. Catalog tools are looked up in [View.Tools] instead, and tasks belong to their tools.
 func (v *View) Check(extension, method string, params json.RawMessage) error {
 	if v == nil {
 		return nil
@@ -50,9 +48,8 @@ func (v *View) Check(extension, method string, params json.RawMessage) error {
 	return protocol.Errorf(protocol.InvalidArguments, "there is no %s %q", kind, name)
 }
 
-// about are the methods of MCP that are about nothing that a toolset shows, or about a whole
-// list, which [View.Filter] looks through. Other notifications may be about anything, as requests
-// may: an extension can do what it is told to without an answer.
+// about are the methods of MCP that concern nothing a toolset hides, or a whole list, which [View.Filter]
+// filters. Other notifications may concern anything, as requests may: an extension can act on them too.
 var about = map[string]bool{
 	protocol.MethodInitialize:           true,
 	protocol.MethodDiscover:             true,
@@ -78,8 +75,7 @@ var about = map[string]bool{
 	protocol.MethodResourcesListChanged: true,
 }
 
-// subject returns the kind and the name of what a request is about; "" when that is nothing
-// that has a name.
+// subject returns the kind and the name of what a request is about, "" if that has no name.
 func subject(method string, params json.RawMessage) (kind, name string, err error) {
 	switch method {
 	case protocol.MethodToolsCall:
@@ -121,11 +117,11 @@ func subject(method string, params json.RawMessage) (kind, name string, err erro
 	return named("resource", method, params, "uri")
 }
 
-// kindAny is the kind of requests of extensions of MCP, and of other methods that the host does
-// not know, that name something by no URI alone. They may be about anything.
+// kindAny is the kind of requests that may be about anything: of methods of extensions of MCP and other unknown
+// methods, unless a URI is all that they name.
 const kindAny = "any"
 
-// named is the text of the member key of params.
+// named returns the text of member key of params.
 func named(kind, method string, params json.RawMessage, key string) (_, name string, err error) {
 	value, err := one(method, params, key)
 	if err != nil {
@@ -138,8 +134,8 @@ func named(kind, method string, params json.RawMessage, key string) (_, name str
 	return kind, name, nil
 }
 
-// one returns the member key of an object. It refuses one that an extension may read in
-// another way: with two such members, or one in another case.
+// one returns member key of an object. It refuses an object that an extension may read differently: with two such
+// members, or one in another case.
 func one(method string, object json.RawMessage, key string) (value json.RawMessage, err error) {
 	for name, v := range rawjson.Members(object) {
 		switch {

@@ -10,8 +10,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// view makes the view of a toolset over the extensions a, a_b and git, of which the catalog
-// has a tool log each.
+// view makes the view of a toolset over the extensions a, a_b and git, each with a tool log in the catalog.
 func view(t *testing.T, d Definition) (*View, []protocol.Diagnostic) {
 	t.Helper()
 	tool := []protocol.Tool{{Name: "log", Raw: json.RawMessage(`{"name":"log","inputSchema":{"type":"object"}}`)}}
@@ -33,7 +32,7 @@ func view(t *testing.T, d Definition) (*View, []protocol.Diagnostic) {
 	return v, views.Unmatched(defined, catalog, all)
 }
 
-// TestURIsCountInEachReading spells the URI of what is hidden in other ways.
+// TestURIsCountInEachReading spells the URI of a hidden resource in other ways.
 func TestURIsCountInEachReading(t *testing.T) {
 	hides, _ := view(t, Definition{Exclude: []string{"ext_git_file:///etc/*", "ext_git_repo://host/secret"}})
 	shows, _ := view(t, Definition{Include: []string{"ext_git_file:///project/*"}})
@@ -43,12 +42,12 @@ func TestURIsCountInEachReading(t *testing.T) {
 		"file:///project/..%2fetc/passwd", "file:///project/%252e%252e/etc/passwd", `file:///project/..\etc/passwd`,
 		"file:///./etc/passwd", "file:///etc/./passwd",
 		"repo://HOST/secret", "repo://host/x/../secret", "file:///project/%25252525252e/x",
-		// As libraries of the URL Standard read them.
+		// as libraries of the URL Standard parse them
 		" file:///etc/passwd", "\x01file:///etc/passwd", "fi\tle:///etc/passwd", "file:///e\ntc/passwd",
 		"file:/etc/passwd", "file:etc/passwd", "file://localhost/etc/passwd",
 		`file:\\\etc\passwd`, "file:///project/.%2e/etc/passwd", "repo://host/secret#x", "repo://host/secret\r\n",
 		"repo://host/%2e/secret",
-		// In two steps.
+		// in two steps
 		"file:///%65tc//../passwd", "file:///project/a%2fb/../../%65tc/passwd", "repo://host/a%2fb/../%73ecret",
 		"file:///e%09tc/passwd",
 	} {
@@ -98,8 +97,8 @@ func TestURIsCountInEachReading(t *testing.T) {
 	}
 }
 
-// TestPatternsMeanOneExtension: what includes means the extension that it spells, what excludes
-// all that it fits.
+// TestPatternsMeanOneExtension: an included pattern selects the extension that it spells, an excluded one all
+// that it matches.
 func TestPatternsMeanOneExtension(t *testing.T) {
 	v, _ := view(t, Definition{Include: []string{"ext_a_*"}})
 	if !v.Admits("a", "ext_a_log") || v.Admits("a_b", "ext_a_b_log") || v.Reaches("a_b") || v.Resource("a_b", "x:y") {
@@ -111,7 +110,7 @@ func TestPatternsMeanOneExtension(t *testing.T) {
 	}
 }
 
-// TestTwoReadingsAreRefused has params that an extension may read in another way.
+// TestTwoReadingsAreRefused sends params that an extension may read differently.
 func TestTwoReadingsAreRefused(t *testing.T) {
 	v, _ := view(t, Definition{Include: []string{"ext_git_*"}, Exclude: []string{"*secret*"}})
 	for _, c := range []struct {
@@ -177,7 +176,7 @@ func TestListsAreLookedThrough(t *testing.T) {
 	}
 }
 
-// TestUnmatched names what a configuration has misspelled, once it is known.
+// TestUnmatched reports misspelled names and patterns, once everything is known.
 func TestUnmatched(t *testing.T) {
 	long := strings.Repeat("p", 32)
 	_, diags := view(t, Definition{
@@ -207,7 +206,7 @@ func TestUnknownNamesTheNearOne(t *testing.T) {
 	}
 }
 
-// FuzzReadings: what a reading is read as is a reading too.
+// FuzzReadings: a reading of a reading is a reading too.
 func FuzzReadings(f *testing.F) {
 	for _, seed := range []string{"file:///a/../b", "%25%32%65", "a:b", "x://H/%2e/?q#f", "//a", "", `\\..`,
 		"http:a%2fb/..//%2e", "\tx:\n/", "https://1.2.3.4:443"} {

@@ -11,15 +11,14 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// The codes of the diagnostics about toolsets.
+// Codes of diagnostics about toolsets.
 const (
-	CodeUnmatched = "toolset_unmatched" // a pattern or a name is that of nothing
-	CodeAmbiguous = "toolset_ambiguous" // a tool has no name of its own
+	CodeUnmatched = "toolset_unmatched" // a pattern or a name matches nothing
+	CodeAmbiguous = "toolset_ambiguous" // a tool has no unique name
 )
 
-// Unmatched returns a warning for each pattern and each described name that is that of nothing
-// known, and one for each tool that would have the name of another, or one that is too long.
-// What an extension that is opaque or absent may have is not known.
+// Unmatched returns a warning for each pattern and each described name that matches nothing known, and for each
+// tool whose name would be too long or another tool's. What opaque and absent extensions have is unknown.
 func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog, all []Extension,
 ) (diags []protocol.Diagnostic) {
 	var known []string
@@ -52,7 +51,7 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 		}
 		for field, patterns := range map[string][]pattern{"include": view.include, "exclude": view.exclude} {
 			for _, p := range patterns {
-				// the search is in no catalog
+				// the search tools are in no catalog
 				if !mayMatch(p) && (field == "include" || !p.matches(tools.FindName) && !p.matches(tools.CallName)) {
 					warn(name, CodeUnmatched, hint(p.text), "%q of %s matches nothing that there is", p.text, field)
 				}
@@ -77,7 +76,7 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 	return diags
 }
 
-// has reports whether the toolset shows the tool of the catalog with that registered name.
+// has reports whether the toolset shows a catalog tool by its registered name.
 func (v *View) has(registered string) bool {
 	for _, name := range []string{v.Rename(registered), registered} {
 		if e, ok := v.tools.Lookup(name); ok && e.Registered() == registered {

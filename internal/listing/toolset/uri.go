@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Bounds of the readings of one URI. One that has more is refused.
+// Bounds of the readings of one URI. A URI with more is refused.
 const (
 	maxSteps    = 5
 	maxReadings = 32
 )
 
-// readings returns the URI and what servers are likely to take it for: decoded once or more, as
-// libraries of the URL Standard write it (both official SDKs of MCP parse URIs with one), and with
-// a clean path. They do so in any order: one reading of /a%2fb/../c is /c, another /a/c. ok is
-// false when there is no saying what a server takes the URI for.
+// readings returns the URI and the forms in which servers are likely to read it: decoded once or more, as
+// libraries of the URL Standard write it (both official SDKs of MCP parse URIs with one), and with a clean path,
+// in any order: one reading of /a%2fb/../c is /c, another /a/c. ok is false if a server's reading cannot be
+// predicted.
 func readings(uri string) (all []string, ok bool) {
 	all = []string{uri}
 	for next, step := 0, 0; next < len(all); step++ {
@@ -40,7 +40,7 @@ func readings(uri string) (all []string, ok bool) {
 	return all, true
 }
 
-// defaultPorts are the ports of the schemes that the URL Standard calls special, "" for none.
+// defaultPorts are the ports of the special schemes of the URL Standard, "" for none.
 var defaultPorts = map[string]string{
 	"http:":  ":80",
 	"https:": ":443",
@@ -51,13 +51,13 @@ var defaultPorts = map[string]string{
 }
 
 var (
-	breaks      = strings.NewReplacer("\t", "", "\n", "", "\r", "") // which a parser skips
+	breaks      = strings.NewReplacer("\t", "", "\n", "", "\r", "") // skipped by a parser
 	encodedDots = strings.NewReplacer("%2e", ".", "%2E", ".")
 )
 
-// standardURI returns a URI about as a parser of the URL Standard writes it (url.spec.whatwg.org,
-// "URL parsing"), without a user's name. ok is false for a host that the parser maps to another,
-// such as one that is not ASCII, or a number that stands for an address.
+// standardURI returns a URI roughly as a parser of the URL Standard writes it (url.spec.whatwg.org, "URL
+// parsing"), without user information. ok is false for a host that the parser maps to another, such as a
+// non-ASCII host or a number that stands for an address.
 func standardURI(uri string) (standard string, ok bool) {
 	uri = strings.TrimFunc(uri, func(r rune) bool { return r <= ' ' })
 	uri = breaks.Replace(uri)
@@ -89,7 +89,7 @@ func standardURI(uri string) (standard string, ok bool) {
 	return scheme + "//" + host + withoutDots("/"+strings.TrimPrefix(below, "/")) + tail, true
 }
 
-// isPlainHost reports whether a parser leaves a host as it is, which may have a port.
+// isPlainHost reports whether a parser leaves a host, with or without a port, unchanged.
 func isPlainHost(host string) bool {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > '~' }) {
 		return false
@@ -105,8 +105,7 @@ func isPlainHost(host string) bool {
 	return err == nil && strings.Trim(host, "[]") == address.String()
 }
 
-// withoutDots returns an absolute path without segments of one or two dots, which may be encoded.
-// Empty segments stay.
+// withoutDots removes segments of one or two dots, even encoded ones, from an absolute path. Empty segments stay.
 func withoutDots(at string) string {
 	if !strings.Contains(at, "/.") && !strings.Contains(at, "/%2") {
 		return at
@@ -127,8 +126,8 @@ func withoutDots(at string) string {
 	return strings.Join(out, "/")
 }
 
-// cleanURI returns a URI with slashes alone and a clean path, the scheme and the authority in lower
-// case, and the latter without the dot of the root of all domains.
+// cleanURI returns a URI with slashes only and a clean path, scheme and authority in lower case, and the
+// authority without a trailing dot.
 func cleanURI(uri string) string {
 	scheme, rest := cutScheme(strings.ReplaceAll(uri, `\`, "/"))
 	at, tail := cutQuery(rest)
@@ -144,7 +143,7 @@ func cleanURI(uri string) string {
 	return scheme + clean + tail
 }
 
-// cutScheme returns the scheme in lower case, with its colon, and what follows it.
+// cutScheme returns the scheme in lower case with its colon, and the rest.
 func cutScheme(uri string) (scheme, rest string) {
 	scheme, rest, found := strings.Cut(uri, ":")
 	if !found {
@@ -161,7 +160,7 @@ func cutQuery(rest string) (at, tail string) {
 	return rest, ""
 }
 
-// cutAuthority cuts //authority off.
+// cutAuthority cuts off //authority.
 func cutAuthority(at string) (authority, below string, found bool) {
 	if !strings.HasPrefix(at, "//") {
 		return "", at, false
@@ -172,7 +171,7 @@ func cutAuthority(at string) (authority, below string, found bool) {
 	return at, "", true
 }
 
-// unescape decodes what is percent-encoded, and leaves other percent signs.
+// unescape decodes percent-encoding, and leaves other percent signs.
 func unescape(s string) string {
 	if !strings.Contains(s, "%") {
 		return s

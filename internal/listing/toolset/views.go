@@ -8,22 +8,21 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Extension is an extension or destination that patterns may be meant for.
+// Extension is an extension or destination that patterns may select.
 type Extension struct {
 	ID string
-	// Opaque says that there may be more of it than its tools of the catalog: prompts,
-	// resources, tools that only it can list, or what it has not told yet.
+	// Opaque means that it may have more than its catalog tools: prompts, resources, tools that it lists itself,
+	// or anything before its first handshake.
 	Opaque bool
-	// Absent says that it is not in force: disabled, or what it requires is missing.
+	// Absent means that it is not in force: disabled, or a requirement is missing.
 	Absent bool
 }
 
-// Views are what the toolsets of a configuration show of one snapshot. They are immutable.
-// Without toolsets there is none.
+// Views are the views of all toolsets of one snapshot. They are immutable.
 type Views struct{ byName map[string]*View }
 
-// NewViews makes the views of toolsets. all are all extensions and destinations. before are
-// the views before, nil for the first.
+// NewViews makes the views of toolsets. all are all extensions and destinations. before are the previous views,
+// nil for the first.
 func NewViews(toolsets map[string]Definition, catalog *tools.Catalog, all []Extension, before *Views) *Views {
 	if len(toolsets) == 0 {
 		return &Views{}
@@ -51,8 +50,8 @@ func NewViews(toolsets map[string]Definition, catalog *tools.Catalog, all []Exte
 	return views
 }
 
-// Of returns the view of a toolset; nil, which shows everything, for "". The error says that
-// there is no such toolset.
+// Of returns the view of a toolset, or nil, which shows everything, for "". The error is that of an unknown
+// toolset.
 func (v *Views) Of(name string) (*View, error) {
 	if name == "" {
 		return nil, nil
@@ -66,9 +65,9 @@ func (v *Views) Of(name string) (*View, error) {
 // pattern is a pattern of a toolset.
 type pattern struct {
 	text    string
-	literal string // before the first wildcard
-	begins  bool   // the only wildcard is a star at the end
-	longest string // prefix of an extension that it begins with, see [glob.Prefixes]
+	literal string // text before the first wildcard
+	begins  bool   // the only wildcard is a final star
+	longest string // the prefix of an extension that begins it, see [glob.Prefixes]
 }
 
 func newPattern(text string, prefixes glob.Prefixes) pattern {
@@ -83,8 +82,8 @@ func (p *pattern) matches(name string) bool {
 	return glob.Match(p.text, name)
 }
 
-// mayMatch reports whether the pattern may match a name that begins with prefix and has, when
-// with is not "", that text behind it.
+// mayMatch reports whether the pattern may match a name that begins with prefix, followed by with unless that is
+// "".
 func (p *pattern) mayMatch(prefix, with string) bool {
 	if p.literal == p.text {
 		rest, below := strings.CutPrefix(p.text, prefix)
@@ -93,15 +92,15 @@ func (p *pattern) mayMatch(prefix, with string) bool {
 	return strings.HasPrefix(p.literal, prefix) || strings.HasPrefix(prefix, p.literal)
 }
 
-// View is what one toolset shows of a snapshot. It is immutable. A nil View shows everything,
-// under the registered names.
+// View is what one toolset shows of a snapshot. It is immutable. A nil View shows everything, under registered
+// names.
 type View struct {
 	prefix           string
 	describe         map[string]string
 	prefixes         glob.Prefixes
 	include, exclude []pattern
 	tools            *tools.Catalog
-	refused          []*tools.Entry  // that have no name of their own
+	refused          []*tools.Entry  // tools without a unique name
 	reached          map[string]bool // ids of extensions
 }
 
@@ -119,8 +118,8 @@ func newView(d Definition, prefixes glob.Prefixes) *View {
 	return v
 }
 
-// choose chooses from the catalog. The host's own tools belong to results of visible ones, and
-// are there unless a pattern excludes them.
+// choose selects catalog tools. The host's own tools read results of visible tools, and are shown unless a
+// pattern excludes them.
 func (v *View) choose(e *tools.Entry) (tools.Shown, bool) {
 	if e.Extension == "" {
 		return tools.Shown{Name: e.Name, Description: v.describe[e.Name]}, !v.excludes(e.Name)
@@ -128,15 +127,15 @@ func (v *View) choose(e *tools.Entry) (tools.Shown, bool) {
 	return tools.Shown{Name: v.Rename(e.Name), Description: v.describe[e.Name]}, v.Admits(e.Extension, e.Name)
 }
 
-// Excludes reports whether the toolset excludes a tool of the host by its name.
+// Excludes reports whether the toolset excludes a tool of the host.
 func (v *View) Excludes(name string) bool { return v != nil && v.excludes(name) }
 
 func (v *View) excludes(name string) bool {
 	return slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.matches(name) })
 }
 
-// Admits reports whether the toolset has the tool or prompt of an extension with that
-// registered name, be there one or not.
+// Admits reports whether the patterns admit a tool or prompt of an extension by its registered name, existing or
+// not.
 func (v *View) Admits(extension, name string) bool {
 	if v == nil {
 		return true
@@ -149,8 +148,7 @@ func (v *View) Admits(extension, name string) bool {
 	})
 }
 
-// mayShow reports whether the patterns may show something of an extension whose name has,
-// when with is not "", that text.
+// mayShow reports whether the patterns may admit a name of an extension that contains with, unless that is "".
 func (v *View) mayShow(extension, with string) bool {
 	prefix := tools.Prefix(extension)
 	for _, p := range v.exclude {
@@ -163,7 +161,7 @@ func (v *View) mayShow(extension, with string) bool {
 	})
 }
 
-// whole reports whether the patterns show all of an extension, whatever that is.
+// whole reports whether the patterns show all of an extension, whatever it has.
 func (v *View) whole(extension string) bool {
 	prefix := tools.Prefix(extension)
 	if !v.reached[extension] || slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.mayMatch(prefix, "") }) {
@@ -174,8 +172,8 @@ func (v *View) whole(extension string) bool {
 	})
 }
 
-// Reaches reports whether the toolset shows anything of an extension. Of one that has more than
-// the tools of the catalog it is enough that the patterns may show something.
+// Reaches reports whether the toolset shows anything of an extension. For an opaque extension it suffices that
+// the patterns may show something.
 func (v *View) Reaches(extension string) bool { return v == nil || v.reached[extension] }
 
 // MayHaveResources reports whether the toolset may show resources of an extension.
@@ -183,8 +181,8 @@ func (v *View) MayHaveResources(extension string) bool {
 	return v == nil || v.reached[extension] && v.mayShow(extension, ":")
 }
 
-// Tools returns the tools of the catalog of the snapshot that the toolset shows, under its
-// names. all is that catalog.
+// Tools returns the tools of a snapshot that the toolset shows, under its names. all is the catalog of the
+// snapshot.
 func (v *View) Tools(all *tools.Catalog) *tools.Catalog {
 	if v == nil {
 		return all
@@ -192,7 +190,7 @@ func (v *View) Tools(all *tools.Catalog) *tools.Catalog {
 	return v.tools
 }
 
-// Rename returns the name for clients of a tool or prompt with that registered name.
+// Rename returns the name for clients of a tool or prompt.
 func (v *View) Rename(registered string) string {
 	if v == nil {
 		return registered
@@ -200,8 +198,8 @@ func (v *View) Rename(registered string) string {
 	return v.prefix + strings.TrimPrefix(registered, nativePrefix)
 }
 
-// Native returns the registered name of a tool or prompt by its name for clients. ok is false
-// when nothing of an extension has such a name.
+// Native returns the registered name of a tool or prompt by its name for clients. ok is false if no extension can
+// have such a name.
 func (v *View) Native(name string) (registered string, ok bool) {
 	if v == nil {
 		return name, true
@@ -210,15 +208,14 @@ func (v *View) Native(name string) (registered string, ok bool) {
 	return nativePrefix + rest, ok
 }
 
-// Shows reports whether the toolset shows a tool of an extension by the extension's own name.
-// It is for tools that are not in the catalog, and for prompts.
+// Shows reports whether the toolset shows a tool or prompt of an extension by the extension's own name. It is for
+// names that are not in the catalog.
 func (v *View) Shows(extension, own string) bool {
 	return v == nil || v.reached[extension] && v.Admits(extension, tools.NameOf(extension, own))
 }
 
-// Has reports whether the toolset shows a tool of an extension by its registered name, be there
-// one or not. It is for what calls of the tool have left: tasks and results. What another request
-// has left, whose tool is "", is had if everything of the extension is.
+// Has reports whether the toolset shows a tool of an extension by its registered name, existing or not. It is for
+// tasks and results of calls. "" stands for another request, which counts as shown if all of the extension is.
 func (v *View) Has(extension, registered string) bool {
 	switch {
 	case v == nil:
@@ -230,9 +227,9 @@ func (v *View) Has(extension, registered string) bool {
 		!slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
 }
 
-// Resource reports whether the toolset shows a resource, a template by its text, or an item of
-// an extension of MCP. A URI counts in each of its readings: patterns have to show all of them, and
-// none may exclude the URI without its fragment, which servers do not get to see.
+// Resource reports whether the toolset shows a resource, a template by its text, or an item of an extension of
+// MCP. All readings of the URI have to be admitted, and none may be excluded without its fragment, which servers
+// do not see.
 func (v *View) Resource(extension, uri string) bool {
 	if v == nil {
 		return true
