@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMain(m *testing.M) { Main(Sharded(m), nil) }
@@ -77,7 +78,10 @@ func TestLeaksSeesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	all := leakGrace
+	leakGrace = 100 * time.Millisecond
 	r.end()
+	leakGrace = all
 	close(stop)
 	file.Close()
 	zombie.Process.Release()
