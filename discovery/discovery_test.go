@@ -83,7 +83,7 @@ func codes(r *Result) (out []string) {
 	return out
 }
 
-// expect compares the candidates and the diagnostics.
+// expect compares the ids of the candidates and the codes of the diagnostics.
 func expect(t *testing.T, r *Result, wantIDs, wantCodes []string) {
 	t.Helper()
 	if diff := cmp.Diff(wantIDs, ids(r)); diff != "" {
@@ -311,8 +311,7 @@ func TestDisabledAndAllowlist(t *testing.T) {
 		})
 }
 
-// Settings of an extension that is not here may be meant for another directory; a name that
-// is almost right is a mistake.
+// An unknown id in the settings may be meant for another directory; an id similar to a found one is reported.
 func TestMistypedNames(t *testing.T) {
 	tree(t, map[string]string{"ext/weather/plugin.toml": text("weather"), "ext/notes/plugin.toml": text("notes")})
 	r := discover(t, Options{Disabled: []string{"nots", "ghost"}, Configured: []string{"notes", "github", "wether"}})
@@ -332,8 +331,8 @@ func TestMistypedNames(t *testing.T) {
 	}
 }
 
-// TestNothingInsideAnExtensionRuns covers manifests inside directories of extensions that do
-// not run themselves: disabled, broken, refused as links, or dropped for their id.
+// TestNothingInsideAnExtensionRuns has manifests inside directories of extensions that do not run themselves: disabled,
+// broken, refused as links, or dropped for their id.
 func TestNothingInsideAnExtensionRuns(t *testing.T) {
 	tree(t, map[string]string{
 		"ext/twice/plugin.toml":          text("twice"),

@@ -15,11 +15,11 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// The number of extensions and of entries.
+// The number of extensions and of directory entries.
 var largeManifests, largeEntries = stormtest.Sized(100, 1_000), stormtest.Sized(5_000, 100_000)
 
-// largeTree builds a tree with these numbers of extensions and entries. Each extension has
-// files and directories, and as many directories have no manifest.
+// largeTree builds a tree with these numbers of extensions and entries. Each extension has files and directories, and
+// just as many directories have no manifest.
 func largeTree(tb testing.TB) string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -77,7 +77,7 @@ func TestD5LargeTreeIsCompleteAndDeterministic(t *testing.T) {
 	}
 }
 
-// fastest returns the shortest times of both walks, which take turns.
+// fastest returns the shortest times of both walks, which alternate.
 func fastest(tb testing.TB, o Options) (bare, walked time.Duration) {
 	bare, walked = time.Hour, time.Hour
 	for range 3 {
@@ -105,8 +105,7 @@ func BenchmarkDiscoverOverWalkDir(b *testing.B) {
 	}
 }
 
-// BenchmarkDiscoverMany compares the time that each of 5,000 folders takes with that of each of
-// 1,000.
+// BenchmarkDiscoverMany compares the time per folder among 5,000 folders with that among 1,000.
 func BenchmarkDiscoverMany(b *testing.B) {
 	folders := func(n int) (each func() time.Duration) {
 		dir := b.TempDir()
@@ -142,15 +141,15 @@ func BenchmarkDiscoverMany(b *testing.B) {
 }
 
 func TestOrderOfListingDoesNotMatter(t *testing.T) {
-	// The order of a listing depends on the order of creation, so the same tree is
-	// created in several orders.
+	// Entries are listed in their order of creation on some file systems, so the same tree is created in several
+	// orders.
 	var want *Result
 	for seed := range uint64(4) {
 		t.Chdir(t.TempDir())
 		for _, n := range rand.New(rand.NewPCG(seed, 0)).Perm(60) {
 			root, id := fmt.Sprint("ext", n/30), fmt.Sprint("id", n%30)
 			if n == 11 || n == 12 {
-				id = "twin" // of which none runs; id11 and id12 of the other root do
+				id = "twin" // a duplicate, so neither runs; id11 and id12 of the other root do
 			}
 			write(t, fmt.Sprintf("%s/d%02d/e%d/plugin.toml", root, n%20, n), text(id))
 			if n%5 == 0 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestManifestsThatOthersMayChange opens manifests, their folders and the folders above to everybody.
+// TestManifestsThatOthersMayChange makes manifests, their folders and the folders above writable for everybody.
 func TestManifestsThatOthersMayChange(t *testing.T) {
 	tree(t, map[string]string{
 		"ext/good/plugin.toml":      text("good"),

@@ -46,7 +46,7 @@ func below(dir string, names ...string) Places {
 	return p
 }
 
-// changes are the changes to signal, by events and by polling.
+// changes must be signalled, both by events and by polling.
 var changes = []struct {
 	what   string
 	change func(t *testing.T, dir string)
@@ -87,8 +87,8 @@ func TestWatcher(t *testing.T) {
 	told(t, w, "a file in it")
 }
 
-// Changes that do not count are not signalled. The last change counts: events come in order,
-// so all others have been handled by then.
+// Irrelevant changes are not signalled. The last change is relevant: events come in order, so all others have been
+// handled by then.
 func TestWatcherIsQuiet(t *testing.T) {
 	dir := t.TempDir()
 	w := NewWatcher()
@@ -119,7 +119,7 @@ func TestWatcherIsQuiet(t *testing.T) {
 	}
 }
 
-// Without watches of the system, the watcher polls.
+// The watcher polls if the system is out of watches.
 func TestWatcherPolls(t *testing.T) {
 	for _, limit := range []error{syscall.ENOSPC, syscall.EMFILE} {
 		t.Run(limit.Error(), func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestWatcherPolls(t *testing.T) {
 	}
 }
 
-// Result.Dirs are the directories in which a change may change the result.
+// Result.Dirs has every directory in which a change may change the result.
 func TestDirs(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// BenchmarkOverhead compares Call with the Call of the connection below. Both take turns on
-// the same child; it reports both medians and their difference.
+// BenchmarkOverhead compares Call with the Call of the connection below it. Both alternate on the same child; it
+// reports both medians and their difference.
 func BenchmarkOverhead(b *testing.B) {
 	for name, protocolName := range map[string]string{"native": manifest.ProtocolNative, "mcp": manifest.ProtocolMCP} {
 		b.Run(name, func(b *testing.B) {
@@ -60,7 +60,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// BenchmarkDialect measures the editing of the JSON alone.
+// BenchmarkDialect measures only the editing of the JSON.
 func BenchmarkDialect(b *testing.B) {
 	s := spec(b, "")
 	params := json.RawMessage(`{"name":"echo","arguments":{"text":"twelve bytes"}}`)

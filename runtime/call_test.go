@@ -113,7 +113,7 @@ func TestRequestsOfTheChild(t *testing.T) {
 	}
 }
 
-// broken is a client at which every message panics.
+// broken is a client that panics on every message.
 type broken struct{}
 
 func (broken) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
@@ -121,7 +121,7 @@ func (broken) Call(context.Context, string, json.RawMessage) (json.RawMessage, e
 }
 func (broken) Notify(context.Context, string, json.RawMessage) error { panic("in Notify") }
 
-// TestPanicEndsOneMessageOfTheChild has the host panic at a request and a notification within a call and at both
+// TestPanicEndsOneMessageOfTheChild makes the host panic on a request and a notification, both within a call and
 // outside of one. The child gets an error for each request, and its answer reaches the caller.
 func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
 	fault(t)
@@ -160,7 +160,7 @@ func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
 	}
 }
 
-// silent is a client that answers no question before its ctx ends. It tells what becomes of them.
+// silent is a client that answers no question before its ctx ends, and reports what becomes of them.
 type silent struct {
 	*noter
 	events chan string
@@ -173,8 +173,8 @@ func (s silent) Call(ctx context.Context, _ string, _ json.RawMessage) (json.Raw
 	return nil, ctx.Err()
 }
 
-// TestAnswerIsNotHeldBackByAnOpenQuestion has the child answer its call while a question of it is
-// open, with and without a cancellation, and has it cancel a question and ask again.
+// TestAnswerIsNotHeldBackByAnOpenQuestion has the child answer its call while its own question is open, with and
+// without a cancellation, and has it cancel a question and ask again.
 func TestAnswerIsNotHeldBackByAnOpenQuestion(t *testing.T) {
 	const ask = `say {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}; sync asked; `
 	const cancel = `say {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}; sync left; `
@@ -223,8 +223,7 @@ func TestAnswerIsNotHeldBackByAnOpenQuestion(t *testing.T) {
 	}
 }
 
-// What a caller says of itself in _meta reaches no child, whether or not the host says who
-// calls.
+// A caller's claims of identity in _meta reach no child, whether or not the host states who calls.
 func TestForgedIdentity(t *testing.T) {
 	legacy, modern := newMCP(&Spec{Manifest: &manifest.Manifest{}}), newMCP(&Spec{Manifest: &manifest.Manifest{}})
 	modern.modern = true
@@ -249,8 +248,7 @@ func TestForgedIdentity(t *testing.T) {
 	}
 }
 
-// The host answers roots/list with the directories that the operator states, during a call
-// too.
+// The host answers roots/list with the operator's directories, even during a call.
 func TestConfiguredRoots(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; read; `+

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// execSpec is an extension with one tool, echo, which runs script.
+// execSpec is an extension with one tool, echo, that runs script.
 func execSpec(t testing.TB, script string, args ...string) Spec {
 	s := spec(t, script)
 	s.Manifest.Transport.Kind, s.Manifest.Transport.Protocol = manifest.KindExec, ""
@@ -146,7 +146,7 @@ func TestExecIsCutShort(t *testing.T) {
 	wantKind(t, await(t, stopped).err, protocol.ShuttingDown)
 }
 
-// TestExecGrandchildHoldsStdout expects the output of the process itself.
+// TestExecGrandchildHoldsStdout gets the output of the process even though a grandchild holds its stdout.
 func TestExecGrandchildHoldsStdout(t *testing.T) {
 	processtest.Leaks(t)
 	s, m := execSpec(t, "out mine; orphan sync held"), newMeeting(t)

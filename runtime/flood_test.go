@@ -12,11 +12,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// R9: a flood is read at a limited rate, but an answer behind it counts even if the child
-// has exited before the answer is read.
+// A flood is read at a limited rate, but an answer behind it counts even if the child has exited before it is read.
 func TestR9AnswerBehindALastFlood(t *testing.T) {
 	fault(t)
-	const flood = 8000 // notifications: about as many as the pipe and the reader hold
+	const flood = 8000 // about as many notifications as the pipe and the reader hold
 	r := start(t, spec(t, "init echo; read; half "+strings.Repeat(`{"method":"n"}`+"\n",
 		flood)+`; say; answer "true"; exit 3`))
 	raw, err := r.callTool()
@@ -26,8 +25,8 @@ func TestR9AnswerBehindALastFlood(t *testing.T) {
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
 }
 
-// TestR9LongRequestsOfAChildAreBounded has a child ask with lines that are nearly as long as lines may be, and the
-// host not answer. It holds few of them, refuses the others, and reads on.
+// TestR9LongRequestsOfAChildAreBounded has a child send requests of nearly the maximum length to a host that does not
+// answer. The host holds few of them, refuses the others, and reads on.
 func TestR9LongRequestsOfAChildAreBounded(t *testing.T) {
 	fault(t)
 	var held atomic.Int64

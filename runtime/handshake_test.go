@@ -48,7 +48,7 @@ func TestH1SilenceIsExplained(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			s := spec(t, script)
-			s.Options.StartTimeout = 8 * time.Second // the child writes before, on a busy machine too
+			s.Options.StartTimeout = 8 * time.Second // the child has written by then, even on a busy machine
 			err := launch(t, s).end(want.kind)
 			if !strings.Contains(err.Message, want.says) || err.Evidence.Line != want.line {
 				t.Errorf("%s, evidence %+v", err.Message, err.Evidence)
@@ -57,8 +57,8 @@ func TestH1SilenceIsExplained(t *testing.T) {
 	}
 }
 
-// What an MCP server writes on stderr before the end of its handshake is loud if the
-// handshake fails or takes long, and quiet if it succeeds at once.
+// What an MCP server writes on stderr during its handshake is logged at its own level if the handshake fails or takes
+// long, and at debug if it succeeds quickly.
 func TestStderrBeforeTheHandshake(t *testing.T) {
 	fault(t)
 	const handshake = `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; `
@@ -74,7 +74,7 @@ func TestStderrBeforeTheHandshake(t *testing.T) {
 	failed := logOf("err no API key; exit 3", patience, func(s Spec) { launch(t, s).end(protocol.ChildExited) })
 	wantContains(t, failed, `level=WARN msg="no API key"`)
 	fine := ""
-	for range 20 { // the host may read the line only after the answer to the handshake, and it is loud then
+	for range 20 { // if the host reads the line after the answer to the handshake, it keeps its level
 		if fine = logOf("err who is there?; "+handshake+"echo", patience,
 			func(s Spec) { start(t, s).stop() }); strings.Contains(fine, "level=DEBUG") {
 			break
@@ -86,7 +86,7 @@ func TestStderrBeforeTheHandshake(t *testing.T) {
 		"for=80ms start_timeout=8s")
 }
 
-// What a program prints instead of an answer says what it is.
+// The error quotes what a program printed instead of an answer.
 func TestExitBeforeHandshakeQuotesStdout(t *testing.T) {
 	fault(t)
 	err := launch(t, spec(t, "out hello; exit 0")).end(protocol.ChildExited)
@@ -169,7 +169,7 @@ func TestH4BadAnswer(t *testing.T) {
 func TestH4WrongID(t *testing.T) {
 	fault(t)
 	s := spec(t, `read; say {"jsonrpc":"2.0","id":7,"result":{"tools":[]}}; say {"jsonrpc":"2.0","id":"0","result":{"tools":[]}}; hang`)
-	s.Options.StartTimeout = 5 * time.Second // for all answers, on a busy machine too
+	s.Options.StartTimeout = 5 * time.Second // for all answers, even on a busy machine
 	err := launch(t, s).end(protocol.HandshakeInvalid)
 	wantContains(t, err.Error(), "2 times with an id that was never sent")
 }
@@ -179,7 +179,7 @@ func TestH4ZeroID(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`,
 		protocol.MCP20251125)
-	s.Options.StartTimeout = 5 * time.Second // for all answers, on a busy machine too
+	s.Options.StartTimeout = 5 * time.Second // for all answers, even on a busy machine
 	log := logTo(&s)
 	err := launch(t, s).end(protocol.HandshakeInvalid)
 	wantContains(t, err.Error(), "1 times with an id that was never sent", "the id 0", "what?")

@@ -47,8 +47,7 @@ func newMeeting(t testing.TB) *meeting {
 
 func (m *meeting) env() string { return syncVar + "=" + m.listener.Addr().String() }
 
-// await waits until the script is at the step "sync name" and returns a function that lets
-// the script continue.
+// await waits until the script is at the step "sync name" and returns a function that lets it continue.
 func (m *meeting) await(name string) (goOn func()) {
 	m.t.Helper()
 	m.listener.(*net.UnixListener).SetDeadline(time.Now().Add(patience))
@@ -171,7 +170,7 @@ func (r *trial) callTool() (json.RawMessage, error) {
 	return r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{"n":12345678901234567890}}`)
 }
 
-// future is the outcome of a call made in the background.
+// future is the outcome of a call in the background.
 type future struct {
 	raw json.RawMessage
 	err error
@@ -217,8 +216,7 @@ func wantContains(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// fault prepares a test that breaks an extension: it checks for leaks, and that another
-// extension answers throughout.
+// fault prepares a test that breaks an extension: it checks for leaks, and that another extension answers throughout.
 func fault(t *testing.T) {
 	t.Helper()
 	processtest.Leaks(t)

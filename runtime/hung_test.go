@@ -18,14 +18,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The handshakes of MCP servers of both kinds.
+// The handshakes of legacy and modern MCP servers.
 const (
 	legacyHello = `init {"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}; until notifications/initialized; until tools/list; answer {"tools":[]}; `
 	modernHello = `init {"supportedVersions":["2026-07-28"],"capabilities":{}}; until tools/list; answer {"tools":[]}; `
 )
 
-// callUntilEnd calls from n goroutines, each time with that deadline if there is one, until
-// the run has ended, and returns the kinds of the outcomes.
+// callUntilEnd calls from n goroutines, each time with that deadline if there is one, until the run has ended, and
+// returns the kinds of the outcomes.
 func (r *trial) callUntilEnd(n int, deadline time.Duration, params string) map[protocol.Kind]int {
 	kinds := make(map[protocol.Kind]int)
 	var mu sync.Mutex
@@ -62,13 +62,12 @@ func (r *trial) callUntilEnd(n int, deadline time.Duration, params string) map[p
 	return kinds
 }
 
-// TestHungIsReplaced has children hang in many ways. Each run must end, and each call have one
-// outcome.
+// TestHungIsReplaced has children hang in many ways. Each run must end, and each call have one outcome.
 func TestHungIsReplaced(t *testing.T) {
 	fault(t)
 	for name, c := range map[string]struct {
 		script   string
-		version  string // of MCP; "": native
+		version  string // MCP version; "": native
 		deadline time.Duration
 		edit     func(*Spec)
 	}{
@@ -117,7 +116,7 @@ func TestHungIsReplaced(t *testing.T) {
 					s.Manifest.Transport.Protocol, s.Manifest.Transport.MCPVersion = manifest.ProtocolMCP, c.version
 				}
 				s.Options.CallTimeout, s.pingTimeout = 50*time.Millisecond, 20*time.Millisecond
-				s.Options.MaxInFlight = 0 // or a native child is replaced because it owes so many answers
+				s.Options.MaxInFlight = 0 // otherwise a native child is replaced for owing that many answers
 				if c.edit != nil {
 					c.edit(&s)
 				}
@@ -141,7 +140,7 @@ func TestHungIsReplaced(t *testing.T) {
 	}
 }
 
-// Requests that fill the pipe are not read. Nothing can be answered before they are.
+// Requests that fill the pipe are not read, so nothing can be answered.
 func TestHungWithAFullPipe(t *testing.T) {
 	fault(t)
 	s := spec(t, "init echo; hang")
@@ -154,7 +153,7 @@ func TestHungWithAFullPipe(t *testing.T) {
 	}
 }
 
-// A child that answers pings is not replaced, and the status says for how long it is in doubt.
+// A child that answers pings is not replaced, and the status tells for how long it has been in doubt.
 func TestAnswersPingsOnly(t *testing.T) {
 	fault(t)
 	for name, script := range map[string]string{
@@ -184,7 +183,7 @@ func TestAnswersPingsOnly(t *testing.T) {
 	}
 }
 
-// The culprit is the side that stopped.
+// culprit names the side that stopped.
 func TestCulprit(t *testing.T) {
 	fault(t)
 	call := func(r *trial) {
@@ -210,13 +209,13 @@ func TestCulprit(t *testing.T) {
 	r := child("init echo; hang")
 	wantContains(t, c(r).culprit(begin(r)), "it has stopped reading its stdin, where ", " bytes of requests wait")
 
-	// Whatever is written meanwhile, it has not read more than it has.
+	// Whatever is written in the meantime, it has not read more.
 	r = child("init echo; hang")
 	before := c(r).taken()
 	var writers sync.WaitGroup
 	for range 4 {
 		writers.Go(func() {
-			for range 300 { // which fit into the pipe
+			for range 300 { // they fit into the pipe
 				_ = r.Notify(context.Background(), "notifications/x", nil)
 			}
 		})
@@ -248,8 +247,7 @@ func TestCulprit(t *testing.T) {
 	wantContains(t, c(r).culprit(begin(r)), "its process is stopped, by a signal")
 }
 
-// A slot that a call holds for twice call_timeout is freed, although each caller waits for
-// less.
+// A slot that a call holds for twice CallTimeout is freed, even if each caller waits for less.
 func TestLiteHungWithImpatientCallers(t *testing.T) {
 	fault(t)
 	s := liteSpec(t, "read; hang")
@@ -262,8 +260,7 @@ func TestLiteHungWithImpatientCallers(t *testing.T) {
 	}
 }
 
-// A call that has just taken the slot is not taken for the one before it, which may have been
-// sent long ago.
+// A call that has just taken the slot is not mistaken for the previous one, which may have been sent long ago.
 func TestSlotForgetsTheCallBefore(t *testing.T) {
 	s := slot{token: make(chan struct{}, 1)}
 	s.token <- struct{}{}
@@ -276,7 +273,7 @@ func TestSlotForgetsTheCallBefore(t *testing.T) {
 	}
 }
 
-// Every command is killed with its call; the next call has a new one.
+// Every command is killed with its call; the next call starts another.
 func TestExecHung(t *testing.T) {
 	processtest.Leaks(t)
 	s := execSpec(t, "hang")
@@ -295,7 +292,7 @@ func TestExecHung(t *testing.T) {
 	}
 }
 
-// TestRemoteHung has servers that take requests and answer none from some moment on.
+// TestRemoteHung has servers that accept requests and stop answering at some point.
 func TestRemoteHung(t *testing.T) {
 	for name, c := range map[string]struct{ handler, kind, version string }{
 		"sessions":  {"sessions", manifest.KindHTTP, protocol.MCP20251125},

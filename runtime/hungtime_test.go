@@ -21,13 +21,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// fakeWire is a transport in memory to a peer that is a function.
+// fakeWire is an in-memory transport to a peer that is a function.
 type fakeWire struct {
 	mu     sync.Mutex                   // one write at a time
-	peer   func(m jsonrpc.Message)      // takes what is written
-	full   func(m jsonrpc.Message) bool // there is no room for m; nil: there always is
+	peer   func(m jsonrpc.Message)      // receives what is written
+	full   func(m jsonrpc.Message) bool // reports whether there is no room for m; nil: there always is
 	log    *slog.Logger                 // of the run; nil discards
-	lines  chan string                  // that the peer writes
+	lines  chan string                  // written by the peer
 	closed chan struct{}
 	close  func()
 }
@@ -74,7 +74,7 @@ func (w *fakeWire) answerMCP(id json.RawMessage) {
 	w.lines <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`, id)
 }
 
-// fakePeer answers the handshake. Its requests go to serve from then on.
+// fakePeer answers the handshake; further requests go to serve.
 func fakePeer(w *fakeWire, serve func(m jsonrpc.Message)) {
 	w.peer = func(m jsonrpc.Message) {
 		switch {
@@ -119,8 +119,8 @@ func runFake(t *testing.T, w *fakeWire, o manifest.Options, version string) *sil
 	return run
 }
 
-// callers calls from n goroutines one call after the other until a call finds the run ended,
-// each with a deadline of its own if there is one. It returns the outcomes of the first calls.
+// callers makes calls from n goroutines, each with the deadline if there is one, until a call finds the run ended. It
+// returns the outcomes of the first calls.
 func (r *silentRun) callers(n int, deadline time.Duration) (kinds []protocol.Kind) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -150,8 +150,7 @@ func (r *silentRun) callers(n int, deadline time.Duration) (kinds []protocol.Kin
 	return kinds
 }
 
-// TestHungIsReplacedInTime has children stop, and checks when the run ends: to the millisecond,
-// on a clock that runs only while all wait.
+// TestHungIsReplacedInTime has children stop, and checks when the run ends: to the millisecond, on a virtual clock.
 func TestHungIsReplacedInTime(t *testing.T) {
 	silence := func(*fakeWire, jsonrpc.Message) {}
 	writes := func(w *fakeWire, m jsonrpc.Message) {
@@ -224,8 +223,8 @@ func TestHungIsReplacedInTime(t *testing.T) {
 	}
 }
 
-// TestHungWithoutRoomForAPing has a child that reads so little that a ping cannot be written
-// before the requests that wait. It is replaced all the same.
+// TestHungWithoutRoomForAPing has a child that reads so little that a ping cannot be written behind the waiting
+// requests. It is replaced all the same.
 func TestHungWithoutRoomForAPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFakeWire()
@@ -243,8 +242,7 @@ func TestHungWithoutRoomForAPing(t *testing.T) {
 	})
 }
 
-// TestEndIsNoAnswer has children end after they have missed a ping. The log does not say that
-// they answer again.
+// TestEndIsNoAnswer has children end after a missed ping. The log must not claim that they answer again.
 func TestEndIsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFakeWire()
@@ -266,14 +264,14 @@ func TestEndIsNoAnswer(t *testing.T) {
 	})
 }
 
-// TestBusyIsNotReplaced has a child that works on one call at a time, and answers each just
-// before call_timeout, or reports progress for longer. It must stay.
+// TestBusyIsNotReplaced has a child that works on one call at a time, and answers each just before CallTimeout, or
+// reports progress for longer. It must not be replaced.
 func TestBusyIsNotReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		callers  int
 		deadline time.Duration
-		version  string // of MCP; "": native
-		most     int    // max_in_flight
+		version  string // MCP version; "": native
+		most     int    // MaxInFlight
 	}{
 		"16 callers": {16, 0, "", 0},
 		// a native child owes an answer to each of their calls
@@ -327,7 +325,7 @@ func TestBusyIsNotReplaced(t *testing.T) {
 	}
 }
 
-// brokenWire is a fakeWire that takes no message and stays open.
+// brokenWire is a fakeWire that accepts no message and stays open.
 type brokenWire struct{ *fakeWire }
 
 func (brokenWire) Write(context.Context, jsonrpc.Message) error {

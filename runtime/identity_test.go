@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A decoder may merge repeated members, as encoding/json does with maps, or take names that
-// differ in case for the same.
+// A decoder may merge repeated members, as encoding/json does with maps, or ignore the case of names.
 func TestNoSpellingStatesAnIdentity(t *testing.T) {
 	for _, params := range []string{
 		`{"_meta":{"agent_id":"forged"},"_meta":{"a":1}}`,

@@ -28,8 +28,8 @@ func TestX1IgnoresEverything(t *testing.T) {
 	}
 }
 
-// TestX2Farewell checks the messages before the end of stdin. With a grace longer than
-// patience, it fails if stop waits for the whole grace.
+// TestX2Farewell checks the messages before the end of stdin. As the grace is longer than patience, it fails if stop
+// waits for all of it.
 func TestX2Farewell(t *testing.T) {
 	fault(t)
 	s := spec(t, "init echo; read; dump; eof; err bye")
@@ -147,7 +147,7 @@ func TestR2Hangs(t *testing.T) {
 func TestHealthyStaysUp(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; read; answer; read; answer; sync pinged; echo")
-	s.Options.HealthInterval = 500 * time.Millisecond // also bounds a ping, on a busy machine
+	s.Options.HealthInterval = 500 * time.Millisecond // also bounds a ping, even on a busy machine
 	r := start(t, s)
 	m.await("pinged")()
 	if _, err := r.callTool(); err != nil {
@@ -173,7 +173,7 @@ func TestR8Cancellation(t *testing.T) {
 			m.await("told")()
 		}
 	}
-	wantContains(t, r.end(protocol.Overloaded).Error(), "owed 2 answers") // max_in_flight of them
+	wantContains(t, r.end(protocol.Overloaded).Error(), "owed 2 answers") // that is, MaxInFlight
 	wantContains(t, stderrOf(r), `"method":"notifications/cancelled"`, `"requestId":1`)
 }
 
@@ -213,8 +213,8 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 }
 
-// X4: the end of the last call ends the drain. If the caller canceled that call, the child
-// gets the cancellation before it is stopped.
+// The end of the last call ends the drain. If the caller canceled that call, the child gets the cancellation before it
+// is stopped.
 func TestX4CancelledAtTheStop(t *testing.T) {
 	fault(t)
 	for range 20 {
@@ -224,7 +224,7 @@ func TestX4CancelledAtTheStop(t *testing.T) {
 		left := make(chan error, 1)
 		go func() {
 			_, err := r.Call(ctx, &Request{Method: "hooks/x"})
-			r.cancel() // as the supervisor does, in the caller's goroutine
+			r.cancel() // like the supervisor, on the caller's goroutine
 			left <- err
 		}()
 		m.await("asked")()

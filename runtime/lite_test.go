@@ -93,8 +93,7 @@ func TestLiteGarbageEndsTheCall(t *testing.T) {
 	}
 }
 
-// TestLiteLateAnswerFreesTheSlot makes a second call that waits for the answer to the first,
-// canceled one.
+// TestLiteLateAnswerFreesTheSlot makes a second call wait for the answer to the first, canceled one.
 func TestLiteLateAnswerFreesTheSlot(t *testing.T) {
 	fault(t)
 	s := liteSpec(t, `read; sync asked; answer "late"; echo`)
@@ -154,7 +153,7 @@ func TestLiteStopIsTheEndOfStdin(t *testing.T) {
 	}
 }
 
-// Each faulty line ends its call at once, with the kind that says what is wrong.
+// Each faulty line fails its call at once, with a matching kind.
 func TestLiteFaultyAnswers(t *testing.T) {
 	fault(t)
 	cases := []struct {
@@ -193,7 +192,7 @@ func TestLiteFaultyAnswers(t *testing.T) {
 	}
 }
 
-// Lines that a call printed beside its answer do not fail the next call.
+// Lines that a call printed besides its answer do not fail the next call.
 func TestLiteTracebackSpoilsOneCall(t *testing.T) {
 	fault(t)
 	r := start(t, liteSpec(t, `read; out Traceback; out   line 1; out KeyError; read; last "fine"; echo`))

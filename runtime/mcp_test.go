@@ -31,7 +31,7 @@ func toolNames(h *Handshake) (names []string) {
 	return names
 }
 
-// TestSDKServer talks to servers of the official SDK, which speak one revision or both.
+// TestSDKServer talks to servers of the official SDK that speak one revision or both.
 func TestSDKServer(t *testing.T) {
 	for name, c := range map[string]struct{ script, version, revision string }{
 		"both, auto":             {"mcp", manifest.MCPVersionAuto, protocol.MCP20260728},
@@ -102,7 +102,7 @@ func sdkCalls(t *testing.T, r *trial) {
 		Client: begun,
 		Params: json.RawMessage(`{"name":"sleep","arguments":{},"_meta":{"progressToken":"mine"}}`),
 	})
-	await(t, begun) // over HTTP a cancellation could overtake the call, which would then not be canceled
+	await(t, begun) // over HTTP a cancellation could overtake the call and have no effect
 	cancel()
 	wantKind(t, await(t, sleeping).err, protocol.Canceled)
 }

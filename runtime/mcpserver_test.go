@@ -11,8 +11,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// serveMCP runs a server of the official SDK on stdin and stdout; args is the
-// only revision it speaks, "" all.
+// serveMCP runs a server of the official SDK on stdin and stdout. args is the only revision that it speaks; "" means
+// all.
 func serveMCP(args string) {
 	if err := newSDKServer(args).Run(context.Background(), &sdk.StdioTransport{}); err != nil &&
 		!strings.Contains(err.Error(), "EOF") {

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command that begins with nice lowers the priority of its own session, in which each
-// child runs.
+// A command that begins with nice lowers the priority of the child's session.
 func TestNiceCountsBetweenSessions(t *testing.T) {
 	fault(t)
 	nice, err := exec.LookPath("nice")
@@ -31,7 +30,7 @@ func TestNiceCountsBetweenSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := 20 - raw // as the kernel returns it
+	ours := 20 - raw // 20 minus the nice value
 	want := fmt.Sprintf(" nice %d\n", min(ours+7, 19)-ours)
 	group := ""
 	for start := time.Now(); !strings.HasSuffix(group, want); {
@@ -39,7 +38,7 @@ func TestNiceCountsBetweenSessions(t *testing.T) {
 		if group = string(b); err != nil || time.Since(start) > patience {
 			t.Fatalf("autogroup: %q, %v, want%q", group, err, want)
 		}
-		if _, err := r.callTool(); err != nil { // also lets the host go on
+		if _, err := r.callTool(); err != nil { // also lets the host continue
 			t.Fatal(err)
 		}
 	}

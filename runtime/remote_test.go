@@ -28,7 +28,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// remoteSpec is the Spec of a server at url.
+// remoteSpec returns the Spec of a server at url.
 func remoteSpec(kind, url, version string) Spec {
 	m := &manifest.Manifest{
 		Plugin:    manifest.Plugin{ID: "faulty", Version: "1.0.0"},
@@ -110,8 +110,7 @@ func TestRemoteSDKServer(t *testing.T) {
 	}
 }
 
-// TestRemoteCredentials checks the headers, and the token of the environment or the current
-// one of a file.
+// TestRemoteCredentials checks the headers, and the token of the environment or the current one of a file.
 func TestRemoteCredentials(t *testing.T) {
 	processtest.Leaks(t)
 	var seen atomic.Pointer[http.Header]
@@ -160,10 +159,10 @@ func TestRemoteCredentials(t *testing.T) {
 	}
 }
 
-// refusing answers as the SDK does, and POSTs with the handler fault once there is one.
+// refusing answers as the SDK does, but POSTs with the handler fault once that is set.
 type refusing struct {
 	inner http.Handler
-	only  string // part of the bodies that fault answers; "": all
+	only  string // substring of the bodies that fault answers; "": all
 	fault atomic.Pointer[http.HandlerFunc]
 }
 
@@ -178,7 +177,7 @@ func (f *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.inner.ServeHTTP(w, r)
 }
 
-// holding is a server that tells when a call with a held-argument has arrived, and answers it once goOn is closed.
+// holding is a server that signals when a call with argument held has arrived, and answers it once goOn is closed.
 func holding(t *testing.T) (f *refusing, arrived, goOn chan struct{}) {
 	inner := sdkHandler(t, "sessions")
 	arrived, goOn = make(chan struct{}), make(chan struct{})
@@ -289,7 +288,7 @@ func TestRemoteFaults(t *testing.T) {
 // read reads the body. Only then does the server notice the end of the client.
 func read(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 
-// drip writes single bytes for ever.
+// drip writes single bytes forever.
 func drip(media string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		read(r)
@@ -345,8 +344,7 @@ func TestRemoteHandshakeFaults(t *testing.T) {
 	}
 }
 
-// TestRemoteGone uses a server that forgets the session, and one that stops, while calls are
-// in flight.
+// TestRemoteGone uses a server that forgets the session, and one that stops, while calls are in flight.
 func TestRemoteGone(t *testing.T) {
 	t.Run("session", func(t *testing.T) {
 		processtest.Leaks(t)
@@ -398,9 +396,8 @@ func TestRemoteGone(t *testing.T) {
 	}
 }
 
-// A server that was restarted says in its own words that it does not know the session. The run then
-// ends, so that the next one opens another session. What the server has refused with a 4xx is sure not
-// to have been carried out, and so every caller whose call was refused may send it again.
+// A restarted server reports in its own words that it does not know the session. The run then ends, and the next one
+// opens a new session. A request refused with 4xx was not processed, so every caller may send it again.
 func TestRemoteSessionLost(t *testing.T) {
 	answers := func(code int, media, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -444,7 +441,7 @@ func TestRemoteSessionLost(t *testing.T) {
 			s.goneGrace = patience
 			r := start(t, s)
 			callers := 1
-			if c.kind == protocol.ChildExited && name != "404" { // which ends the run without a ping
+			if c.kind == protocol.ChildExited && name != "404" { // that ends the run without a ping
 				callers = 3
 			}
 			arrived, all := make(chan struct{}, callers), make(chan struct{})
@@ -476,7 +473,7 @@ func TestRemoteSessionLost(t *testing.T) {
 	}
 }
 
-// lent is a login with one token, which counts what it is asked for.
+// lent is a login with one token that counts its calls.
 type lent struct{ renewed, refused atomic.Int32 }
 
 func (*lent) Token(context.Context) (string, error) { return "mine", nil }
@@ -493,13 +490,13 @@ func (l *lent) Refused(string) error {
 
 func (*lent) Needed() string { return "" }
 
-// TestRemoteSessionRefusedAsCredentials has a server answer 401 to calls. Only where the same credentials work
-// in another session has the server lost the session: then the run ends, and nobody has to sign in.
+// TestRemoteSessionRefusedAsCredentials has a server answer 401 to calls. Only if the same credentials work in another
+// session has the server lost the session: then the run ends, and nobody has to sign in.
 func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 	call := func(_ string, body []byte) bool { return bytes.Contains(body, []byte(protocol.MethodToolsCall)) }
 	for name, c := range map[string]struct {
-		refuses func(session string, body []byte) bool // of requests that are not in a session that was opened later
-		always  bool                                   // the others too, but for initialize
+		refuses func(session string, body []byte) bool // of requests outside of a session opened later
+		always  bool                                   // other requests too, except initialize
 		lost    bool
 	}{
 		"the session is lost": {
@@ -519,7 +516,7 @@ func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 				inner := sdkHandler(t, "sessions")
 				var on atomic.Bool
 				var session atomic.Pointer[string] // of the run
-				var left atomic.Int32              // sessions of trials that were not ended
+				var left atomic.Int32              // trial sessions that were not ended
 				url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					body, _ := io.ReadAll(q.Body)
 					q.Body = io.NopCloser(bytes.NewReader(body))
@@ -582,8 +579,8 @@ func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 	}
 }
 
-// TestRemoteSessionLostBeforeACall has a restarted server answer 401 to the stream that is opened again, which is the
-// first request after a restart. Its session is lost, the credentials are good, and nobody has to sign in.
+// TestRemoteSessionLostBeforeACall has a restarted server answer 401 to the reopened stream, the first request after a
+// restart. The session is lost, the credentials are good, and nobody has to sign in.
 func TestRemoteSessionLostBeforeACall(t *testing.T) {
 	processtest.Leaks(t)
 	inner := sdkHandler(t, "sessions")
@@ -616,8 +613,8 @@ func TestRemoteSessionLostBeforeACall(t *testing.T) {
 	}
 }
 
-// TestRemoteRefusedCredentialsCostNoStorm has a server refuse the credentials of a run, and even those that end the
-// sessions of trials. Many calls with them open one other session, not one each.
+// TestRemoteRefusedCredentialsCostNoStorm has a server refuse the credentials of a run, even to end trial sessions.
+// Many calls with them open one other session, not one each.
 func TestRemoteRefusedCredentialsCostNoStorm(t *testing.T) {
 	const calls = 20
 	for name, opens := range map[string]bool{"a server that refuses all": false, "a server that opens sessions": true} {
@@ -652,7 +649,7 @@ func TestRemoteRefusedCredentialsCostNoStorm(t *testing.T) {
 	}
 }
 
-// A refusal that concerns one request alone leaves the session and the calls in flight as they are.
+// A refusal of a single request leaves the session and the calls in flight alone.
 func TestRemoteRefusalKeepsSession(t *testing.T) {
 	for _, code := range []int{
 		http.StatusBadRequest,
@@ -678,8 +675,8 @@ func TestRemoteRefusalKeepsSession(t *testing.T) {
 	}
 }
 
-// TestRemoteErrorWithoutAnID has the server report the failure of one of two calls without its id: on its
-// stream, so that call fails with what the server says. The log has it too.
+// TestRemoteErrorWithoutAnID has the server report the failure of one of two calls without its id, but on its stream,
+// so that this call fails with the server's error. It is logged too.
 func TestRemoteErrorWithoutAnID(t *testing.T) {
 	for name, c := range map[string]struct {
 		code              int
@@ -721,8 +718,8 @@ func TestRemoteErrorWithoutAnID(t *testing.T) {
 	}
 }
 
-// TestRemoteErrorOnTheStandaloneStream has the server report an error without an id on the stream that has no
-// answers, while one call is in flight. The call has its answer.
+// TestRemoteErrorOnTheStandaloneStream has the server report an error without id on the stream that carries no answers,
+// while one call is in flight. The call is still answered.
 func TestRemoteErrorOnTheStandaloneStream(t *testing.T) {
 	processtest.Leaks(t)
 	f, arrived, goOn := holding(t)
@@ -753,8 +750,7 @@ func TestRemoteErrorOnTheStandaloneStream(t *testing.T) {
 	}
 }
 
-// TestRemoteResumes breaks connections during a call and between calls. Messages sent
-// meanwhile still arrive.
+// TestRemoteResumes breaks connections during and between calls. Messages sent in the meantime still arrive.
 func TestRemoteResumes(t *testing.T) {
 	processtest.Leaks(t)
 	inner := sdkHandler(t, "sessions")
@@ -786,8 +782,7 @@ func TestRemoteResumes(t *testing.T) {
 	}
 }
 
-// TestRemoteCallResumes ends the stream of a call after an event with an id, as servers do
-// that want to be polled.
+// TestRemoteCallResumes ends the stream of a call after an event with an id, as servers do to be polled.
 func TestRemoteCallResumes(t *testing.T) {
 	processtest.Leaks(t)
 	f := &refusing{}
@@ -829,7 +824,7 @@ func TestRemoteCallResumes(t *testing.T) {
 	}
 }
 
-// eventually polls for a condition without a signal.
+// eventually polls for a condition that has no signal.
 func eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	beat := time.NewTicker(time.Millisecond)

@@ -52,7 +52,7 @@ const syncVar = "EXTHOST_TEST_SYNC"
 
 type scriptStdin struct {
 	lines   *bufio.Reader
-	pending []json.RawMessage // requests read and not answered
+	pending []json.RawMessage // requests read but not answered
 }
 
 var stdin = &scriptStdin{lines: bufio.NewReaderSize(os.Stdin, 1<<20)}
@@ -65,7 +65,7 @@ func (s *scriptStdin) read() bool {
 	return err == nil
 }
 
-// initialize reads the handshake and answers it with a result, or with the tools named.
+// initialize reads the handshake and answers it with a result, or with the named tools.
 func (s *scriptStdin) initialize(args string) {
 	s.read()
 	if !strings.HasPrefix(args, "{") {
@@ -137,7 +137,7 @@ func (s *scriptStdin) parrot(result string) {
 	}
 }
 
-// pings answers the requests for method, and no others.
+// pings answers only the requests for method.
 func (s *scriptStdin) pings(method string) {
 	for s.read() {
 		if string(rawjson.Get(s.pending[len(s.pending)-1], "method")) == `"`+method+`"` {
@@ -146,8 +146,8 @@ func (s *scriptStdin) pings(method string) {
 	}
 }
 
-// mumble answers every request with a line that is no frame. It passes over notifications: so
-// many lines in a row end a connection.
+// mumble answers every request with a non-frame line. It ignores notifications, as too many such lines in a row end a
+// connection.
 func (s *scriptStdin) mumble(string) {
 	for s.read() {
 		if rawjson.Get(s.pending[len(s.pending)-1], "id") != nil {
@@ -156,8 +156,7 @@ func (s *scriptStdin) mumble(string) {
 	}
 }
 
-// spin answers every request with a part of a line that is no frame, as progress is shown to
-// people.
+// spin answers every request with an incomplete non-frame line, like a progress display.
 func (s *scriptStdin) spin(string) {
 	for s.read() {
 		fmt.Print("\r|")
@@ -189,7 +188,7 @@ func (s *scriptStdin) dump(string) {
 	s.pending = nil
 }
 
-// orphan starts a process in a session of its own that holds our stdout.
+// orphan starts a process in its own session that holds our stdout.
 func orphan(steps string) {
 	cmd := exec.Command(os.Args[0])
 	os.Setenv(processtest.ScriptVar, strings.ReplaceAll(steps, ",", ";"))
@@ -219,7 +218,7 @@ func writeBytes(n string) {
 	}
 }
 
-// ask writes n requests of so many bytes, and reads until as many of them are refused as the host must.
+// ask writes n requests of that many bytes, and reads until the host has refused as many as it must.
 func (s *scriptStdin) ask(args string) {
 	var n, size, refused int
 	fmt.Sscan(args, &n, &size, &refused)

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestStallStorm has 16 callers of a server of the official SDK, in each of its revisions. If
-// a call is not answered, the test says which side has stopped, with the stacks of both.
+// TestStallStorm has 16 callers of a server of the official SDK, in each revision. If a call is not answered, the test
+// reports which side has stopped, with the stacks of both.
 func TestStallStorm(t *testing.T) {
 	processtest.Leaks(t)
 	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
@@ -48,7 +48,7 @@ func TestStallStorm(t *testing.T) {
 	}
 }
 
-// explainStall fails the test. The child writes its stacks when it gets SIGQUIT, and ends.
+// explainStall fails the test. On SIGQUIT the child prints its stacks and ends.
 func explainStall(t *testing.T, r *trial, culprit string, err error) {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:goruntime.Stack(stacks, true)]

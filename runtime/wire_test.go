@@ -133,7 +133,7 @@ func TestW4LateAnswer(t *testing.T) {
 	if i := r.Info(); i.Abandoned != 0 || i.Late != 1 {
 		t.Errorf("%d abandoned, %d late, want 0 and 1", i.Abandoned, i.Late)
 	}
-	// stderr has a reader of its own
+	// stderr has its own reader
 	eventually(t, func() bool { return strings.Contains(stderrOf(r), "notifications/cancelled") })
 	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":`,
 		`"requestId":1}`)
@@ -202,7 +202,7 @@ func TestW7NeverReadsStdin(t *testing.T) {
 
 	s.writeTimeout = 200 * time.Millisecond
 	r = start(t, s)
-	_ = hurried(r) // which comes before write_stalled, or after it on a busy machine
+	_ = hurried(r) // comes before write_stalled, or after it on a busy machine
 	_, err := r.request(protocol.MethodToolsCall, big)
 	wantKind(t, err, protocol.WriteStalled)
 	r.end(protocol.WriteStalled)
@@ -271,8 +271,7 @@ func (h blockedHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// W9: a child that has exited is not reported as running, even if its last output takes long
-// to process.
+// A child that has exited is not reported as running, even if its last output takes long to process.
 func TestW9ExitIsNotAnEndOfStdout(t *testing.T) {
 	fault(t)
 	h := blockedHandler{slog.DiscardHandler, make(chan struct{})}
@@ -284,7 +283,7 @@ func TestW9ExitIsNotAnEndOfStdout(t *testing.T) {
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
 }
 
-// slowly is an endpoint that is exiting for a long time before it has exited.
+// slowly is an endpoint that takes long to exit.
 type slowly struct {
 	local
 	exiting chan struct{} // received from at each call of Dying
@@ -302,7 +301,7 @@ func (s slowly) Dying() bool {
 	return true
 }
 
-// W9: a child that is exiting is not reported as running, however long that takes.
+// A child that is exiting is not reported as running, however long that takes.
 func TestW9DyingIsNotAnEndOfStdout(t *testing.T) {
 	b := slowly{exiting: make(chan struct{}, 3), ended: make(chan struct{})}
 	for range cap(b.exiting) {

@@ -130,7 +130,7 @@ func TestCallsWhileRestarting(t *testing.T) {
 	})
 }
 
-// A waiting call is refused as soon as its instance's next start is too far off.
+// A waiting call is refused once its instance's next start is too far off.
 func TestWaiterRefusedByBackoff(t *testing.T) {
 	inBubble(t, Options{Restart: Restart{MaxAttempts: -1, BaseBackoff: time.Hour, MaxBackoff: time.Hour}},
 		func(t *testing.T, w *world) {
@@ -170,8 +170,8 @@ func TestLazyStartsOnFirstCall(t *testing.T) {
 	})
 }
 
-// Calls that wait for an on-demand start get the error of that start. The slot does
-// not retry by itself, but the failures count against the budget.
+// Calls that wait for an on-demand start get its error. The slot does not retry by itself, but failures count against
+// the budget.
 func TestLazyStartFailure(t *testing.T) {
 	inBubble(t, Options{Lazy: true, Restart: Restart{MaxAttempts: 2}}, func(t *testing.T, w *world) {
 		for range 2 {
@@ -244,14 +244,13 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// A call can see the end of an instance before Serve returns. Later calls then wait for
-// the next instance.
+// A call can see the end of an instance before Serve returns. Later calls then wait for the next instance.
 func TestW8InstanceThatEndedTakesNoMoreCalls(t *testing.T) {
 	ended := func(err error) bool { return errors.Is(err, errCrash) }
 	inBubble(t, Options{Restart: Restart{MaxAttempts: 5}, Ended: ended}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		var dying []*call
-		for range 2 * defaults.Breaker.Threshold { // or the breaker would refuse the next call
+		for range 2 * defaults.Breaker.Threshold { // otherwise the breaker would refuse the next call
 			c := w.acquire("")
 			c.got(t, f)
 			dying = append(dying, c)

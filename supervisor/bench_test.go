@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkAcquire is the hot path: a Ready shared slot with room.
+// BenchmarkAcquire measures the hot path: a Ready shared slot with room.
 func BenchmarkAcquire(b *testing.B) {
 	g := NewGroup(func(string) (idleService, error) { return idleService{}, nil }, Options{MaxInFlight: 1 << 20})
 	ctx := context.Background()

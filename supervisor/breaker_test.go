@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// modelBreaker implements the documentation of the breaker in the simplest way.
+// modelBreaker is the simplest implementation of the breaker's documentation.
 type modelBreaker struct {
 	faults, round int
 	open, half    bool
@@ -175,7 +175,7 @@ func TestBreakerDoubles(t *testing.T) {
 		probe := w.acquire("")
 		probe.got(t, f)
 		probe.release(nil)
-		w.openBreaker(f) // it takes five faults again, and stays open for the first timeout
+		w.openBreaker(f) // it takes five faults again, and stays open for the initial timeout
 		if s := w.Status()[0]; s.Breaker != BreakerOpen || time.Until(s.BreakerUntil) != 10*time.Second {
 			t.Errorf("%+v", s)
 		}

@@ -12,10 +12,10 @@ import (
 
 const cooldown = 30 * time.Second
 
-// threeFailures is a lazy group that gives up after three failures in a row.
+// threeFailures is a lazy group that gives up after three consecutive failures.
 var threeFailures = Options{Lazy: true, Restart: Restart{MaxAttempts: 2, BaseBackoff: -1, Cooldown: cooldown}}
 
-// dieOnCall starts an instance for a call and kills it under that call.
+// dieOnCall starts an instance for a call and kills it during that call.
 func (w *world) dieOnCall(key string) {
 	w.t.Helper()
 	c := w.acquireNew(key)
@@ -23,7 +23,7 @@ func (w *world) dieOnCall(key string) {
 	c.release(errCrash)
 }
 
-// refusedFor checks that calls with a key are refused for that long.
+// refusedFor checks that calls of key are refused for that long.
 func (w *world) refusedFor(key string, want time.Duration) {
 	w.t.Helper()
 	for range 2 {
@@ -55,7 +55,7 @@ func TestCooldown(t *testing.T) {
 		if last := w.events[len(w.events)-1]; last.State != Failed || time.Until(last.Next) != cooldown {
 			t.Errorf("the last event: %+v", last)
 		}
-		for range 12 { // longer than the window: the budget does not come back by itself
+		for range 12 { // longer than the window: the budget does not recover by itself
 			time.Sleep(cooldown - 1)
 			w.refusedFor("", 1)
 			time.Sleep(time.Nanosecond)
@@ -80,7 +80,7 @@ func TestCooldown(t *testing.T) {
 
 		time.Sleep(cooldown)
 		c := w.acquireNew("")
-		c.release(errApp) // an answer, whatever it says
+		c.release(errApp) // any answer counts
 		c.die(errCrash)
 		w.dieOnCall("")
 		w.dieOnCall("")
@@ -88,7 +88,7 @@ func TestCooldown(t *testing.T) {
 	})
 }
 
-// Failures that do not follow each other never add up.
+// Only consecutive failures add up.
 func TestAnswersClearFailures(t *testing.T) {
 	inBubble(t, threeFailures, func(t *testing.T, w *world) {
 		for range 10 {
@@ -150,7 +150,7 @@ func TestRestartEndsCooldown(t *testing.T) {
 	})
 }
 
-// The keys of a PerKey group die apart, and fail to start together.
+// The keys of a PerKey group die separately, and fail to start together.
 func TestCooldownOfKeys(t *testing.T) {
 	o := threeFailures
 	o.Mode = PerKey
@@ -173,7 +173,7 @@ func TestCooldownOfKeys(t *testing.T) {
 		}
 		fails("a")
 		fails("b")
-		w.acquireNew("works").release(nil) // which ends the row
+		w.acquireNew("works").release(nil) // a success, which ends the row of failed starts
 		fails("a")
 		fails("b")
 		fails("c")
@@ -204,7 +204,7 @@ func TestCooldownOfKeys(t *testing.T) {
 	})
 }
 
-// A caller can learn of an end, and ask for the next Refusal, before Serve returns.
+// A caller can see an end, and ask for the next Refusal, before Serve returns.
 func TestRefusalWaitsForTheEnd(t *testing.T) {
 	o := threeFailures
 	o.Restart.MaxAttempts = 0

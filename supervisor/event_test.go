@@ -57,7 +57,7 @@ func TestEventsTellTheStory(t *testing.T) {
 	})
 }
 
-// Event.Asked marks a failure that Start or Restart returns as an error too.
+// Event.Asked marks a failure that Start or Restart also returns as an error.
 func TestEventsTellWhoAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{}) // no restarts allowed
@@ -85,8 +85,7 @@ func TestEventsTellWhoAsked(t *testing.T) {
 	})
 }
 
-// OnEvent may call the group and may be slow: only Stop waits for it, and the dropped
-// events are counted.
+// OnEvent may call the group and may be slow: only Stop waits for it, and dropped events are counted.
 func TestEventHookLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, lost, seen := make(chan struct{}, 1), 0, 0

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// clock is a service that needs no process.
+// clock is a service without a process.
 type clock struct{}
 
 func (clock) Serve(ctx context.Context, ready func()) error {

@@ -28,10 +28,10 @@ var (
 // fake is one instance, controlled by the test.
 type fake struct {
 	key     string
-	say     chan error  // nil: call ready, else: return it
+	say     chan error  // nil: call ready; else return it
 	ready   func()      // the argument of Serve
 	linger  chan error  // if set, Serve outlives its context until this is closed
-	stopped atomic.Bool // its context ended
+	stopped atomic.Bool // its context has ended
 }
 
 func (f *fake) Serve(ctx context.Context, ready func()) error {
@@ -174,11 +174,11 @@ func (w *world) wantState(want State) {
 // call is one caller.
 type call struct {
 	result chan answer
-	done   bool // answer is there
+	done   bool // answer is set
 	answer
 }
 
-// answer is what Acquire returned, and when.
+// answer is the result of Acquire, and when it came.
 type answer struct {
 	*fake
 	release func(error)

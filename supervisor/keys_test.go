@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// acquireNew acquires with a key whose instance has to be started.
+// acquireNew acquires a key whose instance has to be started.
 func (w *world) acquireNew(key string) *call {
 	w.t.Helper()
 	c := w.acquire(key)
@@ -32,7 +32,7 @@ func TestPerKeyIsolation(t *testing.T) {
 		w.acquireNew("a").die(errCrash)
 		w.acquire("a").refused(t, protocol.Failed)
 		w.acquire("b").got(t, b.fake)
-		w.Release("a") // which clears the failures of the key
+		w.Release("a") // clears the failures of the key
 		w.acquireNew("a")
 	})
 }
@@ -60,7 +60,7 @@ func TestMaxInstances(t *testing.T) {
 		if !a.fake.stopped.Load() || b.fake.stopped.Load() {
 			t.Errorf("stopped: a %v, b %v", a.fake.stopped.Load(), b.fake.stopped.Load())
 		}
-		// A key without an instance is evicted before an idle key that is unused for longer.
+		// A key without an instance is evicted before an idle one that has been unused for longer.
 		c.release(nil)
 		time.Sleep(time.Nanosecond)
 		c.fake.die(errCrash)
@@ -76,7 +76,7 @@ func TestKeptInstancesMakeNoRoom(t *testing.T) {
 		kept.release(nil)
 		time.Sleep(time.Nanosecond)
 		other.release(nil)
-		p := w.acquire("p") // o is evicted, though k is unused for longer
+		p := w.acquire("p") // evicts o, although k has been unused for longer
 		f := w.take()
 		f.becomeReady()
 		p.got(t, f)
@@ -159,7 +159,7 @@ func TestFixedLeastLoaded(t *testing.T) {
 			queue[1].got(t, calls[1].fake)
 			queue[2].waits(t)
 
-			// The death of one slot's instance affects its own calls only.
+			// The death of one slot's instance affects only its own calls.
 			all[0].die(errCrash)
 			f := w.take()
 			f.becomeReady()
@@ -207,8 +207,7 @@ func TestFixedRefusal(t *testing.T) {
 	})
 }
 
-// The start of another slot does not extend the wait of calls, and its failure does not
-// end the wait.
+// The start of another slot does not extend the wait of calls, and its failure does not end it.
 func TestFixedWaitsForAnySlot(t *testing.T) {
 	o := Options{
 		Mode:         Fixed(3),
@@ -266,8 +265,8 @@ func TestFixedNeedsASlot(t *testing.T) {
 	Fixed(0)
 }
 
-// A session that ends during its start does not end the start, which may install the
-// program: one start of the group goes on, and its instance stops once it is ready.
+// A session that ends during its start does not end the start, which may install the program: one start of the group
+// continues, and its instance is stopped once it is ready.
 func TestReleasedStartGoesOn(t *testing.T) {
 	inBubble(t, Options{Mode: PerKey, MaxInstances: 4}, func(t *testing.T, w *world) {
 		first := w.acquire("0")
@@ -294,13 +293,13 @@ func TestReleasedStartGoesOn(t *testing.T) {
 		failing.refused(t, protocol.ShuttingDown)
 		f.die(errCrash)
 		time.Sleep(time.Hour)
-		w.noneBorn() // nobody wants it any more
+		w.noneBorn() // it is not needed any more
 		if s := w.Status(); len(s) != 0 {
 			t.Errorf("after a failed start: %+v", s)
 		}
 		w.acquire("5")
 		w.take()
-		w.Release("5") // Stop ends it
+		w.Release("5") // ended by Stop
 	})
 }
 

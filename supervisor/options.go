@@ -102,7 +102,7 @@ type Restart struct {
 }
 
 // Breaker configures the circuit breaker for instances that run but do not answer.
-type Breaker struct { // consecutive faults that open the breaker; default 5
+type Breaker struct {
 	Threshold  int           // consecutive faults that open the breaker; default 5
 	Timeout    time.Duration // from opening to the probe, doubled by each failed probe; default 10 s
 	MaxTimeout time.Duration // limit of the doubled timeout; default 120 s

@@ -51,7 +51,7 @@ func TestR4HealthySlotRestartsAtOnce(t *testing.T) {
 		for range 20 { // far more than five, but slower than the window
 			time.Sleep(10 * time.Minute)
 			f.die(errCrash)
-			f = w.take() // no time has passed
+			f = w.take() // without delay
 			f.becomeReady()
 		}
 	})
@@ -117,7 +117,7 @@ func TestServiceThatEndsByItselfIsRestarted(t *testing.T) {
 	})
 }
 
-// endsOnce becomes ready and, with ends set, returns without an error.
+// endsOnce becomes ready and, if ends is set, returns without error.
 type endsOnce struct{ ends bool }
 
 func (s endsOnce) Serve(ctx context.Context, ready func()) error {
@@ -201,8 +201,7 @@ func TestRestartDrainsThenReplaces(t *testing.T) {
 	})
 }
 
-// Calls in flight on a dead instance do not count for the next instance, and neither
-// do their outcomes.
+// Neither the calls in flight on a dead instance nor their outcomes count for the next one.
 func TestAccountingSurvivesDeath(t *testing.T) {
 	o := five
 	o.MaxInFlight = 6
@@ -232,7 +231,7 @@ func TestAccountingSurvivesDeath(t *testing.T) {
 	})
 }
 
-// Instances that the host itself ended are replaced at once, without limit.
+// Instances that the host ended are replaced at once, without limit.
 func TestReplacedInstancesCostNothing(t *testing.T) {
 	errReplaced := errors.New("given up by the host")
 	inBubble(t, Options{

@@ -15,7 +15,7 @@ func newPolicy(o Restart, seed uint64) *policy {
 	return &policy{Restart: o, rand: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// storm is how many random events the model tests run.
+// storm is the number of random events in the model tests.
 var storm = stormtest.Sized(20_000, 1_000_000)
 
 func TestPolicyBackoff(t *testing.T) {
@@ -52,7 +52,7 @@ func TestPolicyBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		max     int
-		at      []time.Duration // failures
+		at      []time.Duration // of failures
 		allowed []bool
 	}{
 		{"never", 0, []time.Duration{0}, []bool{false}},
@@ -95,7 +95,7 @@ func TestR4HealthyResetsBackoff(t *testing.T) {
 	}
 }
 
-// Negative values mean no delays, and that any time of being Ready is healthy.
+// Negative values mean no delay, and that any time in Ready is healthy.
 func TestPolicyWithoutDelays(t *testing.T) {
 	for name, o := range map[string]Restart{
 		"no base":         {MaxAttempts: -1, BaseBackoff: -1},
@@ -118,8 +118,7 @@ func TestPolicyWithoutDelays(t *testing.T) {
 	}
 }
 
-// TestPolicyModel compares the policy with a model that keeps the whole history
-// and draws the same jitter.
+// TestPolicyModel compares the policy with a model that keeps the whole history and uses the same jitter.
 func TestPolicyModel(t *testing.T) {
 	o := Restart{
 		MaxAttempts:  4,

@@ -40,7 +40,7 @@ func TestX4CallsDuringDrain(t *testing.T) {
 func TestStopDrainTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
-		first, second time.Duration // two Stops at once
+		first, second time.Duration // two concurrent Stops
 		want          time.Duration
 	}{
 		{"no drain", 0, 0, 0},
@@ -81,8 +81,8 @@ func TestStopReportsWhatDidNotStop(t *testing.T) {
 	})
 }
 
-// matrix is the next state of a slot for each state and event. After each case the
-// group is stopped, which must leave nothing running and start nothing.
+// matrix has the next state of a slot for each state and event. After each case the group is stopped, which must leave
+// nothing running and start nothing.
 var matrix = map[Mode]map[State]map[string]State{
 	Shared: {
 		Idle: {
@@ -219,7 +219,7 @@ var matrix = map[Mode]map[State]map[string]State{
 	},
 }
 
-// gone stands for a slot that was removed.
+// gone stands for a removed slot.
 const gone State = ""
 
 func TestX5StopInEveryState(t *testing.T) {
@@ -292,7 +292,7 @@ func (w *world) bring(s State) {
 		time.AfterFunc(time.Minute, func() {
 			select {
 			case f.linger <- nil:
-			default: // dead already
+			default: // already dead
 			}
 		})
 		w.update(nil, func() {
@@ -305,7 +305,7 @@ func (w *world) bring(s State) {
 	}
 }
 
-// acquireReady makes one call on a new instance and returns the instance.
+// acquireReady makes one call on a new instance and returns it.
 func (w *world) acquireReady() *fake {
 	w.t.Helper()
 	c := w.acquire("k")
@@ -316,8 +316,7 @@ func (w *world) acquireReady() *fake {
 	return f
 }
 
-// apply triggers one event on the slot of key "k". Events of an instance come from the
-// latest instance, even if that is dead.
+// apply triggers an event on the slot of key "k". Instance events come from the latest instance, even if it is dead.
 func (w *world) apply(event string) {
 	background := context.Background()
 	switch event {

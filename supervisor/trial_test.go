@@ -22,8 +22,8 @@ func (w *world) failedUntilTrial() {
 	}
 }
 
-// A failure that was final without a Trial is followed by one start for each Trial, without end. An
-// instance that lives gets its budget back; one that dies soon does not begin another loop of restarts.
+// A failure that would be final without a Trial is followed by one start per Trial, indefinitely. An instance that
+// stays up gets its budget back; one that dies soon starts no other loop of restarts.
 func TestTrial(t *testing.T) {
 	o := five
 	o.Restart.Trial = trial
@@ -81,7 +81,7 @@ func TestNoTrialWithoutRestarts(t *testing.T) {
 	})
 }
 
-// Unlimited restarts begin with the first start.
+// Unlimited restarts apply to the first start too.
 func TestUnlimitedRestartsOfAFirstStart(t *testing.T) {
 	inBubble(t, Options{Restart: Restart{MaxAttempts: -1}}, func(t *testing.T, w *world) {
 		first := w.async(func() error { return w.Start(context.Background()) })
@@ -107,8 +107,7 @@ func TestUnlimitedRestartsOfAFirstStart(t *testing.T) {
 	})
 }
 
-// A call does not wait for the backoff. It gets the error of the start that it has caused, and
-// causes no other.
+// A call does not wait for the backoff. It gets the error of the start that it has caused, and causes no other.
 func TestOnCall(t *testing.T) {
 	inBubble(t, Options{Restart: Restart{MaxAttempts: -1, OnCall: true, BaseBackoff: time.Hour, MaxBackoff: time.Hour}},
 		func(t *testing.T, w *world) {
@@ -136,7 +135,7 @@ func TestOnCall(t *testing.T) {
 		})
 }
 
-// What somebody has to mend is tried slowly, and at once by a call.
+// A blocked instance is retried slowly, and at once by a call.
 func TestBlocked(t *testing.T) {
 	errLogin := &protocol.Error{Kind: protocol.RequirementMissing, Message: "needs login"}
 	blocked := func(err error) bool { return errors.Is(err, errLogin) }
@@ -163,11 +162,11 @@ func TestBlocked(t *testing.T) {
 			c.got(t, f)
 			c.release(nil)
 			f.die(errCrash)
-			w.wantState(Restarting) // the attempts are unlimited again
+			w.wantState(Restarting) // attempts are unlimited again
 		})
 }
 
-// Keep is code of the user of a group, which may ask the group.
+// Keep is the caller's code and may call the group.
 func TestKeepMayAskTheGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *world

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A call of a tool whose extension was found and cannot run says why, as the program does.
+// A call of a tool whose extension was found and cannot run gets the reason, as from the program.
 func TestCallOfAbsentExtensionSaysWhy(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("a", lite).Add("a_gated",
 		"[requires]\nbins = [\"no-such-program\"]\n"+lite).Add("off", lite)

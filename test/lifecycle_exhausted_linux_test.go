@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A reload while the host has no file descriptor left changes nothing: what runs goes on, the
-// error says why, and the host looks again by itself once it can.
+// A reload while the host has no free file descriptor changes nothing: running extensions go on, the error gives the
+// reason, and the host retries by itself once it can.
 func TestReloadWithoutDescriptors(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("a", hosttest.Child("sdk", "")).Add("b", hosttest.Child("sdk", ""))
@@ -38,7 +38,7 @@ func TestReloadWithoutDescriptors(t *testing.T) {
 	hosttest.Eventually(t, "c is found", func() bool { _, ok := h.Tools().Lookup("ext_c_greet"); return ok })
 }
 
-// withoutDescriptors has every open of this process fail until restore is called.
+// withoutDescriptors makes every open of this process fail until restore is called.
 func withoutDescriptors(t *testing.T) (restore func()) {
 	t.Helper()
 	var old unix.Rlimit

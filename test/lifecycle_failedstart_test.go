@@ -9,8 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/hosttest"
 )
 
-// Words of an extension that fails at its start pass no policy on the way to a caller who
-// asks for one of its tools, so the caller does not get them.
+// The output of an extension that fails to start passes no policy, so callers of its tools do not get it.
 func TestWordsOfAFailedStart(t *testing.T) {
 	policy := &sentinel{}
 	f := hosttest.NewFolder(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestReasonOfFailures checks that the status and the log say why the last call failed: in
-// one line, and without secrets and control characters, however an extension writes them.
+// TestReasonOfFailures checks that status and log give the reason of the last failure in one line, without secrets and
+// control characters, whatever the extension writes.
 func TestReasonOfFailures(t *testing.T) {
 	processtest.Leaks(t)
 	const canary, found = "SUPERSECRETCANARY", "ghp_0123456789abcdefghijABCDEFGHIJ456789"

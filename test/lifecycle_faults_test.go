@@ -21,8 +21,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// D6: what was scanned is what runs; a manifest that is replaced later counts
-// with the next scan.
+// What was scanned runs; a manifest that is replaced later takes effect with the next scan.
 func TestD6ManifestReplacedAfterTheScan(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
@@ -36,7 +35,7 @@ func TestD6ManifestReplacedAfterTheScan(t *testing.T) {
 	}
 }
 
-// S6: the gate passes, and then the program is gone.
+// The program disappears after the requirements were checked.
 func TestS6ProgramVanishesAfterTheGate(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -64,7 +63,7 @@ name = "run"
 	}
 }
 
-// S7: many extensions start at once, and one that hangs among them delays none.
+// Many extensions start at once, and a hanging one among them delays none.
 func TestS7ManyStartAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	many := stormtest.Sized(20, 200)
@@ -85,7 +84,7 @@ args = ["-c", '''read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[
 	}
 }
 
-// C2: no place for the state of extensions.
+// The directory for the state of extensions is unusable.
 func TestC2StateDirectoryUnusable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -99,7 +98,7 @@ func TestC2StateDirectoryUnusable(t *testing.T) {
 	}
 }
 
-// An exec process that is killed or says too much ends its own call and no other.
+// An exec process that is killed or writes too much fails only its own call.
 func TestExecFaultsEndWithTheirCall(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", `[transport]
@@ -128,8 +127,8 @@ command = ["echo", "fine"]
 	}
 }
 
-// A call that times out is in the log and in the status, for nothing else shows that
-// an extension hangs. Many of them are not many lines.
+// A call that times out appears in log and status, as nothing else shows that an extension hangs. Many timeouts do not
+// cause many log lines.
 func TestTimeoutsAreSaid(t *testing.T) {
 	processtest.Leaks(t)
 	var log bytes.Buffer
@@ -137,7 +136,7 @@ func TestTimeoutsAreSaid(t *testing.T) {
 		Open(exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	ctx, cancel := context.WithCancel(hosttest.Deadline(t))
 	cancel()
-	_, _ = h.Call(ctx, "ext_x_wait", nil) // by who gave up himself
+	_, _ = h.Call(ctx, "ext_x_wait", nil) // canceled by the caller
 	if f := hosttest.StatusOf(t, h, "x").LastFailure; f != nil {
 		t.Errorf("the last failure: %+v", f)
 	}
@@ -159,8 +158,7 @@ func TestTimeoutsAreSaid(t *testing.T) {
 	}
 }
 
-// E2: a secret that an extension was given and prints is in no log, error or
-// status.
+// A secret that an extension was given and prints appears in no log, error or status.
 func TestE2SecretsAreMasked(t *testing.T) {
 	processtest.Leaks(t)
 	const canary = "SUPERSECRETCANARY"
@@ -214,8 +212,8 @@ command = ["sh", "-c", "echo dying with $MY_TOKEN >&2; exit 3"]
 	}
 }
 
-// N2: a manifest that was broken takes nothing with it: what it said before goes on
-// being served, and so do its neighbours.
+// A manifest that becomes invalid affects nothing else: the extension keeps running with its last valid version, and so
+// do the others.
 func TestN2ReloadWithOneBadManifest(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("bad", hosttest.Child("sdk", "")).Add("good", hosttest.Child("sdk", ""))
@@ -232,8 +230,8 @@ func TestN2ReloadWithOneBadManifest(t *testing.T) {
 	}
 }
 
-// N3: an extension that is removed has drain_timeout to end its calls; then they end
-// with it, and say that they may have run. Nothing of it is left.
+// A removed extension has drain_timeout to end its calls; after that they fail with an unknown outcome. Nothing of it
+// is left.
 func TestN3RemovedDuringACall(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x",

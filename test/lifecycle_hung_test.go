@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// hangsOnce is an extension whose first process stops after the handshake.
+// hangsOnce is an extension whose first process hangs after the handshake.
 func hangsOnce(string) {
 	if _, err := os.Stat(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "begun")); err == nil {
 		os.Exit(hosttest.Extension().Main())
@@ -31,8 +31,8 @@ func hangsOnce(string) {
 	time.Sleep(time.Hour)
 }
 
-// TestHungExtensionIsReplaced has 16 callers meet an extension that hangs, with the defaults but
-// for a short call_timeout. It is replaced; status, events and log name what has stopped.
+// TestHungExtensionIsReplaced has 16 callers of a hanging extension, with defaults except for a short call_timeout. It
+// is replaced; status, events and log name what has stopped.
 func TestHungExtensionIsReplaced(t *testing.T) {
 	processtest.Leaks(t)
 	var log lockedBuffer
@@ -49,7 +49,7 @@ func TestHungExtensionIsReplaced(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			_, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil)
-			// for a caller that is late
+			// for a late caller
 			if kind := protocol.KindOf(err); kind != protocol.CallTimeout && kind != protocol.BreakerOpen {
 				t.Errorf("a caller got %v", err)
 			}

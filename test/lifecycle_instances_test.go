@@ -29,7 +29,7 @@ func pidFolder(t *testing.T, runtime string) *hosttest.Folder {
 	return f
 }
 
-// pidFor is the process that answers a session's call.
+// pidFor returns the process that answers a session's call.
 func pidFor(t *testing.T, h *exthost.Host, s *protocol.Session) string {
 	t.Helper()
 	result, err := h.Do(hosttest.Deadline(t),
@@ -40,8 +40,8 @@ func pidFor(t *testing.T, h *exthost.Host, s *protocol.Session) string {
 	return protocol.ToolResult(result).Text()
 }
 
-// An instance belongs to a session, else to an authenticated caller, else to all
-// without a name; and to legacy or to modern versions of MCP.
+// An instance belongs to a session, else to an authenticated caller, else to all anonymous callers; and to either
+// legacy or modern versions of MCP.
 func TestWhoSharesAnInstance(t *testing.T) {
 	processtest.Leaks(t)
 	h := pidFolder(t, "instances = \"per_session\"\n").Open(exthost.Options{})
@@ -54,7 +54,7 @@ func TestWhoSharesAnInstance(t *testing.T) {
 		{{Caller: "ada"}, {Caller: "ada", Version: protocol.MCP20251125}},
 		{{Caller: "bob"}},
 		{{Caller: "ada", Version: modern}},
-		{{Caller: "a"}}, // no session of that id
+		{{Caller: "a"}}, // no session with that id
 		{{}, nil, {Version: modern}},
 	} {
 		for _, s := range same {
@@ -72,7 +72,7 @@ func TestWhoSharesAnInstance(t *testing.T) {
 	}
 }
 
-// Shared is one process for everybody, and a number that many.
+// Shared is one process for everybody, and a number is that many.
 func TestInstancesSharedAndCounted(t *testing.T) {
 	processtest.Leaks(t)
 	for runtime, want := range map[string]int{"": 1, "instances = 3\n": 3} {
@@ -96,8 +96,8 @@ func TestInstancesSharedAndCounted(t *testing.T) {
 	}
 }
 
-// max_instances bounds what sessions can start: one more is overloaded while all
-// are busy, and has the place of one that is not.
+// max_instances limits what sessions can start: one more is overloaded while all are busy, and replaces an idle one
+// otherwise.
 func TestMaxInstancesBoundsWhatSessionsStart(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x",
@@ -142,7 +142,7 @@ func TestMaxInstancesBoundsWhatSessionsStart(t *testing.T) {
 	<-ended
 }
 
-// An eager extension that idles is stopped like any other, and comes back.
+// An eager extension that is idle is stopped like any other, and starts again on demand.
 func TestEagerIdlesToo(t *testing.T) {
 	processtest.Leaks(t)
 	h := pidFolder(t, "idle_timeout = \"50ms\"\n").Open(exthost.Options{})

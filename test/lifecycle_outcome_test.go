@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// expiring is a context whose deadline is when the test says so.
+// expiring is a context whose deadline the test triggers.
 type expiring struct {
 	context.Context
 	done chan struct{}
@@ -34,8 +34,8 @@ func (c expiring) Err() error {
 	}
 }
 
-// journalHost opens a host with the journal extension whose calls die so often, and returns how often it has
-// carried out calls.
+// journalHost opens a host with the journal extension, whose calls die that often. ran returns how many calls it has
+// carried out.
 func journalHost(t *testing.T, o exthost.Options) (h *exthost.Host, ran func() int) {
 	t.Helper()
 	o.StateDir = t.TempDir()
@@ -54,13 +54,13 @@ func (r responding) Decide(ctx context.Context, flow governance.Flow, _ *governa
 	return r(ctx)
 }
 
-// Whatever ends a call that the tool has carried out, its error says that it may have been carried out: a client
-// makes a call again whose error has no outcome.
+// Whatever ends a call that the tool has carried out, its error says that it may have been carried out: clients repeat
+// calls whose error has no outcome.
 func TestErrorAfterToolHasRunHasOutcome(t *testing.T) {
 	processtest.Leaks(t)
 	deny := governance.Decision{Action: governance.Deny, Reason: "no"}
 	long := json.RawMessage(`{"content":[],"x":"` + strings.Repeat("x", governance.DefaultMaxJSON) + `"}`)
-	var end func() // has the caller give up
+	var end func() // makes the caller give up
 	waits := func(ctx context.Context) error {
 		end()
 		<-ctx.Done()
@@ -147,7 +147,7 @@ func TestErrorAfterToolHasRunHasOutcome(t *testing.T) {
 	}
 }
 
-// A call that no instance has got has no outcome, and may be made again.
+// A call that reached no instance has no outcome and may be repeated.
 func TestErrorBeforeToolRunsHasNoOutcome(t *testing.T) {
 	processtest.Leaks(t)
 	var end func()
@@ -217,7 +217,7 @@ func (unhelpful) Call(context.Context, string, json.RawMessage) (json.RawMessage
 	return nil, &protocol.Error{Kind: protocol.ExtensionError, Code: -1, Message: "the user is away"}
 }
 
-// A server that asks for input has begun with the call. The client's own error is no answer of the extension.
+// A server that asks for input has begun the call. The client's own error is not an answer of the extension.
 func TestErrorOfInputRoundHasOutcome(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("newer", rich("newer", "")).Open(exthost.Options{})
@@ -238,8 +238,8 @@ func TestErrorOfInputRoundHasOutcome(t *testing.T) {
 	}
 }
 
-// Every front carries the outcome: of an error as its data, of a denial as the _meta of a result whose text
-// says so too.
+// Every front carries the outcome: of an error as its data, of a denial as the _meta of a result whose text tells it
+// too.
 func TestFrontsCarryOutcome(t *testing.T) {
 	processtest.Leaks(t)
 	decision, failure := governance.Decision{}, errors.New("its database is down")
@@ -277,7 +277,7 @@ func TestFrontsCarryOutcome(t *testing.T) {
 
 var errLost = &protocol.Error{Kind: protocol.NodeLost, Message: "gone", Outcome: "unknown"}
 
-// A panic of the host after the extension's own error is no answer of the extension.
+// A panic of the host after the extension's own error is not an answer of the extension.
 func TestPanicAfterErrorOfExtensionHasOutcome(t *testing.T) {
 	processtest.Leaks(t)
 	allow := decider(func(governance.Flow, *governance.Exchange) governance.Decision { return governance.Decision{} })
@@ -294,7 +294,7 @@ func TestPanicAfterErrorOfExtensionHasOutcome(t *testing.T) {
 	}
 }
 
-// A node sends a call again whose process died there, and its caller does not once more.
+// If the process dies, its node repeats the call, and the calling node does not repeat it again.
 func TestReplayIsOfTheNodeWithTheProcess(t *testing.T) {
 	processtest.Leaks(t)
 	w, state := newWeb(), t.TempDir()
@@ -314,7 +314,7 @@ func TestReplayIsOfTheNodeWithTheProcess(t *testing.T) {
 	}
 }
 
-// replicasThatFail are two nodes that share a tool which only reads: one is full, and one is lost over each call.
+// replicasThatFail are two nodes with a read-only tool: one is full, and the other one is lost during each call.
 func replicasThatFail(t *testing.T) (front *exthost.Host, full, lost *webNode) {
 	t.Helper()
 	w := newWeb()
@@ -333,8 +333,8 @@ func replicasThatFail(t *testing.T) (front *exthost.Host, full, lost *webNode) {
 	return front, full, lost
 }
 
-// A replay asks all nodes anew. Until the breaker knows of the lost node, that has each call twice, and the full
-// one refuses it as often.
+// A replay asks all nodes again. Until the breaker opens for the lost node, that node gets each call twice, and the
+// full one refuses it as often.
 func TestReplayAfterRefusal(t *testing.T) {
 	processtest.Leaks(t)
 	front, full, lost := replicasThatFail(t)
@@ -356,7 +356,7 @@ func TestReplayAfterRefusal(t *testing.T) {
 	}
 }
 
-// A replay that fails in any way leaves the host of a client on stdio alive.
+// A failed replay leaves the host of a client on stdio alive.
 func TestReplayAfterRefusalOverStdio(t *testing.T) {
 	processtest.Leaks(t)
 	front, _, _ := replicasThatFail(t)

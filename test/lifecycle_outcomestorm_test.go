@@ -30,14 +30,14 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Every call of this storm has a plan, which is made of a seed: what the caller, the policies, the hooks, the
-// nodes and the instances do when that call comes by. All hosts, nodes and services are of this process, and time
-// is that of a bubble: a call whose deadline is an hour away takes none.
+// Every call of this storm has a plan made from a seed: what the caller, policies, hooks, nodes and instances do when
+// that call reaches them. All hosts, nodes and services are in this process, in a synctest bubble, so deadlines cost no
+// time.
 //
-// What must hold: an error without an outcome means that no instance has executed the call, nor does
-// so later. An error of the extension itself is an answer.
+// Invariant: an error without outcome means that no instance has executed the call or ever will. An error of the
+// extension itself is an answer.
 
-// callPlan is what happens to one call, as far as it comes.
+// callPlan is what happens to one call, as far as it gets.
 type callPlan struct {
 	ends   time.Duration // the caller's deadline, or when it cancels; 0: it waits
 	cancel bool
@@ -45,24 +45,24 @@ type callPlan struct {
 	host   string
 
 	policies map[string]deed // by host and flow
-	before   deed            // of the hook before the call, at the host of the caller
+	before   deed            // of the hook before the call, at the caller's host
 	after    deed            // of the hook after the call
-	observer governance.Flow // in which the host's observer panics; "" for none
+	observer governance.Flow // flow in which the host's observer panics; "" for none
 
 	mu       sync.Mutex
-	nodes    map[string][]deed // what becomes of the attempts at a node, by its name
-	services map[string][]deed // what becomes of the attempts at the service of a host, by the host's name
-	panicked atomic.Bool       // the observer has
-	lost     atomic.Bool       // a node was
-	handed   atomic.Bool       // a service may read it, or the way to a node was lost over it
-	executed atomic.Int64      // times
+	nodes    map[string][]deed // what happens to the attempts at a node, by node
+	services map[string][]deed // what happens to the attempts at a host's service, by host
+	panicked atomic.Bool       // the observer has panicked
+	lost     atomic.Bool       // a node was lost
+	handed   atomic.Bool       // a service may read it, or the connection to a node was lost during it
+	executed atomic.Int64      // number of executions
 	log      []string
 }
 
-// deed is what one of those does with a call.
+// deed is what one participant does with a call.
 type deed struct {
 	what string
-	wait time.Duration // before
+	wait time.Duration // before acting
 }
 
 func (d deed) String() string { return fmt.Sprintf("%s after %v", d.what, d.wait) }
@@ -79,7 +79,7 @@ func (p *callPlan) next(of map[string][]deed, name string) deed {
 	return d
 }
 
-// peek returns what the first deed of a list is.
+// peek returns the name of the first deed of a list.
 func (p *callPlan) peek(of map[string][]deed, name string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +95,8 @@ func (p *callPlan) note(format string, args ...any) {
 	p.log = append(p.log, fmt.Sprintf(format, args...))
 }
 
-// plansOf makes the plans of the calls of a seed: mostly of one, else of several in a row that find each node as
-// the first one did.
+// plansOf makes the plans of a seed's calls: mostly one, else several in a row for which each node behaves as for the
+// first.
 func plansOf(seed uint64) (list []*callPlan) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	if r.IntN(4) != 0 {
@@ -115,7 +115,7 @@ func plansOf(seed uint64) (list []*callPlan) {
 	return list
 }
 
-// planOf makes one plan. Most of what may go wrong goes right, so that calls come far.
+// planOf makes one plan. Most steps succeed, so that calls get far.
 func planOf(r *rand.Rand) *callPlan {
 	wait := func() time.Duration {
 		return []time.Duration{
@@ -170,13 +170,13 @@ func planOf(r *rand.Rand) *callPlan {
 // stormNodes are the hosts with a replica. Calls are made at front, which has one, and at desk, which has none.
 var stormNodes = []string{"front", "a", "b"}
 
-// plans are those of the calls in flight, by the nonce in their arguments.
+// plans are the plans of the calls in flight, by the nonce in their arguments.
 type plans struct {
 	byNonce sync.Map
-	latest  atomic.Pointer[callPlan] // which the observer goes by: it is told of no arguments
+	latest  atomic.Pointer[callPlan] // for the observer, which sees no arguments
 }
 
-// of returns the plan of a call with those params.
+// of returns the plan of the call with these params.
 func (s *plans) of(params json.RawMessage) *callPlan {
 	nonce, _ := rawjson.Text(rawjson.Get(rawjson.Get(params, "arguments"), "nonce"))
 	p, _ := s.byNonce.Load(nonce)
@@ -245,7 +245,7 @@ func (o planned) Decide(ctx context.Context, flow governance.Flow, x *governance
 	return governance.Decision{}, nil
 }
 
-// handlers are the hooks of a host.
+// handlers returns the hooks of a host.
 func (s *plans) handlers(host string) (list []hooks.Handler) {
 	for _, point := range []hooks.Point{hooks.BeforeToolCall, hooks.AfterToolCall, hooks.ToolCallFailed} {
 		list = append(list, hooks.Handler{
@@ -258,7 +258,7 @@ func (s *plans) handlers(host string) (list []hooks.Handler) {
 	return list
 }
 
-// observe takes the decisions of a host, and panics where the plan of a call says so.
+// observe receives the decisions of a host, and panics if the plan says so.
 func (s *plans) observe(host string) func(governance.Observation) {
 	return func(o governance.Observation) {
 		if p := s.latest.Load(); p != nil && p.host == host && p.observer == o.Flow {
@@ -304,7 +304,7 @@ func (s *plans) hook(ctx context.Context, host string, e *hooks.Event) (*hooks.R
 	return nil, nil
 }
 
-// stormServices connects a host to its service, which lives in this process.
+// stormServices connects a host to its service in this process.
 type stormServices struct {
 	plans *plans
 	host  string
@@ -322,7 +322,7 @@ func (s stormServices) Connect(context.Context, *runtime.Spec) (jsonrpc.Transpor
 	return c, nil
 }
 
-// stormService is one connection, and the process behind it.
+// stormService is one connection and the process behind it.
 type stormService struct {
 	stormServices
 	requests, answers chan jsonrpc.Message
@@ -348,7 +348,7 @@ func (c *stormService) Read() (jsonrpc.Message, error) {
 	}
 }
 
-// Write hands the service a copy of m, which it reads later.
+// Write gives the service a copy of m, which it reads later.
 func (c *stormService) Write(ctx context.Context, m jsonrpc.Message) error {
 	m.ID, m.Params = slices.Clone(m.ID), slices.Clone(m.Params)
 	select {
@@ -365,7 +365,7 @@ func (c *stormService) Write(ctx context.Context, m jsonrpc.Message) error {
 			p.next(p.services, c.host)
 			_ = c.Close()
 			return errStormDied
-		case "cut": // nobody knows whether it was read
+		case "cut": // it is unknown whether it was read
 			p.next(p.services, c.host)
 			p.handed.Store(true)
 			_ = c.Close()
@@ -396,7 +396,7 @@ func (c *stormService) Close() error {
 	return nil
 }
 
-// serve answers requests side by side.
+// serve answers requests concurrently.
 func (c *stormService) serve() {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -437,7 +437,7 @@ func (c *stormService) call(m jsonrpc.Message) {
 	case <-c.dead:
 		return
 	}
-	if d.what == "die" { // over another message: it has not executed this one
+	if d.what == "die" { // during another message: it has not executed this one
 		_ = c.Close()
 		return
 	}
@@ -463,21 +463,21 @@ func (c *stormService) call(m jsonrpc.Message) {
 	}
 }
 
-// stormNode is a node to which the way is bad.
+// stormNode is a node with a bad connection.
 type stormNode struct {
 	*webNode
 	plans   *plans
 	offered *atomic.Value
 }
 
-// Offer tells others only what is new: each host offers anew when it is told.
+// Offer tells others only what is new, as each host offers again when it is told.
 func (n stormNode) Offer(list []peers.Offer) {
 	if told := fmt.Sprint(list); n.offered.Swap(told) != told {
 		n.webNode.Offer(list)
 	}
 }
 
-// Call implements [peers.Cluster]: an error without an outcome says that the other node never ran the call.
+// Call implements [peers.Cluster]: an error without outcome means that the other node never ran the call.
 func (n stormNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error) {
 	p := n.plans.of(c.Params)
 	if p == nil {
@@ -516,7 +516,7 @@ func (n stormNode) Call(ctx context.Context, c *peers.Call) (json.RawMessage, er
 		if d.what == "lost executed" {
 			return nil, unknown(protocol.NodeLost)
 		}
-		if o.err == nil { // also when a policy of the node has answered, which is not told
+		if o.err == nil { // also if a policy of the node has answered, which is not visible here
 			p.handed.Store(true)
 		}
 		return o.result, o.err
@@ -536,10 +536,10 @@ max_attempts = -1
 base_backoff = 0
 `
 
-// settling is longer than what a plan has anybody wait, and than a breaker stays open.
+// settling is longer than any wait in a plan, and than a breaker stays open.
 const settling = 30 * time.Second
 
-// openStorm opens the hosts of a storm, and returns those at which calls are made.
+// openStorm opens the hosts of a storm and returns those at which calls are made.
 func openStorm(t *testing.T, s *plans) map[string]*exthost.Host {
 	w, hosts := newWeb(), make(map[string]*exthost.Host)
 	for _, name := range append(stormNodes, "desk") {
@@ -583,7 +583,7 @@ func stormCall(t *testing.T, h *exthost.Host, p *callPlan, nonce string) *protoc
 	return e
 }
 
-// wrong says what must not be; "" for nothing.
+// wrong describes a violated invariant; "" if there is none.
 func (p *callPlan) wrong(e *protocol.Error) string {
 	ran := p.executed.Load()
 	switch {
@@ -597,14 +597,13 @@ func (p *callPlan) wrong(e *protocol.Error) string {
 		return "a call that was given to nobody may not have run"
 	case ran > 1 && !p.reads:
 		return "a call that may not be repeated ran more than once"
-	case ran > 2 && !p.lost.Load() || ran > 4: // a node sends it again, and who has lost the node does
+	case ran > 2 && !p.lost.Load() || ran > 4: // both the node and whoever has lost the node may repeat it
 		return "a call was sent again too often"
 	}
 	return ""
 }
 
-// TestOutcomeStorm makes the calls of each seed. EXTHOST_STORM_SEED=N makes those of one seed, and logs what
-// happened to them.
+// TestOutcomeStorm makes the calls of each seed. EXTHOST_STORM_SEED=N runs one seed and logs what happened.
 func TestOutcomeStorm(t *testing.T) {
 	first, seeds := uint64(1), uint64(stormtest.Sized(100, 10_000))
 	one := os.Getenv("EXTHOST_STORM_SEED")
@@ -627,7 +626,7 @@ func TestOutcomeStorm(t *testing.T) {
 				s.latest.Store(p)
 				ended[n] = stormCall(t, hosts[p.host], p, strconv.Itoa(n))
 			}
-			// of the bubble: whatever was to happen to the calls has happened, and what died is there again
+			// in the bubble: by then everything planned has happened, and what died has restarted
 			time.Sleep(settling)
 			synctest.Wait()
 			for n, p := range list {
@@ -650,7 +649,7 @@ func TestOutcomeStorm(t *testing.T) {
 	})
 }
 
-// deadline says when the caller gives up.
+// deadline tells when the caller gives up.
 func (p *callPlan) deadline() string {
 	switch {
 	case p.ends == 0:

@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// lite is the manifest of a shell script that answers with what it was made to.
+// lite is the manifest of a shell script with a fixed answer.
 const lite = `[transport]
 script = "main.sh"
 protocol = "lite"
@@ -34,7 +34,7 @@ name = "say"
 description = "Says something."
 `
 
-// says is that script.
+// says returns that script.
 func says(text string) string {
 	return fmt.Sprintf(`#!/bin/sh
 while read -r line; do
@@ -62,7 +62,7 @@ func reload(t *testing.T, h *exthost.Host) *status.Change {
 	return done
 }
 
-// sameChange compares ids alone.
+// sameChange compares ids only.
 func sameChange(t *testing.T, got *status.Change, want status.Change) {
 	t.Helper()
 	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty(),
@@ -142,8 +142,7 @@ func TestReloadOfTheSame(t *testing.T) {
 	}
 }
 
-// What can no longer be looked at has not been taken away: it goes on, and why it
-// cannot be looked at is said.
+// An extension that can no longer be examined was not removed: it goes on running, and a diagnostic gives the reason.
 func TestReloadHidden(t *testing.T) {
 	processtest.Leaks(t)
 	if runtime.GOOS == "windows" {
@@ -192,8 +191,7 @@ func TestReloadHidden(t *testing.T) {
 	}
 }
 
-// A broken list of servers beside a manifest takes none of them down, whether the
-// manifest starts something itself or not.
+// A broken list of servers beside a manifest stops none of them, whether or not the manifest starts something itself.
 func TestReloadBrokenSidecar(t *testing.T) {
 	processtest.Leaks(t)
 	for name, manifest := range map[string]string{"alone": "", "beside": lite} {
@@ -229,8 +227,7 @@ func TestReloadBrokenSidecar(t *testing.T) {
 	}
 }
 
-// An unusable configuration changes nothing; a usable one counts, and what it
-// cannot change is said.
+// An invalid configuration changes nothing; a valid one takes effect, and settings that cannot change are reported.
 func TestReloadConfiguration(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("a", hosttest.Child("sdk", "")).Add("b", hosttest.Child("sdk", ""))
@@ -269,7 +266,7 @@ func TestReloadConfiguration(t *testing.T) {
 	}
 }
 
-// Whoever calls while everything is replaced again and again notices nothing.
+// Callers notice nothing while everything is replaced again and again.
 func TestReloadUnderLoad(t *testing.T) {
 	processtest.Leaks(t)
 	reloads := stormtest.Sized(10, 50)
@@ -304,12 +301,11 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// Clients are told once of all that a reload changes in their tools, and not at all
-// when it changes none.
+// Clients are notified once of all changes of their tools by a reload, and not at all if there are none.
 func TestReloadListChangedOnce(t *testing.T) {
 	processtest.Leaks(t)
 	f, client := hosttest.NewFolder(t), hosttest.NewRecorder()
-	h := f.Open(exthost.Options{}) // without tools, whose coming would be told as well
+	h := f.Open(exthost.Options{}) // without tools, as their arrival would be announced too
 	f.Add("same", hosttest.Child("sdk", ""))
 	if err := h.Attach(hosttest.Deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
 		t.Fatal(err)
@@ -329,7 +325,7 @@ func TestReloadListChangedOnce(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		wait(t, client.On, protocol.MethodToolsListChanged)
-		f.Add("same", hosttest.Child("sdk", fmt.Sprintf("args = [\"%d\"]", i))) // which offers what it did
+		f.Add("same", hosttest.Child("sdk", fmt.Sprintf("args = [\"%d\"]", i))) // offers the same tools
 		sameChange(t, reload(t, h), status.Change{Changed: []string{"same"}})
 	}
 	if err := h.Close(); err != nil {
@@ -340,7 +336,7 @@ func TestReloadListChangedOnce(t *testing.T) {
 	}
 }
 
-// A call that is under way keeps its old build until it has ended.
+// A call in flight stays with its old version until it has ended.
 func TestReloadDrains(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
@@ -374,7 +370,7 @@ func TestReloadDrains(t *testing.T) {
 	})
 }
 
-// What holds a lock ends before its successor starts, and callers wait meanwhile.
+// An extension that holds a lock ends before its successor starts, and callers wait in the meantime.
 func TestReloadStopFirst(t *testing.T) {
 	processtest.Leaks(t)
 	manifest := func(build string) string {
@@ -409,7 +405,7 @@ func TestReloadStopFirst(t *testing.T) {
 	}
 }
 
-// A reload that nobody waits for any more, or whose host closes, leaves what was.
+// A reload that was canceled, or whose host closes, changes nothing.
 func TestReloadGivenUp(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
@@ -448,8 +444,7 @@ func TestReloadGivenUp(t *testing.T) {
 	}
 }
 
-// To enable one extension changes no other: a failed one is not tried again, and what is saved
-// and not applied stays so until somebody reloads.
+// Enabling one extension changes no other: a failed one is not tried again, and saved changes wait for a reload.
 func TestEnableChangesNoOther(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", lite).Add("failed", hosttest.Child("exit 3", "")).Add("y", lite).Add("gone",
@@ -473,7 +468,7 @@ func TestEnableChangesNoOther(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(f.Dir, "gone")); err != nil {
 		t.Fatal(err)
 	}
-	next.Extensions.MaxDepth++ // a change of the configuration that nobody has applied
+	next.Extensions.MaxDepth++ // an unapplied change of the configuration
 
 	if err := h.Admin().Enable(hosttest.Deadline(t), "x"); err != nil {
 		t.Fatal(err)

@@ -40,14 +40,14 @@ func appendState(name, line string) {
 	}
 }
 
-// journaled is a call of the journal extension: it notes its nonce and, as long as
-// the nonce has not been noted more often than it is to die, ends its process.
+// journaled is a call of the journal extension: it records its nonce and ends its process until the nonce has been
+// recorded more often than it is to die.
 type journaled struct {
 	Nonce string `json:"nonce"`
 	Die   int    `json:"die"`
 }
 
-// journalExtension has one tool of each annotation, and one of none.
+// journalExtension has one tool with each annotation, and one without.
 func journalExtension() *sdk.Extension {
 	x := sdk.New("1.0.0")
 	run := func(_ context.Context, in journaled) (string, error) {
@@ -67,7 +67,7 @@ func journalExtension() *sdk.Extension {
 
 const journalCapabilities = "[capabilities]\ntools = [\"reads\", \"repeats\", \"acts\"]\n"
 
-// openJournal opens a host whose operator says replay of the journal extension.
+// openJournal opens a host whose configuration sets replay of the journal extension.
 func openJournal(t *testing.T, replay, more string, o exthost.Options) *exthost.Host {
 	t.Helper()
 	f := hosttest.NewFolder(t).Add("x", journalCapabilities+hosttest.Plays("journal", more))
@@ -76,8 +76,8 @@ func openJournal(t *testing.T, replay, more string, o exthost.Options) *exthost.
 	return f.OpenWith(cfg, o)
 }
 
-// R1: a call whose process dies is sent once more if the operator and the tool say
-// that it may be, under the decision that it had, and never more than once.
+// A call whose process dies is repeated once if operator and tool permit it, under the same decision, and never more
+// than once.
 func TestR1ReplayOfIdempotentCalls(t *testing.T) {
 	processtest.Leaks(t)
 	for _, tt := range []struct {
@@ -95,7 +95,7 @@ func TestR1ReplayOfIdempotentCalls(t *testing.T) {
 		{"never", "", "repeats", 1, protocol.ChildExited, "unknown", 1},
 		{"", "", "repeats", 1, protocol.ChildExited, "unknown", 1},
 		{"", "[runtime]\nreplay = \"idempotent\"\n", "repeats", 1, protocol.ChildExited, "unknown", 1},
-		// What the second attempt is refused with is not what became of the call.
+		// An error of the second attempt does not hide the outcome of the call.
 		{"idempotent", "[runtime.restart]\nmax_attempts = 0\n", "repeats", 1, protocol.ChildExited, "unknown", 1},
 	} {
 		t.Run(fmt.Sprint(tt.replay, tt.tool, tt.die, len(tt.more)), func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestR1ReplayOfIdempotentCalls(t *testing.T) {
 	}
 }
 
-// A call is not held up for an instance that is long in coming.
+// A call does not wait for an instance that takes long to start.
 func TestReplayDoesNotWaitForLong(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
@@ -158,7 +158,7 @@ func TestReplayDoesNotWaitForLong(t *testing.T) {
 		journaled{"first", 1}); protocol.KindOf(err) != protocol.ChildExited {
 		t.Fatal(err)
 	}
-	// The next restart is not due for long: the call ends with what happened to it.
+	// The next restart is not due for long: the call fails with the first attempt's error.
 	_, err := h.Call(hosttest.Deadline(t), "ext_x_repeats", journaled{"second", 1})
 	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Kind != protocol.ChildExited || e.Outcome != "unknown" {
 		t.Errorf("%+v", err)
@@ -168,8 +168,8 @@ func TestReplayDoesNotWaitForLong(t *testing.T) {
 	}
 }
 
-// R1: under many callers and deaths, each call has one outcome, is carried out at
-// most twice, and at least once when it succeeded.
+// Under many callers and deaths, each call has one outcome, and is carried out at most twice, and at least once if it
+// succeeded.
 func TestR1ReplayStorm(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
@@ -222,7 +222,7 @@ func TestR1ReplayStorm(t *testing.T) {
 	}
 }
 
-// What the operator sees of a replayed call: one call that succeeded, and a restart.
+// A replayed call is visible as one call that succeeded and a restart.
 func TestReplayIsCounted(t *testing.T) {
 	processtest.Leaks(t)
 	h, began := openJournal(t, "idempotent", "", exthost.Options{}), time.Now()

@@ -21,8 +21,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// gate keeps children from their handshake until it is opened: a child that finds the file
-// "closed" in its state directory waits until the file is gone.
+// gate keeps children from their handshake until it is opened: a child that finds the file "closed" in its state
+// directory waits until it is removed.
 type gate struct {
 	t     *testing.T
 	state string
@@ -48,7 +48,7 @@ func (g gate) open() {
 	}
 }
 
-// gated makes a script of a shell wait at the gate before it goes on with more.
+// gated makes a shell script wait at the gate before it continues with more.
 func gated(more string) string {
 	return "#!/bin/sh\nwhile [ -e \"$EXTHOST_STATE_DIR/closed\" ]; do sleep 0.05; done\n" + more
 }
@@ -62,8 +62,8 @@ func gatedFolder(t *testing.T, runtime string) *hosttest.Folder {
 	return f
 }
 
-// From the second start on, the list is complete before any handshake, a call waits for the
-// start, and its caller is told what it waits for.
+// From the second start on, the list is complete before any handshake, a call waits for the start, and its caller is
+// told for what.
 func TestCachedToolsWhileStarting(t *testing.T) {
 	processtest.Leaks(t)
 	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
@@ -106,8 +106,7 @@ func TestCachedToolsWhileStarting(t *testing.T) {
 	}
 }
 
-// An offer that is remembered counts while its program is the one that would run, and until
-// the program turns out not to start.
+// A remembered offer is used while its program is the one that would run, and until the program fails to start.
 func TestCachedToolsOfAProgramThatDoesNotFit(t *testing.T) {
 	processtest.Leaks(t)
 	for name, tt := range map[string]struct {
@@ -199,7 +198,7 @@ func TestFirstListWaits(t *testing.T) {
 	}
 }
 
-// What a package runner may be doing is said only until something of its program has come.
+// Installation is only mentioned until the program itself has written something.
 func TestInstallationIsOver(t *testing.T) {
 	processtest.Leaks(t)
 	f, g := hosttest.NewFolder(t), gate{t, t.TempDir(), "x"}
@@ -225,8 +224,8 @@ func TestInstallationIsOver(t *testing.T) {
 	g.open()
 }
 
-// A list waits no longer than server.list_wait; what is late is announced, and a call of a
-// tool that is not known yet is told to come back.
+// A list waits at most server.list_wait; late tools are announced, and a call of a still unknown tool is told to try
+// again.
 func TestLateToolsAreAnnounced(t *testing.T) {
 	processtest.Leaks(t)
 	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
@@ -257,7 +256,7 @@ func TestLateToolsAreAnnounced(t *testing.T) {
 	}
 }
 
-// A remembered descriptor is held against the pins as one of a handshake is.
+// A remembered descriptor is compared with the pins like one from a handshake.
 func TestCachedToolsPassPins(t *testing.T) {
 	processtest.Leaks(t)
 	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
@@ -284,8 +283,7 @@ func TestCachedToolsPassPins(t *testing.T) {
 	}
 }
 
-// Clients that give up during a start do not end it: the server that is being installed is
-// installed once, and runs in the end.
+// Clients that give up during a start do not end it: the server is installed once, and runs in the end.
 func TestClientsThatGiveUpDoNotEndTheStart(t *testing.T) {
 	processtest.Leaks(t)
 	for name, runtime := range map[string]string{
@@ -298,7 +296,7 @@ func TestClientsThatGiveUpDoNotEndTheStart(t *testing.T) {
 [ -e "$EXTHOST_STATE_DIR/installed" ] || { echo x >> "$EXTHOST_STATE_DIR/installing"; `+
 				`while [ -e "$EXTHOST_STATE_DIR/closed" ]; do sleep 0.05; done; echo x >> "$EXTHOST_STATE_DIR/installed"; }
 `+strings.TrimPrefix(hosttest.Scripted, "#!/bin/sh\n"))
-			f.Open(exthost.Options{StateDir: g.state}).Close() // which learns its tools
+			f.Open(exthost.Options{StateDir: g.state}).Close() // learns its tools
 			for _, file := range []string{"installed", "installing"} {
 				if err := os.Remove(filepath.Join(g.state, "x", file)); err != nil {
 					t.Fatal(err)
@@ -325,7 +323,7 @@ func TestClientsThatGiveUpDoNotEndTheStart(t *testing.T) {
 	}
 }
 
-// giveUp is a client that calls a tool, ends its call once it is seen, and its session.
+// giveUp is a client that calls a tool, cancels the call once seen, and ends its session.
 func giveUp(t *testing.T, h *exthost.Host, id string, seen func() bool) {
 	t.Helper()
 	session := &protocol.Session{ID: id, Version: protocol.MCP20251125}
@@ -356,8 +354,8 @@ func giveUp(t *testing.T, h *exthost.Host, id string, seen func() bool) {
 	hosttest.Eventually(t, "the session has ended", func() bool { return h.Admin().Measures().Sessions == 0 })
 }
 
-// The tools that a manifest declares are known while the process of a first call starts: a
-// call of one waits, and a name that is not among them does not exist.
+// The tools in a manifest are known while the process of a first call starts: a call of one waits, and other names do
+// not exist.
 func TestDeclaredToolsWhileTheProcessStarts(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x",

@@ -22,7 +22,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// swapping is an extension x that somebody else can write to. Its run.sh loads part.sh.
+// swapping is an extension x that somebody else can write. Its run.sh loads part.sh.
 type swapping struct {
 	*hosttest.Folder
 	open         func()
@@ -98,15 +98,15 @@ func (s *swapping) pass(fifo string, flags int, then func()) {
 	}
 	then()
 	if flags == os.O_RDONLY {
-		_, err = io.Copy(io.Discard, f) // the writer must not be told that nobody reads
+		_, err = io.Copy(io.Discard, f) // otherwise the writer would get EPIPE
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		s.T.Error(err)
 	}
 }
 
-// call calls the tool of x, whose process loads what around has put there, until that has an answer or an error
-// of a kind in final: others come while the process before is ending.
+// call calls the tool of x, whose process loads what around has put there, until it gets an answer or an error of a
+// kind in final: other errors come while the previous process is ending.
 func (s *swapping) call(around func(), final ...protocol.Kind) (string, error) {
 	type outcome struct {
 		text string
@@ -126,7 +126,7 @@ func (s *swapping) call(around func(), final ...protocol.Kind) (string, error) {
 	return o.text, o.err
 }
 
-// What run.sh begins with, and the tool of its extension.
+// The beginning of run.sh, and the tool of its extension.
 const (
 	loadsPart       = "cd \"$(dirname \"$0\")\"; read go < GATE; . ./part.sh; echo > LOADED\n"
 	offersEnviron   = "[capabilities]\ntools = [\"environ\"]\n"
@@ -135,8 +135,8 @@ const (
 	execsScript     = declaresEnviron + "[transport]\nkind = \"exec\"\n" + runsScript
 )
 
-// TestSwappedWhileItStarts puts another script in the place of the one that the user agreed to, after it was
-// compared, and puts that back when the other one is loaded.
+// TestSwappedWhileItStarts replaces a trusted script after it was compared, and restores it once the other one is
+// loaded.
 func TestSwappedWhileItStarts(t *testing.T) {
 	const answer = `read line; printf '{"id":1,"result":{"word":"%s"}}\n' "$WORD"; read line` + "\n"
 	for name, tt := range map[string]struct{ transport, answers string }{
@@ -171,8 +171,8 @@ func TestSwappedWhileItStarts(t *testing.T) {
 	}
 }
 
-// TestSwappedBeforeTheHandshake leaves the other script there, and the process would go on: it is ended before
-// anybody calls it.
+// TestSwappedBeforeTheHandshake leaves the other script in place. The process would go on, but is ended before anybody
+// calls it.
 func TestSwappedBeforeTheHandshake(t *testing.T) {
 	processtest.Leaks(t)
 	s := newSwapping(t, offersEnviron+fmt.Sprintf("[transport]\nenv = { %s = \"sdk\" }\n",
@@ -200,8 +200,7 @@ func TestSwappedBeforeTheHandshake(t *testing.T) {
 	}
 }
 
-// TestSwappedInALoop renames without a pause beside 200 calls: each is answered by the script that the user
-// agreed to, or refused.
+// TestSwappedInALoop renames without a pause beside 200 calls: each is answered by the trusted script or refused.
 func TestSwappedInALoop(t *testing.T) {
 	processtest.Leaks(t)
 	s := newSwapping(t, execsScript,

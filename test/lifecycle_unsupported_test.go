@@ -13,8 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A policy that is written down and does not happen is worse than a host that does
-// not start.
+// A configured policy that has no effect is worse than a host that does not start.
 func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	cfg := hosttest.NewFolder(t).Config()
 	cfg.Plugins = []governance.Spec{{Name: "p"}}
@@ -30,8 +29,7 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	h.Close()
 }
 
-// A program that does not link a policy of the configuration is told which one, and
-// how to link it.
+// If a program does not link a configured policy, the error names it and tells how to link it.
 func TestPolicyThatIsNotLinkedIsRefused(t *testing.T) {
 	cfg := hosttest.NewFolder(t).Config()
 	for want, s := range map[string]governance.Spec{
@@ -55,7 +53,7 @@ func TestPolicyThatIsNotLinkedIsRefused(t *testing.T) {
 	}
 }
 
-// A reload brings no policy that the program does not link.
+// A reload does not accept a policy that the program does not link.
 func TestReloadOfPolicyThatIsNotLinkedIsRefused(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)

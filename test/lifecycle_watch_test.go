@@ -47,7 +47,7 @@ func say(t *testing.T, h *exthost.Host, id string) string {
 
 const quick = 10 * time.Millisecond
 
-// What is saved, comes, goes and is renamed takes effect by itself.
+// Saved, new, removed and renamed files take effect by themselves.
 func TestWatchReloads(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", lite)
@@ -73,7 +73,7 @@ func TestWatchReloads(t *testing.T) {
 	if got := say(t, h, "y"); got != "new" {
 		t.Errorf("the new one: %q", got)
 	}
-	f.Write("deep/er/y/main.sh", says("newer")) // in a directory that was not there at first
+	f.Write("deep/er/y/main.sh", says("newer")) // in a directory that did not exist at first
 	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"y"}})
 	if err := os.Rename(filepath.Join(f.Dir, "deep"), filepath.Join(f.T.TempDir(), "away")); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestWatchReloads(t *testing.T) {
 	sameChange(t, new(await(t, reloads)), status.Change{Removed: []string{"y"}})
 }
 
-// A broken save takes nothing down, whatever is broken in it, and says where.
+// A broken save stops nothing, whatever is broken in it, and is reported with its place.
 func TestWatchBrokenSaves(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", lite).Add("native", hosttest.Child("sdk", ""))
@@ -99,7 +99,7 @@ func TestWatchBrokenSaves(t *testing.T) {
 			hosttest.Child("err app.py, line 7: no such thing; exit 1", ""), "app.py, line 7"},
 	} {
 		if broken.file == "x/main.sh" && !stormtest.Full {
-			continue // a script without a handshake that is slow to break on a busy machine is taken for a good one
+			continue // a slow script without handshake may be accepted on a busy machine
 		}
 		before, _ := os.ReadFile(filepath.Join(f.Dir, broken.file))
 		text := strings.ReplaceAll(broken.text, "%EXE%", hosttest.Exe(t))
@@ -124,8 +124,7 @@ func TestWatchBrokenSaves(t *testing.T) {
 	}
 }
 
-// N1: an editor that empties a file and writes it in steps is one save, of what is in it
-// at the end.
+// An editor that truncates a file and writes it in steps causes one reload, with the final content.
 func TestN1EditorSavesInSteps(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", lite)
@@ -142,13 +141,13 @@ func TestN1EditorSavesInSteps(t *testing.T) {
 	if got := say(t, h, "x"); got != "two" {
 		t.Errorf("%q", got)
 	}
-	f.Overwrite("x/main.sh", text) // which is what it was
+	f.Overwrite("x/main.sh", text) // the original content
 	f.Write("y/plugin.toml", "[plugin]\nid = \"y\"\nversion = \"0.1.0\"\n"+lite)
 	f.Write("y/main.sh", text)
 	sameChange(t, new(await(t, reloads)), status.Change{Added: []string{"y"}})
 }
 
-// N4: a search path that is deleted and made again is looked at again.
+// A search path that is deleted and created again is searched again.
 func TestN4SearchPathMadeAnew(t *testing.T) {
 	processtest.Leaks(t)
 	f := &hosttest.Folder{T: t, Dir: filepath.Join(t.TempDir(), "search", "path")}
@@ -205,7 +204,7 @@ func TestWatchLedElsewhere(t *testing.T) {
 	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 }
 
-// Files that [dev] watch names count, in folders that come later too; others do not.
+// Files that match [dev] watch count, even in new folders; others do not.
 func TestWatchDevGlobs(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("x", lite+"[dev]\nwatch = [\"*.txt\", \"lib/**/*.sh\"]\n")
 	f.Write("x/main.sh", says("one"))
@@ -229,8 +228,7 @@ func TestWatchDevGlobs(t *testing.T) {
 	}
 }
 
-// The configuration is watched: what it says takes effect, what cannot be read takes
-// nothing down.
+// The configuration is watched: valid changes take effect, and an unreadable file stops nothing.
 func TestWatchConfiguration(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
@@ -279,7 +277,7 @@ func TestWatchConfiguration(t *testing.T) {
 		func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
 		t.Errorf("the configuration was corrected: %+v", d)
 	}
-	f.Write("config/extensions.yaml", "extensions: {disabled: [a]}") // not read beside exthost.yaml
+	f.Write("config/extensions.yaml", "extensions: {disabled: [a]}") // not read if there is an exthost.yaml
 	if err := os.Remove(filepath.Join(f.Dir, "exthost.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -292,8 +290,7 @@ func TestWatchConfiguration(t *testing.T) {
 	}
 }
 
-// In mode log what changed is said, once, and applied when somebody says so. Modes
-// can be switched while the host runs.
+// In mode log, changes are reported once, and applied on request. Modes can be switched while the host runs.
 func TestWatchModes(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", lite)
@@ -307,7 +304,7 @@ func TestWatchModes(t *testing.T) {
 		}
 		return n
 	}
-	if got := say(t, h, "x"); got != "one" { // which starts it
+	if got := say(t, h, "x"); got != "one" { // starts it
 		t.Errorf("before: %q", got)
 	}
 	f.Write("x/main.sh", says("two"))
@@ -322,7 +319,7 @@ func TestWatchModes(t *testing.T) {
 	if s, err := h.Admin().Watch(hosttest.Deadline(t), config.WatchReload); err != nil || s.Mode != config.WatchReload {
 		t.Errorf("%+v, %v", s, err)
 	}
-	await(t, reloads) // what was found before
+	await(t, reloads) // the pending changes
 	f.Write("x/main.sh", says("three"))
 	await(t, reloads)
 	if got := say(t, h, "x"); got != "three" {
@@ -348,7 +345,7 @@ func TestWatchModes(t *testing.T) {
 	}
 }
 
-// What fails by itself is not started again because something else was saved.
+// A failed extension is not started again because something else was saved.
 func TestWatchLeavesTheFailedAlone(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("x", lite).Add("crash", hosttest.Child("exit 3", ""))
 	f.Write("x/main.sh", says("one"))
@@ -362,7 +359,7 @@ func TestWatchLeavesTheFailedAlone(t *testing.T) {
 	}
 }
 
-// Thousands of events are a few reloads, after which the host runs what is on disk.
+// Thousands of events cause few reloads, after which the host runs what is on disk.
 func TestWatchStorm(t *testing.T) {
 	processtest.Leaks(t)
 	events, span, debounce, most := 200, 200*time.Millisecond, 50*time.Millisecond, 3
@@ -408,7 +405,7 @@ func TestWatchStorm(t *testing.T) {
 	}
 }
 
-// A host that closes in the middle of it all leaves nothing behind.
+// A host that closes during all that leaves nothing behind.
 func TestWatchClose(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", lite)
@@ -427,8 +424,7 @@ func TestWatchClose(t *testing.T) {
 	}
 }
 
-// A change that was found in mode log, or that nobody has looked at before off, is applied
-// once the host applies changes again.
+// Changes that were found in mode log, or came while watching was off, are applied once the host applies changes again.
 func TestWatchModeAppliesWhatIsPending(t *testing.T) {
 	processtest.Leaks(t)
 	for name, before := range map[string]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A program that is not exthost has no guardian and says so.
+// A program that is not exthost has no guardian, and reports that.
 func TestContainmentOfAnEmbeddingProgram(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("kit", hosttest.Child("sdk", ""))

@@ -19,7 +19,7 @@ func init() {
 	verbs["intrude"] = func(file string) { _ = os.WriteFile(file, []byte("x"), 0o600) }
 }
 
-// skipWithoutSandbox skips the test where the kernel enforces no sandbox.
+// skipWithoutSandbox skips the test if the kernel enforces no sandbox.
 func skipWithoutSandbox(t *testing.T) {
 	t.Helper()
 	if _, err := new(sandbox.Policy).Check(); err != nil {
@@ -27,8 +27,8 @@ func skipWithoutSandbox(t *testing.T) {
 	}
 }
 
-// The processes of an extension with a sandbox, its hooks and its MCP servers read what it asks
-// for; those of others read all. The operator's word counts before the author's.
+// The processes of a sandboxed extension, its hooks and its MCP servers read only what it asks for; others read
+// everything. The operator's setting takes precedence over the author's.
 func TestSandbox(t *testing.T) {
 	skipWithoutSandbox(t)
 	processtest.Leaks(t)
@@ -98,7 +98,7 @@ command = ["sh", "-c", "cat %s > $EXTHOST_STATE_DIR/hook"]
 	}
 }
 
-// An extension whose sandbox cannot be enforced does not start, unless it is content with less.
+// An extension whose sandbox cannot be enforced does not start, unless it is best effort.
 func TestSandboxThatCannotBeEnforced(t *testing.T) {
 	skipWithoutSandbox(t)
 	processtest.Leaks(t)

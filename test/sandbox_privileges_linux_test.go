@@ -25,15 +25,14 @@ func init() {
 	}
 }
 
-// restricted reports the no_new_privs of this process.
+// restricted returns the no_new_privs of this process.
 func restricted() string {
 	text, _ := os.ReadFile("/proc/self/status")
 	_, rest, _ := strings.Cut(string(text), "NoNewPrivs:\t")
 	return rest[:1]
 }
 
-// Processes of every kind can gain no privileges, but those of an extension and of a
-// destination whose entry says so.
+// No process can gain privileges, except those of an extension or destination whose entry permits it.
 func TestProcessesGainNoPrivileges(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
@@ -84,7 +83,7 @@ command = ["sed", "-n", "s/^NoNewPrivs:.//p", "/proc/self/status"]
 	}
 	hosttest.Eventually(t, "the isolated extension has started, or cannot",
 		func() bool { return hosttest.StatusOf(t, h, "isolated").State != "spawning" })
-	if hosttest.StatusOf(t, h, "isolated").State == "ready" { // some systems give no pid namespace
+	if hosttest.StatusOf(t, h, "isolated").State == "ready" { // some systems permit no pid namespace
 		want["isolated"] = "1"
 	}
 	for name := range want {

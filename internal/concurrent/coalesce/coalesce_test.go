@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// However many requests there are, f has a fifth of the time; and none of them is forgotten.
+// Runs of f take at most a fifth of the time, however many requests there are, and no request is lost.
 func TestServe(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string

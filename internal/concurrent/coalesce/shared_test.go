@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Those who ask before a run begins share it; whoever asks while it is under way has the next.
+// Callers before the begin of a run share it; callers during the run share the next one.
 func TestShared(t *testing.T) {
 	var s Shared[int]
 	runs := 0
@@ -30,7 +30,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// Runs do not overlap, and every caller has one that began after it asked.
+// Runs do not overlap, and every caller gets a run that began after its call.
 func TestSharedByMany(t *testing.T) {
 	var s Shared[int]
 	var mu sync.Mutex

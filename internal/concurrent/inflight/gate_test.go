@@ -29,8 +29,7 @@ func TestGate(t *testing.T) {
 	<-empty.Close()
 }
 
-// Nothing that was admitted is inside once the gate is idle, however many come while it
-// closes.
+// No admitted work is in flight once the gate is idle, however much comes while it closes.
 func TestGateRace(t *testing.T) {
 	for range 200 {
 		var g Gate
@@ -53,7 +52,7 @@ func TestGateRace(t *testing.T) {
 	}
 }
 
-// A draining gate admits work while something is inside, and none afterwards.
+// A draining gate admits work while other work is in flight, and none afterwards.
 func TestGateDrain(t *testing.T) {
 	var g Gate
 	if !g.Enter() {
@@ -77,7 +76,7 @@ func TestGateDrain(t *testing.T) {
 	<-g.Close()
 }
 
-// Close ends the admission of a gate that drains.
+// Close ends the admission by a draining gate.
 func TestGateCloseWhileDraining(t *testing.T) {
 	var g Gate
 	g.Enter()

@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/file/atomicfile"
 )
 
-// A new file is as usual, or private. One that exists keeps its mode, or loses what others
-// may do; a stricter mode stays.
+// A new file has the usual mode, or is private. An existing one keeps its mode; if private, it loses the permissions of
+// others.
 func TestMode(t *testing.T) {
 	dir := t.TempDir()
 	probe := filepath.Join(dir, "probe") // shows the umask
@@ -26,7 +26,7 @@ func TestMode(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		write     func(string, []byte) error
-		old, want fs.FileMode // old 0: there is no file
+		old, want fs.FileMode // old 0: no file
 	}{
 		{atomicfile.Write, 0, info.Mode().Perm()},
 		{atomicfile.Write, 0o600, 0o600},
@@ -56,7 +56,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// A link stays one, and its target gets the content.
+// A link stays a link, and its target gets the content.
 func TestLink(t *testing.T) {
 	dir := t.TempDir()
 	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
@@ -77,7 +77,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// What is protected, or no file, is left alone and named.
+// Protected and special files are left alone, and the error names them.
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Nobody reads a part of the content, however many write.
+// Readers never see part of the content, however many writers there are.
 func TestReadersSeeWholeContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	content := func(c byte) []byte { return bytes.Repeat([]byte{c}, 1<<20) }
@@ -140,7 +140,7 @@ func TestReadersSeeWholeContents(t *testing.T) {
 	}
 }
 
-// What a killed write has left is removed, and nothing else that has a similar name.
+// Sweep removes the temporary files of killed writes, and no file with a similar name.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	processtest.Main(m, map[string]processtest.Verb{"full": full})
 }
 
-// full writes 1 MiB to a file where files have room for 4 KiB, and prints the error. It is a
-// process of its own because the limit also counts for what the testing package writes.
+// full writes 1 MiB to a file with a limit of 4 KiB and prints the error. It runs in its own process because the limit
+// applies to the output of the testing package too.
 func full(path string) {
 	signal.Ignore(syscall.SIGXFSZ)
 	err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: 4096})
@@ -29,7 +29,7 @@ func full(path string) {
 	fmt.Println(err)
 }
 
-// A write that breaks off leaves the old content, and nothing beside it.
+// A failed write leaves the old content and no temporary file.
 func TestInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// One at a time has the lock, and nothing is left of it.
+// Only one holds the lock at a time, and it leaves no file behind.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	var inside atomic.Int32

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestNamed changes modes of a file and its directory, and lists directories as safe.
+// TestNamed changes modes of a file and its directory, and lists safe directories.
 func TestNamed(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "my project")
@@ -22,7 +22,7 @@ func TestNamed(t *testing.T) {
 		name      string
 		dir, file os.FileMode
 		safe      string
-		refused   string // the path that the refusal names; "": accepted
+		refused   string // path named by the refusal; "": accepted
 		message   string
 	}{
 		{"closed", 0o755, 0o644, "", "", ""},
@@ -59,7 +59,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestCommand opens files to everybody that command lines name.
+// TestCommand makes files named by command lines writable for everybody.
 func TestCommand(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	for path, mode := range map[string]os.FileMode{
@@ -90,7 +90,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestForeignOwner gives a file to another user, which needs root.
+// TestForeignOwner gives a file to another user, which requires root.
 func TestForeignOwner(t *testing.T) {
 	checkout := t.TempDir()
 	dir := filepath.Join(checkout, "extensions", "x")

@@ -14,7 +14,7 @@ import (
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	t.Chdir(dir) // a socket's path is short
+	t.Chdir(dir) // short path, as for sockets
 	if err := errors.Join(os.WriteFile("file", []byte("content"), 0o600), os.Symlink("file", "link"),
 		os.Symlink("loop", "loop"),
 		os.Mkdir("directory", 0o700), syscall.Mkfifo("fifo", 0o600)); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// changedAt is a file that was changed at a time.
+// changedAt is the FileInfo of a file that was changed at a given time.
 type changedAt struct {
 	fs.FileInfo
 	at time.Time
@@ -20,7 +20,7 @@ func (c changedAt) Sys() any {
 	return &s
 }
 
-// A change tells one version from another when it is old enough for the next to have another time.
+// A change identifies a version once it is old enough that a later one has another time.
 func TestVersionOf(t *testing.T) {
 	path := t.TempDir() + "/f"
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {

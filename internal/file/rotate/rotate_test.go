@@ -66,8 +66,7 @@ func TestFileIsBounded(t *testing.T) {
 	}
 }
 
-// A file that another program has moved, removed or emptied is followed by the one of the same
-// name.
+// If another program has moved, removed or emptied the file, writing continues with the file of that name.
 func TestFileFollowsItsName(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be moved")
@@ -91,7 +90,7 @@ func TestFileFollowsItsName(t *testing.T) {
 	}
 }
 
-// What cannot be set aside goes on growing, and no record is lost.
+// If rotation fails, the file keeps growing and no record is lost.
 func TestFileThatCannotRotate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.MkdirAll(filepath.Join(Name(path, 1), "in the way"), 0o700); err != nil {
@@ -104,7 +103,7 @@ func TestFileThatCannotRotate(t *testing.T) {
 	}
 }
 
-// Several writers, as of several hosts of one directory, lose no record.
+// Several writers, as of several hosts in one directory, lose no record.
 func TestWritersShareAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	var wg sync.WaitGroup

@@ -66,8 +66,7 @@ func TestHub(t *testing.T) {
 	})
 }
 
-// A slow reader loses all items after an overflow, in one gap, even small items that would
-// still fit.
+// A slow reader loses all items after an overflow, in a single gap, even small ones that would fit.
 func TestSlowReader(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sizes []int

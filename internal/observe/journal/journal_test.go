@@ -53,7 +53,7 @@ func TestKeptAndFiltered(t *testing.T) {
 	}
 }
 
-// A source with many records displaces its own records, not those of other sources.
+// A source with many records displaces only its own.
 func TestFloodStaysWithItsSource(t *testing.T) {
 	j := New()
 	log := slog.New(j.Handler())
@@ -215,8 +215,8 @@ func TestCloseEndsFollowers(t *testing.T) {
 	}
 }
 
-// The records of extensions that come and go displace those of the extensions that have been
-// quiet for the longest, and never those of the host.
+// The records of new extensions displace those of the extensions that have been quiet for longest, but never the
+// host's.
 func TestRecordsOfAllSourcesAreBounded(t *testing.T) {
 	j := New()
 	log := slog.New(j.Handler())

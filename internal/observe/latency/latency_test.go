@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Quantiles are close to those of the sorted durations.
+// Quantiles are close to those of sorted durations.
 func TestQuantilesAgainstSorting(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() time.Duration{
@@ -54,7 +54,7 @@ func TestEmptyAndExtremes(t *testing.T) {
 	}
 }
 
-// Buckets are contiguous and in order: the bucket of an upper bound is the next one.
+// Buckets are contiguous and in order: an upper bound is in the next bucket.
 func TestBucketsMeet(t *testing.T) {
 	for i := range buckets {
 		if got := bucket(lowerBound(i)); got != i {
@@ -92,7 +92,7 @@ func BenchmarkRecord(b *testing.B) {
 	})
 }
 
-// Totals equal the counts of a sorted list, and never decrease.
+// Totals equal the counts in a sorted list and never decrease.
 func TestTotals(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var h Histogram

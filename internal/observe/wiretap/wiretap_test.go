@@ -47,7 +47,7 @@ func TestFrames(t *testing.T) {
 	})
 }
 
-// What a caller authenticates with is not shown.
+// The headers by which a caller authenticates are masked.
 func TestHeadersAreMasked(t *testing.T) {
 	const ours = `{"jsonrpc":"2.0","id":1,"method":"governance/decide","params":{"flow":"request","headers":%,"request":{"headers":{"a":"b"}}}}`
 	frame := func(headers string) string { return strings.Replace(ours, "%", headers, 1) }

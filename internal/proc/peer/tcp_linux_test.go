@@ -49,8 +49,8 @@ func inodeOf(t *testing.T, c *net.TCPConn) uint32 {
 	return uint32(stat.Ino)
 }
 
-// Both the kernel and its list tell who is at the other end, over IPv4, IPv6, and IPv4 on a
-// socket for IPv6. An end that is closed is nobody's.
+// Both the kernel and /proc/net identify the other end: over IPv4, IPv6, and IPv4 on an IPv6 socket. A closed end is
+// not found.
 func TestTCP(t *testing.T) {
 	for name, tt := range map[string]struct{ network, listen, dial string }{
 		"IPv4":             {"tcp4", "127.0.0.1:0", "127.0.0.1"},
@@ -67,7 +67,7 @@ func TestTCP(t *testing.T) {
 			if got, err := search(remote, local); err != nil || got != want {
 				t.Errorf("search: %+v, %v; want %+v", got, err, want)
 			}
-			// The other direction has a socket for IPv6 at its other end.
+			// In the other direction, the other end is an IPv6 socket.
 			want.Inode = inodeOf(t, server)
 			if got, err := TCP(remote, local); err != nil || got != want {
 				t.Errorf("the server, as the client sees it: %+v, %v; want %+v", got, err, want)

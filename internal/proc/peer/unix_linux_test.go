@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// After an error there is nothing to close, and nothing else is closed.
+// After an error there is nothing to close, and no other descriptor is closed.
 func TestUnixOfAClosedConnection(t *testing.T) {
 	var before, after unix.Stat_t
 	if err := unix.Fstat(0, &before); err != nil {

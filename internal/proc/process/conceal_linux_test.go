@@ -10,9 +10,9 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A child reads nothing of a concealed host, and traces it not; the host still sees its own
-// descriptors and those of its children. A child of root reads nothing in any case.
-// [TestIsolatedUnprivileged] runs this test too, and the tests after it in a concealed process.
+// A child can neither read nor trace a concealed host; the host still sees its own descriptors and its children's.
+// Root's children can read nothing in either case. [TestIsolatedUnprivileged] runs this test and the ones after it in a
+// concealed process.
 func TestConceal(t *testing.T) {
 	processtest.Leaks(t)
 	look := func(mod func(*Spec)) string { return start(t, "spy; eof", mod).line() }

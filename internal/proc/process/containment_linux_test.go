@@ -26,8 +26,7 @@ func contain(t testing.TB) *Containment {
 	return c
 }
 
-// A daemon that left the group and the session is killed at the end of its own child, not
-// of another.
+// A daemon that left group and session is killed at the end of its own child, not of another one.
 func TestX3DaemonDiesWithItsChild(t *testing.T) {
 	processtest.Leaks(t)
 	c := contain(t)
@@ -54,11 +53,11 @@ func TestX3DaemonDiesWithItsChild(t *testing.T) {
 	}
 }
 
-// A process that is started by one being killed is found by the next scan.
+// A process started by one that is being killed is found by the next scan.
 func TestX3DaemonsOfDaemons(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
-	// Each starts the next in a new session and exits; a thousand at most.
+	// Each starts the next in a new session and exits; at most a thousand.
 	const line = `if [ $1 -lt 1000 ]; then sleep 0.01; setsid sh -c "$0" "$0" $(($1+1)) & fi`
 	sh, err := Resolve("sh", "/", os.Getenv("PATH"))
 	if err != nil {
@@ -76,7 +75,7 @@ func TestX3DaemonsOfDaemons(t *testing.T) {
 	}
 }
 
-// Without a containment the same daemon survives, so the tests above test the containment.
+// Without a containment the same daemon survives, which shows that the tests above test the containment.
 func TestX3UncontainedDaemonSurvives(t *testing.T) {
 	processtest.Leaks(t)
 	p := start(t, "daemon pid, hang; read", nil)
@@ -89,8 +88,7 @@ func TestX3UncontainedDaemonSurvives(t *testing.T) {
 	killOrphan(t, daemon)
 }
 
-// A guardian that is killed while children run is replaced at once, not only at the start of
-// the next child: the host may be killed before that.
+// A guardian that is killed while children run is replaced at once, not only when the next child starts.
 func TestK1GuardianIsReplaced(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
@@ -133,7 +131,7 @@ func TestK1GuardianIsReplaced(t *testing.T) {
 	}
 }
 
-// Close ends the guardian, and nothing warns of that end.
+// Close ends the guardian without a warning.
 func TestEndOfGuardianByClose(t *testing.T) {
 	processtest.Leaks(t)
 	defer func(before time.Duration) { guardianPause = before }(guardianPause)
@@ -161,7 +159,7 @@ func current(c *Containment) *guardian {
 	return c.guardian
 }
 
-// A stopped guardian is resumed at the next start of a child.
+// A stopped guardian is resumed when the next child starts.
 func TestK1StoppedGuardianGoesOn(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
@@ -208,13 +206,12 @@ func TestGuardianKilledAsTheHostCloses(t *testing.T) {
 	}
 }
 
-// A guardian that does not read holds up the start of its host for one write, however many
-// children it is told of.
+// A guardian that does not read delays its host by one write only, however many children it is told of.
 func TestGuardianThatDoesNotRead(t *testing.T) {
 	processtest.Leaks(t)
 	idle := writeFile(t, filepath.Join(t.TempDir(), "idle"), "#!/bin/sh\nexec sleep 3600\n", 0o755)
 	leaders := make(map[int]uint64)
-	for pid := range 20_000 { // whose lines fill the pipe several times
+	for pid := range 20_000 { // their lines fill the pipe several times
 		leaders[pid] = 12345678901
 	}
 	ended := make(chan error, 1)
@@ -260,7 +257,7 @@ func TestNoGuardian(t *testing.T) {
 	}
 }
 
-// After a failed start of a guardian, the next child's start tries again.
+// After the failed start of a guardian, the start of the next child tries again.
 func TestS4GuardianIsTriedAgain(t *testing.T) {
 	processtest.Leaks(t)
 	program := filepath.Join(t.TempDir(), "exthost")
@@ -294,7 +291,7 @@ func TestCloseSweeps(t *testing.T) {
 	c.Close()
 }
 
-// reports expects the containment to lack the mechanism with prefix lack; "" for none.
+// reports checks that the containment lacks only the mechanism with prefix lack; "" for none.
 func reports(t *testing.T, c *Containment, lack string) {
 	t.Helper()
 	holds, lacks := c.Report()

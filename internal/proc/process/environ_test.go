@@ -45,7 +45,7 @@ var hostEnv = []string{
 	"OPENAI=sk-" + "abcdEFGH0123ijkl4567" + "T3BlbkFJ" + "canaryGH0123ijkl4567",
 	"CI_JOB=ghp_0123456789" + "abcdefghijABCDEFGHIJ012345",
 	"NOTIFY=https://hooks.slack.com/services/T00000000/B00000000/" + "canary0123456789canary01",
-	// Access to the user's secrets.
+	// Gives access to the user's secrets.
 	"SSH_AUTH_SOCK=/tmp/canary", "KUBECONFIG=/home/ann/canary", "DBUS_SESSION_BUS_ADDRESS=unix:path=/canary",
 	// Code injection.
 	"LD_PRELOAD=canary", "LD_LIBRARY_PATH=canary", "DYLD_INSERT_LIBRARIES=canary", "BASH_ENV=canary",
@@ -103,7 +103,7 @@ func TestE1EnvironmentFilter(t *testing.T) {
 	}
 }
 
-// The child sees exactly the result of Environ.
+// The child gets exactly the result of Environ.
 func TestE1ChildEnvironment(t *testing.T) {
 	processtest.Leaks(t)
 	set := make(map[string]string)

@@ -20,14 +20,13 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// tree is a script: $1 nested shells, of which each also starts a program. All print their
-// pids.
+// tree is a script: $1 nested shells, each of which also starts a program. All print their pids.
 const tree = `echo $$; if [ "$1" -gt 0 ]; then sh -c "$0" "$0" $(($1-1)) & fi; sleep 3600`
 
-// zoo lists the children of a host that is killed, and the number of pids that each prints.
+// zoo lists the children of the host that is killed, with the number of pids that each prints.
 var zoo = map[string]struct {
 	pids   int
-	script string   // of this test binary, or
+	script string   // for this test binary, or
 	argv   []string // any program
 }{
 	"plain":                 {pids: 1, script: "pid; hang"},
@@ -55,8 +54,8 @@ var zoo = map[string]struct {
 }
 
 func init() {
-	// host is a host with the zoo, or with one child only. It prints all pids and runs
-	// until it is killed; at the end of stdin it calls Close.
+	// host is a host with the zoo or one child. It prints all pids and runs until it is killed; at the end of stdin it
+	// calls Close.
 	verbs["host"] = func(what string) {
 		c := Contain(ourselves())
 		var children []*Process
@@ -106,8 +105,7 @@ func hatch(c *Containment, script string, argv []string) *Process {
 	return p
 }
 
-// TestK1HostKilled kills hosts with all kinds of children. Orphans become children of this
-// process, so that the test sees them all.
+// TestK1HostKilled kills hosts with all kinds of children. This process adopts the orphans, to see them all.
 func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
@@ -131,7 +129,7 @@ func TestK1HostKilled(t *testing.T) {
 	}
 }
 
-// TestK1GuardianEndures sends the guardian the signals that end a host.
+// TestK1GuardianEndures sends the guardian the signals that would end a host.
 func TestK1GuardianEndures(t *testing.T) {
 	processtest.Leaks(t)
 	h := newHost(t, "setsid daemon")
@@ -148,7 +146,7 @@ func TestK1GuardianEndures(t *testing.T) {
 	h.gone(patience)
 }
 
-// TestK1GuardianGoesWithTheHost closes a host without a kill.
+// TestK1GuardianGoesWithTheHost closes a host without killing it.
 func TestK1GuardianGoesWithTheHost(t *testing.T) {
 	processtest.Leaks(t)
 	h := newHost(t, "setsid daemon")
@@ -167,7 +165,7 @@ func TestK1GuardianGoesWithTheHost(t *testing.T) {
 	}
 }
 
-// A host runs inside an extension of another host: both contain its children.
+// A host inside an extension of another host: both contain its children.
 func TestX3HostInsideAnExtension(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(ourselves())
@@ -266,7 +264,7 @@ func (h *testHost) kill() {
 	if err := h.Process.Kill(); err != nil {
 		h.t.Fatal(err)
 	}
-	_ = h.Wait() // the error is that it was killed
+	_ = h.Wait() // the error is the kill
 }
 
 // gone waits until no process of the host is left, including the guardian.
@@ -300,13 +298,12 @@ func gone(t *testing.T, pids []int, limit time.Duration) time.Duration {
 	}
 }
 
-// orphans reaps the dead orphans that this process has adopted, and returns the running
-// ones.
+// orphans reaps the dead orphans that this process has adopted and returns the running ones.
 func orphans(t *testing.T) (living []int) {
 	for _, pid := range pids() {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		_, after, _ := strings.Cut(string(stat), ") ") // the name of none of them has that
+		_, after, _ := strings.Cut(string(stat), ") ") // no name here contains that
 		if f := strings.Fields(after); len(f) < 2 || f[1] != strconv.Itoa(os.Getpid()) ||
 			strings.Contains(string(environ), "another.1 host.2") {
 			continue
@@ -320,7 +317,7 @@ func orphans(t *testing.T) (living []int) {
 	return living
 }
 
-// pids returns the processes of the system.
+// pids returns all processes of the system.
 func pids() (all []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {

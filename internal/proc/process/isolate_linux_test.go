@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// isolated returns a containment whose isolated children have this test binary as their
-// init. It skips the test if the kernel forbids namespaces.
+// isolated returns an option for isolated children, whose init is this test binary. It skips the test if the kernel
+// forbids namespaces.
 func isolated(t *testing.T) func(*Spec) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -41,8 +41,8 @@ func isolated(t *testing.T) func(*Spec) {
 	return mod
 }
 
-// An isolated child has its own ids and /proc. Its pipes, arguments, directory, rights and
-// limits are the same as those of other children.
+// An isolated child has its own process ids and /proc, and otherwise the same pipes, arguments, directory, privileges
+// and limits as other children.
 func TestIsolatedChild(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
@@ -126,8 +126,8 @@ func TestIsolatedEnd(t *testing.T) {
 	}
 }
 
-// X3: all processes of a pid namespace end with the child: a daemon that left the group, the
-// session and the environment, and a chain that forks all the time.
+// All processes of a pid namespace end with the child: a daemon that left group, session and environment, and a chain
+// that forks all the time.
 func TestX3NamespaceHoldsWhatASweepCannot(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
@@ -163,7 +163,7 @@ func sizeOf(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// K1: without a guardian, the end of the host still ends an isolated child and its daemons.
+// Without a guardian, the end of the host still ends an isolated child and its daemons.
 func TestK1NamespaceDiesWithItsHost(t *testing.T) {
 	processtest.Leaks(t)
 	possible := false
@@ -210,7 +210,7 @@ func init() {
 	}
 }
 
-// Without root rights a child has a user namespace, and no more rights than before.
+// Without root a child gets a user namespace, and no more privileges than before.
 func TestIsolatedUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the other tests are this one")

@@ -77,8 +77,8 @@ func TestR10Processes(t *testing.T) {
 	}
 }
 
-// TestR10EachSandboxBoundsProcesses reads the bound from within sandboxes with and without a network, whose
-// limits state it or not.
+// TestR10EachSandboxBoundsProcesses reads the limit inside sandboxes with and without a network, with and without a
+// configured limit.
 func TestR10EachSandboxBoundsProcesses(t *testing.T) {
 	if limited.OfSandbox() == 0 {
 		t.Skip("NOT TESTED: the number of processes, which Linux bounds since 6.14")
@@ -101,8 +101,8 @@ func TestR10EachSandboxBoundsProcesses(t *testing.T) {
 	}
 }
 
-// TestSandboxStartsWhereNamespacesGetNoProc has an init that cannot mount a /proc, as in a container whose own is
-// masked. A sandbox that asks for no namespaces starts without them, and others fail.
+// TestSandboxStartsWhereNamespacesGetNoProc has an init that cannot mount /proc, as in a container with a masked one. A
+// sandbox that requires no namespaces starts without; others fail.
 func TestSandboxStartsWhereNamespacesGetNoProc(t *testing.T) {
 	if limited.OfSandbox() == 0 || namespaces() != nil {
 		t.Skip("NOT TESTED: without namespaces no sandbox has an init")
@@ -158,7 +158,7 @@ func TestR10FileSize(t *testing.T) {
 
 func TestR10CPUTime(t *testing.T) {
 	processtest.Leaks(t)
-	p := shell(t, `while :; do :; done`, limited.Limits{CPUTime: time.Millisecond}) // rounds up to a second
+	p := shell(t, `while :; do :; done`, limited.Limits{CPUTime: time.Millisecond}) // rounded up to a second
 	if exit := p.ended(); exit.Signal != "SIGXCPU" || exit.CoreDumped {
 		t.Errorf("exit: %v", exit)
 	}

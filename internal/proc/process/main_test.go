@@ -15,13 +15,13 @@ func TestMain(m *testing.M) {
 	processtest.Main(processtest.Sharded(m), verbs)
 }
 
-// verbs are the script verbs that need this package.
+// verbs are script verbs that need this package.
 var verbs = map[string]processtest.Verb{}
 
-// patience bounds waits for expected events. No test waits that long.
+// patience bounds waits for expected events. No test is expected to wait that long.
 const patience = 60 * time.Second
 
-// child is a scripted process and its output.
+// child is a scripted process with its output.
 type child struct {
 	*Process
 	t   *testing.T
@@ -79,7 +79,7 @@ func (c *child) rest() string {
 	return b.String()
 }
 
-// ended waits for the exit of the child.
+// ended waits for the exit of the child and returns it.
 func (c *child) ended() Exit {
 	c.t.Helper()
 	select {

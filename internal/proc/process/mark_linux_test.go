@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	// unmark tries to get rid of the mark of this process, and prints what it has then.
+	// unmark tries to get rid of this process's mark, and prints the remaining one.
 	verbs["unmark"] = func(string) {
 		err := unix.Setrlimit(sweep.ResourceLocks, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 		limit, _ := sweep.Limit(os.Getpid())
@@ -21,7 +21,7 @@ func init() {
 	}
 }
 
-// However a child is started, it has a mark of its own, and does not get rid of it: not under root either.
+// Every child has its own mark and cannot get rid of it, however it is started, and even as root.
 func TestChildrenAreMarked(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(ourselves())
@@ -49,7 +49,7 @@ func TestChildrenAreMarked(t *testing.T) {
 	}
 }
 
-// Numbers of children and containments are in use once at a time, however many there were.
+// Numbers of children and containments are used by one at a time, however many there were.
 func TestNumbersAreInUseOnce(t *testing.T) {
 	n := numbers{most: 3}
 	got := []int{n.take(), n.take()}

@@ -32,7 +32,7 @@ func TestSessionMemory(t *testing.T) {
 	<-p.Done()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for start := time.Now(); SessionMemory()[p.PID()] > 0; <-tick.C { // the killed child of sh needs a moment to end
+	for start := time.Now(); SessionMemory()[p.PID()] > 0; <-tick.C { // the killed child of sh takes a moment to end
 		if time.Since(start) > patience {
 			t.Fatalf("the dead hold %d bytes", SessionMemory()[p.PID()])
 		}

@@ -29,15 +29,14 @@ func nicely(t *testing.T, nice int) *child {
 	return c
 }
 
-// wantGroupNice checks the nice value of the session of a child that was started with this
-// nice increment.
+// wantGroupNice checks the nice value of the session of a child that was started with this increment.
 func wantGroupNice(t *testing.T, c *child, more int) {
 	t.Helper()
 	ours, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		t.Error(err)
 	}
-	nice := 20 - ours // the kernel returns 20 minus the nice value
+	nice := 20 - ours // 20 minus the nice value
 	checkGroupNice(t, c, min(nice+more, 19)-nice)
 }
 

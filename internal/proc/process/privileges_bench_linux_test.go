@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// BenchmarkPrivileges compares the starts of children with and without NewPrivileges, which
-// take turns: alone, when each start makes a thread, and beside another child.
+// BenchmarkPrivileges compares alternating starts with and without NewPrivileges: alone, when each start creates a
+// thread, and beside another child.
 func BenchmarkPrivileges(b *testing.B) {
 	program, err := Resolve("true", "/", "/bin:/usr/bin")
 	if err != nil {

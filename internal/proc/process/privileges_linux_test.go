@@ -22,10 +22,10 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// nobody is the ordinary user of tests that run as root.
+// nobody is the unprivileged user of tests that run as root.
 const nobody = 65534
 
-// selfExe is the test binary in a form that other users can run: they cannot enter its directory.
+// selfExe is the test binary, in a form that users can run who cannot enter its directory.
 const selfExe = "/proc/self/exe"
 
 func init() {
@@ -46,7 +46,7 @@ func init() {
 	verbs["forbid"] = func(string) { forbidNoNewPrivs() }
 }
 
-// run is a host that starts PROGRAM, which runs the script STEPS, and shows its output.
+// run is a host that starts PROGRAM, which runs the script STEPS, and prints its output.
 func run(args string, newPrivileges bool) {
 	program, steps, _ := strings.Cut(args, " ")
 	p, err := Start(context.Background(),
@@ -62,9 +62,9 @@ func run(args string, newPrivileges bool) {
 	fmt.Printf("%s", data)
 }
 
-// privileges are the values of a status file of /proc: no_new_privs, then the permitted,
-// effective, ambient and, for root, the bounding capabilities: those of an ordinary user count
-// for the file capabilities that no_new_privs makes void.
+// privileges returns values of a status file of /proc: no_new_privs, then the permitted, effective, ambient and, for
+// root, the bounding capabilities. Other users' bounding sets matter only for file capabilities, which no_new_privs
+// disables.
 func privileges(file string) string {
 	status, _ := os.ReadFile(file)
 	of := make(map[string]string)
@@ -82,7 +82,7 @@ func privileges(file string) string {
 	return text
 }
 
-// restrictedPrivileges are those of a child without NewPrivileges, started by this process.
+// restrictedPrivileges returns the privileges of a child that this process starts without NewPrivileges.
 func restrictedPrivileges(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		return "nnp=1 prm= eff= amb="
@@ -96,11 +96,11 @@ func restrictedPrivileges(t *testing.T) string {
 	return "nnp=1 prm=" + kept + " eff=" + kept + " amb= bnd=" + kept
 }
 
-// Children of all kinds gain no privileges, and as root have a part of the capabilities. With
-// NewPrivileges they have those of the host. [TestIsolatedUnprivileged] runs this test too.
+// Children of all kinds gain no privileges, and as root have only some capabilities. With NewPrivileges they have the
+// host's. [TestIsolatedUnprivileged] runs this test too.
 func TestPrivileges(t *testing.T) {
 	processtest.Leaks(t)
-	// another test may have used up the main thread
+	// another test may have locked the main thread
 	want, own := restrictedPrivileges(t), privileges("/proc/thread-self/status")
 	for name, mod := range map[string]func(*Spec){
 		"plain":    func(*Spec) {},
@@ -121,8 +121,7 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
-// spy looks at everything of a process and its threads that tells its secrets, and returns what
-// it saw.
+// spy tries everything that could reveal the secrets of a process and its threads, and returns what succeeded.
 func spy(pid int) (saw []string) {
 	dir := fmt.Sprint("/proc/", pid)
 	tasks, _ := filepath.Glob(dir + "/task/[0-9]*")
@@ -167,7 +166,7 @@ func spy(pid int) (saw []string) {
 	return slices.Compact(saw)
 }
 
-// A setuid program changes no user for a child of an ordinary user's host.
+// A setuid program does not change the user of an unprivileged host's child.
 func TestSetuidProgram(t *testing.T) {
 	processtest.Leaks(t)
 	dir := sharedDir(t)
@@ -182,8 +181,8 @@ func TestSetuidProgram(t *testing.T) {
 	}
 }
 
-// sharedDir returns a directory that every user can enter. It skips the test for an ordinary
-// user, who cannot make programs of root.
+// sharedDir returns a directory that every user can enter. It skips the test unless root runs it, who alone can create
+// setuid programs.
 func sharedDir(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -209,7 +208,7 @@ func copySelf(t *testing.T, dir, name string) string {
 	return writeFile(t, filepath.Join(dir, name), string(program), 0o755)
 }
 
-// as runs script as the user id with these ambient capabilities and returns its output.
+// as runs script as another user, with these ambient capabilities, and returns its output.
 func as(t *testing.T, id uint32, script string, ambient ...uintptr) string {
 	t.Helper()
 	cmd := exec.Command(selfExe)
@@ -222,7 +221,7 @@ func as(t *testing.T, id uint32, script string, ambient ...uintptr) string {
 	return string(out)
 }
 
-// The ambient capabilities of a host are not those of its children.
+// Children do not get the host's ambient capabilities.
 func TestAmbientCapabilities(t *testing.T) {
 	processtest.Leaks(t)
 	sharedDir(t)
@@ -236,7 +235,7 @@ func TestAmbientCapabilities(t *testing.T) {
 	}
 }
 
-// Where the bounding set may not be changed, children of root have the same capabilities.
+// If the bounding set may not be changed, children of root have the same capabilities.
 func TestPrivilegesWithoutSetpcap(t *testing.T) {
 	processtest.Leaks(t)
 	sharedDir(t)
@@ -258,7 +257,7 @@ func TestPrivilegesWithoutSetpcap(t *testing.T) {
 	}
 }
 
-// A child whose privileges cannot be bounded is not started, and the error says why.
+// A child whose privileges cannot be limited is not started, and the error tells why.
 func TestPrivilegesRefused(t *testing.T) {
 	processtest.Leaks(t)
 	sharedDir(t)
@@ -270,9 +269,9 @@ func TestPrivilegesRefused(t *testing.T) {
 	}
 }
 
-// forbidNoNewPrivs makes the system call that sets no_new_privs fail in this process.
+// forbidNoNewPrivs makes the setting of no_new_privs fail in this process.
 func forbidNoNewPrivs() {
-	const number, argument = 0, 16 // offsets in the data that a filter sees; the lower half, on little endian machines
+	const number, argument = 0, 16 // offsets in seccomp_data; the lower half, on little endian machines
 	program := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_PRCTL, Jf: 3},
@@ -288,7 +287,7 @@ func forbidNoNewPrivs() {
 	}
 }
 
-// A host of root ends a child that has become another user, and its daemons.
+// A root host ends a child that has changed its user, and the child's daemons.
 func TestKillsChildrenOfOtherUsers(t *testing.T) {
 	processtest.Leaks(t)
 	sharedDir(t)
@@ -305,8 +304,8 @@ func TestKillsChildrenOfOtherUsers(t *testing.T) {
 	gone(t, []int{daemon}, patience)
 }
 
-// census starts N children and tells what became of the threads of this process, on which
-// everything runs on one processor, so that the main thread does its share.
+// census starts N children and reports the threads of this process. Everything runs on one processor, so that the main
+// thread is used too.
 func census(n string) {
 	runtime.GOMAXPROCS(1)
 	count, _ := strconv.Atoi(n)
@@ -335,14 +334,14 @@ func census(n string) {
 	}
 	left := restrictedThreads()
 	for began := time.Now(); len(left) > 0 && time.Since(began) < patience; left = restrictedThreads() {
-		time.Sleep(time.Millisecond) // the end of a thread cannot be awaited
+		time.Sleep(time.Millisecond) // the end of a thread cannot be waited for
 	}
 	fmt.Println("restricted afterwards:", left)
 	tasks, _ := filepath.Glob("/proc/self/task/*")
 	fmt.Println("many threads:", len(tasks) > 20)
 }
 
-// restrictedThreads are the ids of the threads of this process that have no_new_privs.
+// restrictedThreads returns the ids of the threads of this process that have no_new_privs.
 func restrictedThreads() (ids []string) {
 	files, _ := filepath.Glob("/proc/self/task/*/status")
 	for _, file := range files {
@@ -353,7 +352,7 @@ func restrictedThreads() (ids []string) {
 	return ids
 }
 
-// The threads of a host keep their privileges, the main thread too, and do not become more.
+// The threads of a host, even the main one, keep their privileges, and their number does not grow.
 func TestThreadsOfHost(t *testing.T) {
 	processtest.Leaks(t)
 	p := start(t, "census 250; close; eof", func(s *Spec) { s.NewPrivileges = true })

@@ -23,7 +23,7 @@ func init() {
 		fmt.Println(sid == os.Getpid() && unix.Getpgrp() == os.Getpid())
 	}
 	verbs["inherit"] = func(mode string) {
-		// A descriptor without CLOEXEC, as a parent may leave it.
+		// A descriptor without CLOEXEC, as a parent may leave behind.
 		if _, err := unix.Open(marker, unix.O_RDONLY, 0); err != nil {
 			panic(err)
 		}
@@ -59,7 +59,7 @@ func holds(path string) bool {
 func TestK2InheritedDescriptors(t *testing.T) {
 	processtest.Leaks(t)
 	for mode, want := range map[string]string{
-		"open":    "true\n", // without the fix the child inherits it
+		"open":    "true\n", // a child would inherit it without CloseOnExecAll
 		"guarded": "false\n",
 	} {
 		if got := start(t, "inherit "+mode, nil).rest(); got != want {
@@ -73,7 +73,7 @@ func TestEachChildLeadsASession(t *testing.T) {
 	start(t, "leader", nil).expect("true")
 }
 
-// The pidfd waits in the poller: a hundred children must not need a hundred threads.
+// A pidfd waits in the poller: a hundred children must not need a hundred threads.
 func TestWaitingCostsNoThread(t *testing.T) {
 	processtest.Leaks(t)
 	const children = 30
@@ -103,7 +103,7 @@ func TestX3GroupDiesWithTheChild(t *testing.T) {
 	if exit := c.ended(); exit.Code != 3 {
 		t.Errorf("exit: %v", exit)
 	}
-	c.rest() // ends, as no process holds stdout; Leaks checks that the grandchild is gone
+	c.rest() // ends, as no process holds stdout; Leaks checks that the grandchild has ended
 }
 
 // A grandchild that left the group and holds all pipes does not delay Done.
@@ -209,14 +209,14 @@ func (c *child) pid() int {
 	return pid
 }
 
-// alive reports whether pid runs; a zombie does not.
+// alive reports whether pid runs and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// killOrphan ends a daemon whose parent is dead. Its pid stays taken until
-// processtest.Leaks reaps it, so no stranger is hit.
+// killOrphan ends a daemon whose parent is dead. Its pid stays taken until processtest.Leaks reaps it, so no other
+// process is hit.
 func killOrphan(t *testing.T, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {

@@ -89,7 +89,7 @@ func TestStdoutToStderr(t *testing.T) {
 	}
 }
 
-// The output of a child before its exit can be read, whatever the exit.
+// Output written before the exit can be read, whatever the exit.
 func TestH2LastWordsAreNotLost(t *testing.T) {
 	processtest.Leaks(t)
 	for range 20 {
@@ -133,7 +133,7 @@ func TestX2PromptExitNoWait(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "out ready; eof; exit 7", nil)
 	c.expect("ready")
-	if err := c.Stop(t.Context(), time.Hour); err != nil { // longer than the limit of the test
+	if err := c.Stop(t.Context(), time.Hour); err != nil { // longer than the test may take
 		t.Fatal(err)
 	}
 	if exit := c.ended(); exit.Code != 7 {
@@ -198,8 +198,8 @@ func TestW9StdoutClosedIsNotDeath(t *testing.T) {
 	}
 }
 
-// All methods at once, while the child exits by itself: no method may block or signal
-// another process. Mostly for the race detector.
+// All methods at once while the child exits by itself: none may block or signal another process. Mostly for the race
+// detector.
 func TestR1ConcurrentEnds(t *testing.T) {
 	processtest.Leaks(t)
 	var wg sync.WaitGroup

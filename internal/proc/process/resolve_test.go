@@ -21,7 +21,7 @@ func TestResolve(t *testing.T) {
 	if err := os.Mkdir(bin+"/folder", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(dir) // where "local" must not be found
+	t.Chdir(dir) // "local" must not be found here
 	path := ".::" + bin + ":relative:" + late
 	for command, want := range map[string]string{
 		"./tool":       dir + "/tool",

@@ -8,8 +8,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// BenchmarkStart measures the cost of containment and limits over the life of a child, from
-// Start to Done. The variants take turns.
+// BenchmarkStart measures the cost of containment and limits from Start to Done. The variants alternate.
 func BenchmarkStart(b *testing.B) {
 	path, env := processtest.Script(b, "out ready")
 	c := Contain(path)

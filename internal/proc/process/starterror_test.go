@@ -98,7 +98,7 @@ func TestS3Busy(t *testing.T) {
 	}
 }
 
-// Start waits for an installation that ends in time.
+// Start succeeds if an installation finishes in time.
 func TestS3BusyForAMoment(t *testing.T) {
 	processtest.Leaks(t)
 	path := writeFile(t, filepath.Join(t.TempDir(), "tool"), "#!/bin/sh\n", 0o755)

@@ -39,7 +39,7 @@ func TestR9StderrFlood(t *testing.T) {
 	if grown := heap() - before; grown > 4<<20 {
 		t.Errorf("heap grew by %d bytes", grown)
 	}
-	// The last report of dropped lines is itself a delivered line.
+	// The last report of dropped lines is a delivered line too.
 	if got := delivered + dropped; got != lines+2 && got != lines+1 {
 		t.Errorf("%d lines delivered, %d dropped: %d in all of %d", delivered, dropped, got, lines+1)
 	}
@@ -111,7 +111,7 @@ func TestR9SplitAnywhere(t *testing.T) {
 	}
 }
 
-// The count of dropped lines comes with the next line, or at the end.
+// The number of dropped lines comes with the next line, or at the end.
 func TestR9DroppedIsTold(t *testing.T) {
 	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: undelivered(2)}
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 2})
@@ -132,7 +132,7 @@ func TestR9DroppedIsTold(t *testing.T) {
 	}
 }
 
-// undelivered is a queue without a consumer.
+// undelivered returns a queue without consumer.
 func undelivered(max int) *lineQueue {
 	d := newLineQueue(nil, max)
 	d.busy = true

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A line that is older than what is asked for explains nothing.
+// TailSince leaves out older lines.
 func TestTailSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines tail
@@ -24,7 +24,7 @@ func TestTailSince(t *testing.T) {
 	})
 }
 
-// The status of a launcher whose program was killed names the signal.
+// The exit status of a launcher whose program was killed names the signal.
 func TestExitOfALauncher(t *testing.T) {
 	for code, want := range map[int]string{
 		3:   "exit status 3",

@@ -13,7 +13,7 @@ import (
 	ask "github.com/exthost/exthost/manifest/sandbox"
 )
 
-// ways are the sandboxes that are compared with none.
+// ways are the sandboxes that are compared with no sandbox.
 var ways = []struct {
 	name  string
 	table *ask.Table
@@ -23,14 +23,14 @@ var ways = []struct {
 	{"hosts", &ask.Table{Profile: ask.ProfileNode, Net: []string{"api.example.com:443"}}},
 }
 
-// spec is a program in a sandbox; without a table, in none.
+// spec is a program in a sandbox; not sandboxed if table is nil.
 func spec(b *testing.B, path string, table *ask.Table) process.Spec {
 	b.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
-	contained := process.Contain(self) // is the init of a namespace
+	contained := process.Contain(self) // runs the init of namespaces
 	b.Cleanup(contained.Close)
 	s := process.Spec{Path: path, Containment: contained}
 	if table == nil {
@@ -48,7 +48,7 @@ func spec(b *testing.B, path string, table *ask.Table) process.Spec {
 	return s
 }
 
-// BenchmarkStart compares the start and end of a process in sandboxes with that of a bare one, in one run.
+// BenchmarkStart compares the start and end of a sandboxed process with a bare one, in one run.
 func BenchmarkStart(b *testing.B) {
 	var ran []benchtest.Way
 	for _, way := range ways {
@@ -68,8 +68,8 @@ func BenchmarkStart(b *testing.B) {
 	benchtest.Load{Name: "start", Callers: 1, Calls: 20}.Compare(b, ran...)
 }
 
-// BenchmarkCall compares a line to a process in sandboxes and back with one to a bare process: nothing of the
-// host stands between.
+// BenchmarkCall compares a line to a sandboxed process and back with a bare one, without any code of the host in
+// between.
 func BenchmarkCall(b *testing.B) {
 	var ran []benchtest.Way
 	for _, way := range ways {

@@ -45,8 +45,7 @@ func TestMain(m *testing.M) {
 	processtest.Main(m, nil)
 }
 
-// attacks are what a process tries that wants out of its sandbox. An attack that gets what it
-// wants returns nil.
+// attacks are attempts to break out of a sandbox. They return nil if they succeed.
 var attacks = map[string]func() error{
 	"read ~/.ssh":               func() error { return read(os.Getenv("HOME") + "/.ssh/id_rsa") },
 	"read ~/.aws":               func() error { return read(os.Getenv("HOME") + "/.aws/credentials") },
@@ -252,8 +251,8 @@ var attacks = map[string]func() error{
 	},
 	"renice all of the user": reniceUser,
 	"renice the host":        func() error { return unix.Setpriority(unix.PRIO_PROCESS, number("HOSTPID"), 0) },
-	"schedule the host": func() error { // with nice values, as renice does, by other calls
-		var normal int32 // SCHED_OTHER, and its one priority
+	"schedule the host": func() error { // with nice values, by other calls than renice's
+		var normal int32 // SCHED_OTHER with its only priority
 		at := uintptr(unsafe.Pointer(&normal))
 		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr}
 		for _, err := range []error{
@@ -274,7 +273,7 @@ var attacks = map[string]func() error{
 		}
 		return unix.SchedSetaffinity(number("HOSTPID"), &set)
 	},
-	// a filter refuses it before the kernel looks for the family, or loads a module
+	// a filter refuses it before the kernel looks up the family or loads a module
 	"a pair of another family": func() error {
 		_, err := unix.Socketpair(unix.AF_TIPC, unix.SOCK_RDM, 0)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
@@ -282,7 +281,7 @@ var attacks = map[string]func() error{
 		}
 		return err
 	},
-	"run from memory what reads": func() error { // running it is allowed: what runs is confined as well
+	"run from memory what reads": func() error { // running it is allowed, as what runs is confined as well
 		fd, err := unix.MemfdCreate("canary", 0)
 		if err != nil {
 			return err
@@ -301,10 +300,10 @@ var attacks = map[string]func() error{
 	},
 }
 
-// reniceUser asks for a nice value that takes a privilege, and drops that privilege first: no process of the
-// machine changes, whatever their nice values are. The kernel says EACCES once it has found such a process.
+// reniceUser asks for a nice value that requires a privilege, after dropping that privilege: no process of the machine
+// changes, whatever its nice value. The kernel returns EACCES once it has found a process to change.
 func reniceUser() error {
-	runtime.LockOSThread() // never unlocked: the thread ends with less than the others have
+	runtime.LockOSThread() // never unlocked: the thread ends, as it has fewer capabilities than others
 	header, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
 	if err := unix.Capget(&header, &caps[0]); err != nil {
 		return err
@@ -320,7 +319,7 @@ func reniceUser() error {
 	return err
 }
 
-// exit32 is an ELF program of 32 bits that ends at once with int 0x80.
+// exit32 is a 32-bit ELF program that ends at once with int 0x80.
 var exit32 = append(append([]byte("\x7fELF\x01\x01\x01"), make([]byte, 9)...),
 	"\x02\x00\x03\x00\x01\x00\x00\x00\x54\x80\x04\x08\x34\x00\x00\x00\x00\x00"+
 		"\x00\x00\x00\x00\x00\x00\x34\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00"+
@@ -369,7 +368,7 @@ func dial(network, address string) error {
 	return err
 }
 
-// tiocsti gets through when nobody minds the request: a pipe answers that it is no terminal.
+// tiocsti succeeds if the request is not refused: a pipe answers that it is not a terminal.
 func tiocsti(request uintptr) error {
 	b := byte('x')
 	if e := errno(unix.Syscall(unix.SYS_IOCTL, 0, request, uintptr(unsafe.Pointer(&b)))); e != unix.ENOTTY {
@@ -389,7 +388,7 @@ func number(name string) int { n, _ := strconv.Atoi(os.Getenv(name)); return n }
 
 func sibling() uintptr { return uintptr(number("SIBLING")) }
 
-// prey is what the attacks are after.
+// prey is the target of the attacks.
 type prey struct {
 	*testing.T
 	folder, state string
@@ -457,7 +456,7 @@ func newPrey(t *testing.T) *prey {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { control.Close() })
-	inherited, err := unix.Open(private+"/token", unix.O_RDONLY, 0) // as from a program that starts the host
+	inherited, err := unix.Open(private+"/token", unix.O_RDONLY, 0) // as if left open by the host's parent
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,7 +476,7 @@ func newPrey(t *testing.T) *prey {
 	return p
 }
 
-// scratch is a directory whose paths are short enough for sockets.
+// scratch returns a directory whose paths are short enough for sockets.
 func scratch(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "c")
 	if err != nil {
@@ -487,7 +486,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// attack runs an attack and returns what it says.
+// attack runs an attack and returns its output.
 func (p *prey) attack(t *testing.T, name string, mod func(*process.Spec)) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -507,7 +506,7 @@ func (p *prey) attack(t *testing.T, name string, mod func(*process.Spec)) string
 	return string(bytes.TrimSpace(text)) + strings.Join(child.Tail(), "\n")
 }
 
-// internet are the attacks that need no more than a socket of the internet.
+// internet lists the attacks that only need an internet socket.
 var internet = []string{
 	"ask over UDP",
 	"a socket for metadata",
@@ -516,8 +515,8 @@ var internet = []string{
 	"ask a name server",
 }
 
-// TestCanaries runs each attack without a sandbox, where it gets through as docs/security.md says, and in
-// sandboxes of several kinds, where none does.
+// TestCanaries runs each attack without a sandbox, where it succeeds if docs/security.md says so, and in several kinds
+// of sandboxes, where none does.
 func TestCanaries(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("hundreds of processes that each start slowly with the race detector, and share no memory")
@@ -575,7 +574,7 @@ func TestCanaries(t *testing.T) {
 	}
 }
 
-// expectations returns what docs/security.md says becomes of each attack without a sandbox.
+// expectations returns the outcome of each attack without a sandbox, according to docs/security.md.
 func expectations(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(cmp.Or(os.Getenv("PAGE"), "../../../docs/security.md"))
@@ -593,7 +592,7 @@ func expectations(t *testing.T) map[string]string {
 	return by
 }
 
-// TestCanariesOfAUser is TestCanaries for an ordinary user.
+// TestCanariesOfAUser is TestCanaries for an unprivileged user.
 func TestCanariesOfAUser(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("hundreds of processes that each start slowly with the race detector, and share no memory")
@@ -631,8 +630,8 @@ func TestCanariesOfAUser(t *testing.T) {
 	}
 }
 
-// An extension that writes nothing changes no modes, owners and times either, and one that writes its state
-// changes those of nothing else where it has a mount namespace.
+// An extension that writes nothing cannot change modes, owners and times either. With a mount namespace, one that
+// writes only its state can change them nowhere else.
 func TestReadOnly(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("hundreds of processes that each start slowly with the race detector, and share no memory")
@@ -670,7 +669,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// attributes are attacks on what Landlock does not know.
+// attributes are attacks that Landlock does not prevent.
 var attributes = map[string]func() error{
 	"change a mode": func() error { return os.Chmod(os.Getenv("HOME")+"/.bashrc", 0o666) },
 	"change a mode by a descriptor": func() error {
@@ -694,8 +693,8 @@ var attributes = map[string]func() error{
 	},
 }
 
-// An extension that writes its own folder may put a link to a secret in the place of its program. The
-// rule for the program is for a file that can be run, and for nothing of the host.
+// An extension that may write its own folder could replace its program by a link to a secret. The rule for the program
+// only allows an executable file that is not the host's.
 func TestReplacedProgram(t *testing.T) {
 	processtest.Leaks(t)
 	p := newPrey(t)
@@ -760,7 +759,7 @@ func hidden(t *testing.T) string {
 	return filepath.Join(dir, "script")
 }
 
-// A sandbox and more privileges exclude each other.
+// A sandbox and NewPrivileges exclude each other.
 func TestStartErrors(t *testing.T) {
 	processtest.Leaks(t)
 	exe, err := os.Executable()

@@ -25,7 +25,7 @@ import (
 	ask "github.com/exthost/exthost/manifest/sandbox"
 )
 
-// networks are what a process with a network of its own does.
+// networks is what a process with its own network does.
 var networks = map[string]func() error{
 	"its own loopback": func() error {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +70,7 @@ func connect(target string) error {
 	return nil
 }
 
-// A process has its own loopback interface, and reaches the hosts that it names by a proxy alone.
+// A process has its own loopback interface, and reaches named hosts by a proxy only.
 func TestNetwork(t *testing.T) {
 	processtest.Leaks(t)
 	p := newPrey(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// tree makes files below a new directory: a name that ends in / is a directory, and "a -> b" a
-// symbolic link.
+// tree creates files below a new directory: a name that ends in / is a directory, and "a -> b" a symbolic link.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -41,8 +40,7 @@ func tree(t *testing.T, files ...string) string {
 	return root
 }
 
-// A profile adds the installation of the interpreter that the program names in any way, and nothing that
-// lies beside it.
+// A profile adds the installation of the program's interpreter, however it is named, and nothing beside it.
 func TestProfiles(t *testing.T) {
 	root := tree(t,
 		"py/bin/python3", "py/lib/python3.11/os.py", "py/share/x",

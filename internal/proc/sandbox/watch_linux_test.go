@@ -16,7 +16,7 @@ import (
 	ask "github.com/exthost/exthost/manifest/sandbox"
 )
 
-// A watch has what the kernel refused, by whatever call, and nothing that was allowed or does not exist.
+// A watch records what the kernel refused, by whatever call, and nothing that was allowed or does not exist.
 func TestWatch(t *testing.T) {
 	processtest.Leaks(t)
 	p := newPrey(t)
@@ -48,7 +48,7 @@ func TestWatch(t *testing.T) {
 		cmd.Dir, cmd.Env = p.folder, p.env
 		reaped, err := process.Launch(process.Spec{Path: cmd.Path, Sandbox: policy}, cmd.Start)
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) {
-			t.Skipf("NOT TESTED: %s: %v", t.Name(), err) // somebody else watches, or the kernel is too old
+			t.Skipf("NOT TESTED: %s: %v", t.Name(), err) // already watched by another process, or the kernel is too old
 		}
 		if err != nil {
 			t.Fatal(err)

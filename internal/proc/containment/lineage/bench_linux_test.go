@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
-// What one decision about a connection costs: a look at all processes of the machine.
+// BenchmarkOfSocket measures one decision about a connection: a look at all processes of the machine.
 func BenchmarkOfSocket(b *testing.B) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

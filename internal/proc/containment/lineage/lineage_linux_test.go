@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 const boasted = 1 << 30
 
-// boast has the kernel take a large empty mapping for the environment of this process, and stays.
+// boast gives this process a large empty mapping as its environment, and waits.
 func boast(string) {
 	far, err := unix.Mmap(-1, 0, boasted, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
@@ -50,8 +50,7 @@ func boast(string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// A process says itself where its environment is, and how long: it may be longer than the memory of
-// the machine.
+// A process can set the location and size of its environment, even to more than the machine's memory.
 func TestLongEnvironment(t *testing.T) {
 	processtest.Leaks(t)
 	exe, env := processtest.Script(t, "boast")

@@ -189,8 +189,8 @@ func useProxy(port int) {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		os.Setenv(name, "localhost,127.0.0.1,::1")
 	}
-	os.Setenv("NODE_USE_ENV_PROXY", "1") // fetch of Node.js 24 looks at the others then
-} // makes fetch of Node.js 24 read the other variables
+	os.Setenv("NODE_USE_ENV_PROXY", "1") // makes fetch of Node.js 24 read the other variables
+}
 
 // start starts the child and returns its pid.
 func start(argv []string, l limited.Limits) (pid int, err error) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What Unmap takes is there again when it is used, and what a process has written stays.
+// Released pages come back on use, and modified data stays.
 func TestUnmap(t *testing.T) {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -20,7 +20,7 @@ func TestUnmap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{program, ""} {
-		// its instructions and its constants
+		// code and constants
 		if mappings := unchanged(bytes.NewReader(smaps), path); len(mappings) < 2 {
 			t.Fatalf("%q: %d mappings: %v", path, len(mappings), mappings)
 		}
@@ -35,7 +35,7 @@ func TestUnmap(t *testing.T) {
 	}
 }
 
-// A page that was changed may be in memory or swapped out.
+// A modified page may be resident or swapped out.
 func TestUnchanged(t *testing.T) {
 	smaps := ""
 	for _, m := range []string{

@@ -24,7 +24,7 @@ func TestMarksNameTheChild(t *testing.T) {
 		host.Containment(3).Child(1).Has(host.Containment(3).Child(2).First) {
 		t.Error("two containments or children have one mark")
 	}
-	// a limit without a level below
+	// a limit with no level below
 	for _, none := range []Marks{marksOf(7, 9, 5), marksOf(7, 9, 5).Containment(1).Child(1)} {
 		if none.Has(0) || none.Has(5) || none != (Marks{}) {
 			t.Errorf("marks without a limit: %x", none)

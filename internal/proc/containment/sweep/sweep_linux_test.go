@@ -14,10 +14,10 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// patience bounds sweeps. No test waits that long.
+// patience bounds sweeps. No test is expected to wait that long.
 const patience = time.Minute
 
-// subject is a shell in a session of its own.
+// subject is a shell in its own session.
 type subject struct {
 	*exec.Cmd
 	t   *testing.T
@@ -57,18 +57,18 @@ func (s *subject) tell(line string) {
 
 // ended returns the signal that ended s.
 func (s *subject) ended() syscall.Signal {
-	_ = s.Wait() // what it returns is in the state
+	_ = s.Wait() // the state has the result
 	return s.ProcessState.Sys().(syscall.WaitStatus).Signal()
 }
 
-// A pid may be reused between the scan and the kill, and so may the pid of a leader.
+// A pid may be reused between scan and kill, and so may a leader's.
 func TestX3StrangersAreSpared(t *testing.T) {
 	processtest.Leaks(t)
 	stranger := start(t, "echo ready; exec sleep 3600")
 	stranger.line()
 	began := StartTime(stranger.pid())
 	for _, q := range []*Sweeper{
-		// session of another process
+		// another process's session
 		{Mark: []byte("host.1"), Known: map[int]uint64{stranger.pid(): began - 1}},
 		{Mark: []byte("host.1"), Known: map[int]uint64{stranger.pid(): began}, Since: began + 1}, // too young
 	} {
@@ -86,7 +86,7 @@ func TestX3StrangersAreSpared(t *testing.T) {
 	}
 }
 
-// Of a session that is older than the child, only the marked process is killed.
+// In a session that is older than the child, only the marked process is killed.
 func TestX3OlderSessionIsSpared(t *testing.T) {
 	processtest.Leaks(t)
 	user := start(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`)
@@ -97,7 +97,7 @@ func TestX3OlderSessionIsSpared(t *testing.T) {
 		defer s.in.Close()
 		return StartTime(s.pid())
 	}
-	for younger() <= began { // until the clock of the system has ticked
+	for younger() <= began { // until the system clock has ticked
 	}
 	user.tell("go")
 	member := user.line()
@@ -111,7 +111,7 @@ func TestX3OlderSessionIsSpared(t *testing.T) {
 	}
 }
 
-// X3: a process in an exec has no environment for a moment, and must not escape by that.
+// A process in an exec has no environment for a moment; it must not escape because of that.
 func TestX3NobodyEscapesByExec(t *testing.T) {
 	processtest.Leaks(t)
 	blank := start(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`)

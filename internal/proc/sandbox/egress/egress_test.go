@@ -22,8 +22,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// proxied returns a client of a proxy for hosts. All names are those of this machine, whose addresses
-// are public for this test.
+// proxied returns a client of a proxy for hosts. All names resolve to this machine, whose addresses count as public
+// here.
 func proxied(t *testing.T, hosts []string, change func(*Proxy)) (*http.Client, *Proxy, func() []Attempt) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,7 +110,7 @@ func TestNamedHosts(t *testing.T) {
 	}
 }
 
-// A name that leads to this machine or its network is refused, also when it is named.
+// A name that leads to this machine or its network is refused even if it is listed.
 func TestPrivateAddresses(t *testing.T) {
 	processtest.Leaks(t)
 	for _, addr := range []string{"127.0.0.1", "::1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254",
@@ -134,7 +134,7 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// Close ends connections that say nothing, tunnels that are open, and lookups.
+// Close ends silent connections, open tunnels, and lookups.
 func TestClose(t *testing.T) {
 	processtest.Leaks(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,7 +188,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A public address of this machine leads to its services, and one of its network to those of its neighbours.
+// A public address of this machine leads to its services, and one of its network to its neighbours.
 func TestBeside(t *testing.T) {
 	all, err := net.InterfaceAddrs()
 	if err != nil || len(all) == 0 {
@@ -207,7 +207,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// What a client may write to get somewhere else, or to keep the proxy busy.
+// Requests that try to reach something else, or to keep the proxy busy.
 func TestOddRequests(t *testing.T) {
 	processtest.Leaks(t)
 	_, p, seen := proxied(t, []string{"good.example:443"}, nil)
@@ -247,7 +247,7 @@ func TestOddRequests(t *testing.T) {
 	}
 }
 
-// What a proxy has not recorded yet is recorded when it is closed.
+// Unrecorded attempts are recorded by Close.
 func TestRepeatedAttempts(t *testing.T) {
 	processtest.Leaks(t)
 	client, p, seen := proxied(t, nil, nil)

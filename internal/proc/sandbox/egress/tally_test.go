@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A child that asks again and again fills no log: its first attempt is recorded at once, and the others as a
+// A child that retries in a loop does not fill the log: its first attempt is recorded at once, and the others as a
 // number every minute.
 func TestRecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
