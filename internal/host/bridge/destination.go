@@ -285,7 +285,7 @@ func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance,
 	}
 	added := d.keep(key, s)
 	if err := d.stranger(s, key); err != nil { // last: of two concurrent callers with one key, one was kept
-		return nil, nil, err // last: of two concurrent callers with one key, one was kept
+		return nil, nil, err
 	}
 	if added {
 		d.Env.SecretsChanged()
@@ -344,8 +344,8 @@ func (d *Destination) Status() status.Destination {
 		s.State, s.Reason = string(supervisor.Failed), protocol.Reason(d.Mask(err))
 	}
 	now, cancel := context.WithCancel(context.Background())
-	cancel()                                         // the status waits for no instance
-	if err := d.Unit.Refusal(now, nil); err != nil { // the status waits for no instance
+	cancel() // the status waits for no instance
+	if err := d.Unit.Refusal(now, nil); err != nil {
 		s.Refuses = protocol.Reason(d.Mask(err))
 		if e, ok := errors.AsType[*protocol.Error](err); ok {
 			at := time.Now().Add(e.RetryAfter)

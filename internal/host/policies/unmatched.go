@@ -19,8 +19,8 @@ const CodeUnmatched = "pattern_unmatched"
 
 // Known is everything that patterns of policies may match.
 type Known struct {
-	Tools      []string // ids of extensions and destinations, including those that do not run
-	Extensions []string // ids of extensions and destinations, also of those that do not run
+	Tools      []string // registered names
+	Extensions []string // ids of extensions and destinations, including those that do not run
 	Silent     []string // the Extensions whose tools are unknown
 	Clients    []string // names of the named clients
 	AnyCaller  bool     // an authorization server or other cluster nodes name callers, too

@@ -22,8 +22,8 @@ import (
 const CodeDiffers = "replica_differs"
 
 // Directory holds the extensions of other nodes. It is safe for concurrent use.
-type Directory struct { // nil: no cluster
-	cluster peers.Cluster // nil: the host is in none
+type Directory struct {
+	cluster peers.Cluster // nil: no cluster
 	env     *unit.Env
 	events  func(*unit.Extension) unit.Events
 

@@ -278,7 +278,7 @@ func (s *set) order(w unit.Want) []*peers.Place {
 		case load[p] < 0:
 			return 0
 		case hasFailed(p): // it would refuse the call
-			return 2 // which would refuse the call
+			return 2
 		}
 		return 1
 	}

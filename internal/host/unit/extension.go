@@ -119,8 +119,8 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		}
 		return nil, []protocol.Diagnostic{d}
 	}
-	if spec.Replay != nil { // the recorded protocol
-		c.Manifest = spec.Manifest // which knows the protocol
+	if spec.Replay != nil {
+		c.Manifest = spec.Manifest // has the recorded protocol
 	}
 	x := &Extension{
 		Source:   descriptors.SourceOf(&spec),

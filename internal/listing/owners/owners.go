@@ -24,7 +24,7 @@ type Index struct {
 	listed    time.Time             // when everything was last listed to find an owner
 	order     []string              // extensions that list resources; the first owns a URI that several list
 	resources map[string]keys       // by extension
-	templates map[string][]template // by extension, like resources
+	templates map[string][]template // by extension
 	prompts   map[string]prompt     // by registered name
 	families  map[string]items      // of extensions of MCP, by list method
 	shadows   map[string][]Shadow   // by list method

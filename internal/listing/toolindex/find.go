@@ -38,12 +38,12 @@ const (
 )
 
 // Parameters of the ranking, tuned with the queries of testdata/tuning.txt.
-const ( // how soon another occurrence of a word stops counting
-	saturation     = 1.2  // penalty of a long description
-	lengthShare    = 0.4  // weight of a similar word
-	likeness       = 0.35 // share of the extension's score in a tool's rank
-	extensionShare = 0.6  // share of the best extension's score that the second needs to be shown
-	secondShare    = 0.6  // how near the second extension has to be to the first one to be shown
+const (
+	saturation     = 1.2  // how soon another occurrence of a word stops counting
+	lengthShare    = 0.4  // penalty of a long description
+	likeness       = 0.35 // weight of a similar word
+	extensionShare = 0.6  // share of the extension's score in a tool's rank
+	secondShare    = 0.6  // share of the best extension's score that the second needs to be shown
 )
 
 // Find answers a query in a user's words. visible reports whether the caller may see a tool; nil: all. The answer
@@ -77,11 +77,11 @@ func terms(query string) (list []term) {
 
 // search is the state of one query.
 type search struct {
-	*Index         // by tool
-	tools  []found // by part
-	exts   []group // tools with the current term
-	hits   []int32 // tools that have the term
-	stats  totals
+	*Index
+	tools []found // by tool
+	exts  []group // by part
+	hits  []int32 // tools with the current term
+	stats totals
 }
 
 // totals are counts of the visible tools.

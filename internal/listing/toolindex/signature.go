@@ -29,8 +29,8 @@ func Signature(e *tools.Entry) string {
 // Arguments returns the arguments of a tool and their types, (argument: type, optional?: type), required ones
 // first.
 func Arguments(e *tools.Entry) string {
-	var names []string                                                 // without a list, none is required
-	_ = json.Unmarshal(rawjson.Get(e.InputSchema, "required"), &names) // of no list, none is required
+	var names []string
+	_ = json.Unmarshal(rawjson.Get(e.InputSchema, "required"), &names) // without a list, none is required
 	var required, optional []string
 	for name, schema := range rawjson.Members(rawjson.Get(e.InputSchema, "properties")) {
 		text := display.Prefix(display.Visible(strings.Join(strings.Fields(name), " ")), maxType)

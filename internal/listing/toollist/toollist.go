@@ -85,8 +85,8 @@ func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*t
 	return sum > l.SearchAbove
 }
 
-// List returns what a client with a search is listed of entries, which it sees: the search,
-// the host's other tools, and the favourites.
+// List returns the list of a client in mode search: the search tools, the host's other tools, and the favourites of
+// entries, which are the tools that it sees.
 func (l *Listing) List(entries []*tools.Entry) []*tools.Entry {
 	list, kept, size := slices.Clone(Own().Entries()), 0, 0
 	for _, e := range entries {
