@@ -18,28 +18,27 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// Config is everything the operator's files can say. [Default] has the default of
-// each value.
+// Config is the configuration of a host. [Default] has the defaults.
 type Config struct {
 	Extensions   Extensions          `json:"extensions"`               // where extensions come from and how they run
-	Plugins      []governance.Spec   `json:"plugins"`                  // the policies every exchange passes
-	Governance   Governance          `json:"governance,omitzero"`      // what policies get
+	Plugins      []governance.Spec   `json:"plugins"`                  // the policies that every exchange passes
+	Governance   Governance          `json:"governance,omitzero"`      // what policies receive
 	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
 	// what clients see of tools, prompts and resources, by the name of the toolset
 	Toolsets map[string]Toolset `json:"toolsets,omitempty"`
 	Tools    toollist.Listing   `json:"tools"`  // how tools are listed to clients
 	Server   Server             `json:"server"` // the HTTP front
-	// where the secrets are that secret://NAME refers to
+	// where the secrets of secret://NAME are kept
 	Secrets Secrets `json:"secrets"`
-	Audit   Audit   `json:"audit"` // the record of what passed
-	// the cluster of hosts that this one joins; only of the user's file and of --config FILE; default: none
+	Audit   Audit   `json:"audit"` // the log of all exchanges
+	// the cluster of hosts to join; not in a project's file; default: none
 	Cluster cluster.Membership `json:"cluster"`
-	// calls that fail on purpose, for tests of agents; only of the user's file and of --config FILE
+	// calls that fail on purpose, for tests of agents; not in a project's file
 	Inject []faults.Rule `json:"inject,omitempty"`
 	OTel   otel.Tracing  `json:"otel,omitzero"` // where traces are sent
 	Log    Log           `json:"log"`           // the host's log
-	// a cassette of what passes between the host and its extensions; default: none
+	// a cassette of the messages between the host and its extensions; default: none
 	Record recording.Cassette `json:"record,omitzero"`
 
 	// Files are the absolute paths that [Load] read, or would have read if the files existed: watch these for
@@ -70,16 +69,16 @@ type Project struct {
 
 // Extensions selects the extensions and sets how they run.
 type Extensions struct {
-	// false: the host looks for none; default true
+	// false: do not look for extensions; default true
 	Enabled bool `json:"enabled"`
-	// in order; of extensions with one id that in the first path runs, and of several in one path none; default
+	// searched in order: the first path with an id wins, and an id that is twice in one path does not run; default
 	// ./extensions
 	SearchPaths []string `json:"search_paths" path:"true"`
 	// exact base names; default node_modules, .git, target
 	IgnoreDirs []string `json:"ignore_dirs"`
-	// ids of extensions that do not run
+	// ids of extensions not to run
 	Disabled []string `json:"disabled"`
-	// ids of extensions that may run; empty: all
+	// ids of extensions that may run; default: all
 	Allowlist []string `json:"allowlist"`
 	// path elements below a search path, plugin.toml included; default 4
 	MaxDepth int `json:"max_depth" jsonschema:"minimum=1,maximum=64"`
@@ -93,33 +92,33 @@ type Extensions struct {
 	Env Env `json:"env"`
 	// values that a manifest's [runtime] does not state
 	Defaults manifest.Runtime `json:"defaults"`
-	// directories whose files count, with all below, whoever owns or may write them; / is all; not in a project's file;
-	// default: none
+	// directories whose files are used, with everything below, whoever owns or may write them; / means all; not in
+	// a project's file; default: none
 	SafeDirectories []string `json:"safe_directories" path:"true"`
-	// what of the working directory runs: what the user agreed to, what exthost.lock says, or all; not in a project's
-	// file; default ask
+	// what of the working directory may run: ask: what the user agreed to; lock: what exthost.lock states; off:
+	// all; not in a project's file; default ask
 	Trust string `json:"trust" jsonschema:"enum=ask,enum=lock,enum=off"`
-	// how long ago a package and what it needs must have been published for exthost add and upgrade to take it; a
-	// project's file can only raise it; default 72h
+	// minimum age of a package and its dependencies for exthost add and upgrade; a project's file can only raise
+	// it; default 72h
 	MinReleaseAge manifest.Duration `json:"min_release_age"`
-	// by id; sidecar servers by OWNER.SERVER
+	// settings by id; OWNER.SERVER for a sidecar server
 	Entries map[string]Entry `json:"entries"`
 }
 
 // The values of Extensions.Trust.
 const (
-	TrustAsk  = "ask"  // what the user has agreed to, as it was then
-	TrustLock = "lock" // what exthost.lock of the directory says
+	TrustAsk  = "ask"  // what the user agreed to, unchanged since
+	TrustLock = "lock" // what exthost.lock of the directory states
 	TrustOff  = "off"  // all
 )
 
 // The values of Watch.Mode.
 const (
-	WatchLog    = "log"    // say what changed
-	WatchReload = "reload" // reload what changed
+	WatchLog    = "log"    // log changes
+	WatchReload = "reload" // reload changed extensions
 )
 
-// Watch sets how the host reacts to changes below the search paths and in the configuration.
+// Watch sets how the host reacts to changes in the search paths and the configuration.
 type Watch struct {
 	Enabled bool   `json:"enabled"`                                // default false
 	Mode    string `json:"mode" jsonschema:"enum=log,enum=reload"` // default log
@@ -129,19 +128,19 @@ type Watch struct {
 
 // The values of Env.Mode.
 const (
-	EnvFilter    = "filter"    // the host's, less what looks secret
-	EnvAllowlist = "allowlist" // the basics, Env.Pass and what manifests declare
+	EnvFilter    = "filter"    // the host's variables without those that look secret
+	EnvAllowlist = "allowlist" // basic variables, Env.Pass and those that manifests declare
 )
 
 // Env sets which of the host's environment variables extensions see.
 type Env struct {
 	Mode string   `json:"mode" jsonschema:"enum=filter,enum=allowlist"` // default filter
-	Pass []string `json:"pass"`                                         // variables that mode allowlist passes as well
+	Pass []string `json:"pass"`                                         // variables that mode allowlist adds
 }
 
-// Sandbox sets how extensions are confined that do not say so themselves.
+// Sandbox sets the default confinement of extensions.
 type Sandbox struct {
-	// for extensions without [sandbox]: strict leaves them their own folder and state directory, and no network;
+	// for extensions without [sandbox]: strict allows only their own folder and state directory, and no network;
 	// default off
 	Default string `json:"default" jsonschema:"enum=strict,enum=off"`
 }
@@ -149,7 +148,7 @@ type Sandbox struct {
 // The values of Entry.Hooks.
 const (
 	HooksAll  = "all"  // its hooks see every event, and calls of all extensions
-	HooksOwn  = "own"  // its hooks see events of its own: calls of its tools, its state
+	HooksOwn  = "own"  // its hooks see only calls of its own tools and its own state
 	HooksNone = "none" // its hooks do not run
 )
 
@@ -159,26 +158,26 @@ type Entry struct {
 	Config map[string]any `json:"config,omitempty"`
 	// added to its environment
 	Env map[string]string `json:"env,omitempty"`
-	// NAME=value lines, or YAML, added to its environment; env wins
+	// a file of NAME=value lines, or YAML, added to its environment; env wins
 	EnvFile string `json:"env_file,omitempty" path:"true"`
-	// variables that its manifest declares and that are withheld
+	// variables to withhold although its manifest declares them
 	EnvDeny []string `json:"env_deny,omitempty"`
-	// variables of the host that it is given even if they look like secrets; as exthost grant
+	// variables of the host to pass on although they look like secrets; same as exthost grant
 	EnvPass []string `json:"env_pass,omitempty"`
 	// which events its hooks see; default own
 	Hooks string `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"`
-	// directories that the host answers roots/list of its MCP server with; default: clients are asked
+	// directories in the answer to roots/list requests of its MCP server; default: ask the client
 	Roots []string `json:"roots,omitempty" path:"true"`
 	// laid over the manifest's [runtime]
 	Runtime manifest.Runtime `json:"runtime,omitzero"`
 	// the host is not ready while the extension cannot run; default false
 	Required bool `json:"required,omitempty"`
 
-	// in place of the manifest's [sandbox]; a project's file can state strict alone
+	// replaces the manifest's [sandbox]; a project's file can only state strict
 	Sandbox sandbox.Override `json:"sandbox,omitzero"`
 
-	// Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and
-	// keep the host's capabilities; not in a project's file; default false
+	// Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities,
+	// and keep the host's capabilities; not in a project's file; default false
 	NewPrivileges bool `json:"new_privileges,omitempty"`
 
 	// Problems say why the values of the entry cannot be used: unset variables, an unreadable env_file. [Load]
@@ -215,67 +214,67 @@ func (e *Extensions) Required() (ids []string) {
 // SetDefaults makes e an empty entry.
 func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksOwn} }
 
-// Governance is what policies get beside the exchanges.
+// Governance sets what policies receive besides the exchanges.
 type Governance struct {
-	// HTTP headers of callers, besides Authorization, that policies of category authentication get; at most 16
+	// additional HTTP headers of callers for policies of category authentication, besides Authorization; at most
+	// 16
 	Headers []string `json:"headers,omitempty"`
 }
 
-// Toolset is what a client sees, and under which names. Its zero value is everything.
+// Toolset selects and renames what a client sees. The zero value selects everything.
 type Toolset = toolset.Definition
 
-// Server is the HTTP front.
+// Server is the HTTP server.
 type Server struct {
 	// host:port; default 127.0.0.1:7800; port 0 is any free port
 	Listen string `json:"listen"`
-	// the bearer token; default: none, which serves loopback only
+	// bearer token; default: none, which serves loopback only
 	Auth Auth `json:"auth,omitzero"`
-	// the toolset of clients that have none of their own; they reach no other; default: they see everything
+	// the toolset of clients without one of their own, who can use no other; default: they see everything
 	Toolset string `json:"toolset,omitempty"`
-	// callers with tokens of their own, by name; with any, every client over HTTP shows a token; not in a project's
+	// callers with tokens of their own, by name; with any, every HTTP client needs a token; not in a project's
 	// file; default: none
 	Clients        map[string]Client `json:"clients,omitempty"`
-	AllowedOrigins []string          `json:"allowed_origins"` // in addition to those of this machine
-	AllowedHosts   []string          `json:"allowed_hosts"`   // in addition to those of this machine
+	AllowedOrigins []string          `json:"allowed_origins"` // in addition to this machine's
+	AllowedHosts   []string          `json:"allowed_hosts"`   // in addition to this machine's
 	TLS            TLS               `json:"tls,omitzero"`    // default: none
 	Metrics        bool              `json:"metrics"`         // serve /metrics; default true
-	// of one request, in bytes; default 16 MiB
+	// maximum size of a request in bytes; default 16 MiB
 	MaxBody manifest.Size `json:"max_body" jsonschema:"minimum=1024"`
-	// how long after its start the host keeps lists waiting for extensions that start and are not known from an earlier
-	// start; default 25 s, 0: not at all
+	// how long after the start lists wait for extensions that are new to the host and still starting; default 25
+	// s, 0: not at all
 	ListWait manifest.Duration `json:"list_wait"`
-	// time without clients after which the host that exthost serve --stdio starts in the background ends; default 10
-	// min, 0: never
+	// time without clients after which a background host of exthost serve --stdio ends; default 10 min, 0: never
 	IdleExit manifest.Duration `json:"idle_exit"`
 }
 
-// Client is a caller that policies, budgets and the audit log know by its name.
+// Client is a caller that policies, budgets and the audit log know by name.
 type Client struct {
-	// sha256: and the SHA-256 of its token in hexadecimal digits, as exthost client add writes it; default: none, for a
-	// client on stdio alone
+	// sha256: and the SHA-256 of its token in hex, as written by exthost client add; default: none, for clients on
+	// stdio only
 	TokenHash string `json:"token_hash,omitempty"`
-	// the same of its token before, as exthost client rotate --keep writes it
+	// the same for its previous token, as written by exthost client rotate --keep
 	OldTokenHash string `json:"old_token_hash,omitempty"`
-	OldUntil     string `json:"old_until,omitempty"` // when that one ends, such as 2030-01-31T12:00:00Z
-	Since        string `json:"since,omitempty"`     // when its token was made, for people
-	// what it sees; it reaches no other toolset; default server.toolset
+	OldUntil     string `json:"old_until,omitempty"` // end of the previous token, such as 2030-01-31T12:00:00Z
+	Since        string `json:"since,omitempty"`     // creation of the token, for information
+	// its toolset, the only one that it can use; default server.toolset
 	Toolset string `json:"toolset,omitempty"`
 
 	// how tools are listed to it; default tools.mode
 	Mode string `json:"mode,omitempty" jsonschema:"enum=all,enum=search,enum=auto"`
 }
 
-// Auth states the bearer token in one of three ways, and the issuer of the access
-// tokens that are accepted; all empty: the host serves loopback only, and this user.
+// Auth states the bearer token in one of three ways, and an issuer of access tokens to accept; all empty: the host
+// serves loopback and this user only.
 type Auth struct {
 	Token     string `json:"token,omitempty" secret:"true"`    // the token itself
 	TokenEnv  string `json:"token_env,omitempty"`              // the environment variable that holds it
 	TokenFile string `json:"token_file,omitempty" path:"true"` // the file that holds it
-	// an authorization server whose tokens are accepted too; default: none
+	// an authorization server whose tokens are also accepted; default: none
 	OAuth OAuth `json:"oauth,omitzero"`
 
-	// Linux: whose processes of this machine are answered while there is no token: those of this user and of root, or
-	// any; not in a project's file; default user
+	// Linux: whose local processes are answered without a token: user: this user's and root's; any: all; not in a
+	// project's file; default user
 	Loopback string `json:"loopback,omitempty" jsonschema:"enum=user,enum=any"`
 }
 
@@ -285,8 +284,7 @@ const (
 	LoopbackAny  = "any"
 )
 
-// OAuth makes the server an OAuth 2.0 resource server. A caller is the subject of
-// its access token, a signed JWT.
+// OAuth makes the server an OAuth 2.0 resource server. A caller is the subject of its access token, a signed JWT.
 type OAuth struct {
 	Issuer string `json:"issuer,omitempty"` // the authorization server, as its tokens name it
 	// the URL that clients know this server by, such as https://host.example/mcp
@@ -302,18 +300,18 @@ type TLS struct {
 	Key  string `json:"key,omitempty" path:"true"`  // the leaf's private key
 }
 
-// Audit is the record of every exchange.
+// Audit is the log of all exchanges.
 type Audit struct {
-	// file of JSON lines; "": no record is kept
+	// file of JSON lines; default: no audit log
 	Path string `json:"path" path:"true"`
-	// of one file, in bytes, before it is rotated; default 64 MiB
+	// size in bytes at which the file is rotated; default 64 MiB
 	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`
-	// number of rotated files that are kept; default 5
+	// number of rotated files to keep; default 5
 	Keep int `json:"keep" jsonschema:"minimum=0,maximum=1000"`
-	// interval at which the hash of the last record goes to the host's log, when it has changed; default 1 min, 0: only
-	// when the host ends
+	// interval at which the hash of the last record is written to the host's log if it changed; default 1 min, 0:
+	// only when the host ends
 	Anchor manifest.Duration `json:"anchor"`
-	// the directory of the project whose file states the path: the file must be in it; [Load] sets it
+	// the project's directory if a project's file states the path, which must be in it; [Load] sets it
 	Within string `json:"-"`
 }
 
@@ -323,13 +321,13 @@ type Log struct {
 	Level string `json:"level" jsonschema:"enum=trace,enum=debug,enum=info,enum=warn,enum=error"`
 	// default auto: text on a terminal, else JSON
 	Format string `json:"format" jsonschema:"enum=auto,enum=text,enum=json"`
-	// file for a copy of the log, always JSON; "": none
+	// file for a copy of the log, always JSON; default: none
 	File string `json:"file" path:"true"`
-	// of that file, in bytes, before it is set aside; default 64 MiB
+	// size in bytes at which the file is rotated; default 64 MiB
 	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`
-	// number of files set aside that are kept; default 5
+	// number of rotated files to keep; default 5
 	Keep int `json:"keep" jsonschema:"minimum=0,maximum=1000"`
-	// as of Audit; [Load] sets it
+	// like Audit.Within; [Load] sets it
 	Within string `json:"-"`
 }
 

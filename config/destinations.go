@@ -35,26 +35,26 @@ type Destination struct {
 	Headers map[string]string `json:"headers,omitempty" secret:"true"`
 	// sse and http only: as [transport.oauth] of a manifest
 	OAuth *oauth.Settings `json:"oauth,omitempty"`
-	// sse and http only: whose login calls are made with: one for all, or that of the caller (exthost login NAME
+	// sse and http only: shared: one login for all callers; per_caller: each caller's own (exthost login NAME
 	// --caller CALLER); default shared
 	Credentials string `json:"credentials,omitempty" jsonschema:"enum=shared,enum=per_caller"`
-	// stdio only: argv, or one string of words; a path with a slash resolves against cwd
+	// stdio only: argv, or one string; a path with a slash is relative to cwd
 	Command manifest.Command `json:"command,omitempty"`
 	// stdio only: added to the filtered environment
 	Env map[string]string `json:"env,omitempty"`
-	// stdio only: maps a header of the client to a variable of the child
+	// stdio only: maps a client's header to a variable of the child
 	EnvFromHeaders map[string]string `json:"env_from_headers,omitempty" secret:"false"`
-	// stdio only: NAME=value lines, or YAML, added to the environment
+	// stdio only: a file of NAME=value lines, or YAML, added to the environment
 	SecretsFile string `json:"secrets_file,omitempty" path:"true"`
-	// stdio only; default: the directory of the file that states it
+	// stdio only; default: the directory of the file that states the destination
 	Cwd string `json:"cwd,omitempty" path:"true"`
-	// directories that the host answers roots/list of the server with; default: clients are asked
+	// directories in the answer to roots/list requests of the server; default: ask the client
 	Roots []string `json:"roots,omitempty" path:"true"`
 	// stdio only: default per_session
 	Instances manifest.Instances `json:"instances,omitempty"`
-	// stdio only: its own port on 127.0.0.1; 0 is any free port
+	// stdio only: a port of its own on 127.0.0.1; 0 is any free port
 	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`
-	// limit of the start, handshake included; default 120 s
+	// limit of a start, handshake included; default 120 s
 	StartTimeout manifest.Duration `json:"start_timeout,omitempty"`
 	// stdio only, Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file
 	// capabilities, and keep the host's capabilities; not in a project's file; default false

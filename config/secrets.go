@@ -11,23 +11,23 @@ const (
 	SecretsFile    = "file"
 )
 
-// Secrets says where the secrets are that secret://NAME refers to.
+// Secrets sets where the secrets of secret://NAME are kept.
 type Secrets struct {
-	// an encrypted file, the keyring of the system, a program that prints a secret, variables of the host, or files;
-	// not in a project's file, as the whole section; default age
+	// an encrypted file, the system's keyring, a program that prints a secret, variables of the host, or files;
+	// the whole section is not allowed in a project's file; default age
 	Provider string `json:"provider" jsonschema:"enum=age,enum=keyring,enum=command,enum=env,enum=file"`
-	// age: the encrypted file; file: a directory with a file for each secret, or one file of NAME=value lines; default
-	// for age: secrets/secrets.age in the user's directory
+	// age: the encrypted file; file: a directory with a file for each secret, or one file of NAME=value lines;
+	// default for age: secrets/secrets.age in the user's directory
 	Path string `json:"path,omitempty" path:"true"`
-	// age: the file of the key, which the first exthost secret set makes; default: identity beside path
+	// age: the key file, created by the first exthost secret set; default: identity beside path
 	Identity string `json:"identity,omitempty" path:"true"`
-	// command: argv, or one string of words; {name} stands for the name of the secret
+	// command: argv, or one string; {name} is replaced by the secret's name
 	Command manifest.Command `json:"command,omitempty"`
-	// command and keyring: limit of one answer; default 30 s
+	// command and keyring: limit of one request; default 30 s
 	Timeout manifest.Duration `json:"timeout"`
 
-	// the directory of what exthost login has signed in to, each encrypted in a directory of its own; default logins in
-	// the user's directory
+	// directory of the logins of exthost login, each encrypted in a directory of its own; default logins in the
+	// user's directory
 	Logins string `json:"logins,omitempty" path:"true"`
 
 	// Dir is where Command runs: the directory of the file that states the command. [Load] sets it.

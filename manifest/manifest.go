@@ -17,14 +17,14 @@ const FileName = "plugin.toml"
 // Transport.Protocol and Transport.MCPVersion and writes hook events in snake_case.
 type Manifest struct {
 	Plugin Plugin `toml:"plugin" json:"plugin"`
-	// absent: whatever the handshake offers; native needs it
+	// absent: whatever the handshake offers; required by native
 	Capabilities *Capabilities `toml:"capabilities" json:"capabilities,omitempty"`
 	// absent: only the MCP servers run
 	Transport Transport `toml:"transport" json:"transport,omitzero"`
 	Requires  Requires  `toml:"requires" json:"requires,omitzero"`
 	Context   Context   `toml:"context" json:"context,omitzero"`
 	Runtime   Runtime   `toml:"runtime" json:"runtime,omitzero"`
-	// absent: the extension is not confined, unless the operator says so
+	// absent: not confined, unless the operator restricts it
 	Sandbox *sandbox.Table `toml:"sandbox" json:"sandbox,omitempty"`
 	Config  map[string]any `toml:"config" json:"config,omitempty"` // handed to a native extension
 	// JSON Schema of config; absent: anything goes
@@ -40,23 +40,23 @@ type Manifest struct {
 	Meta             Meta           `toml:"meta" json:"meta,omitzero"`
 }
 
-// Plugin says who the extension is.
+// Plugin describes the extension.
 type Plugin struct {
-	// a-z first, then a-z, 0-9, _ and -; at most 64; not a reserved one
+	// a-z first, then a-z, 0-9, _ and -; at most 64; not a reserved id
 	ID          string `toml:"id" json:"id"`
 	Version     string `toml:"version" json:"version"`                   // strict semver, no leading v
 	Name        string `toml:"name" json:"name,omitempty"`               // for people; "" shows the id
 	Description string `toml:"description" json:"description,omitempty"` // at most 512 characters
 	// strict semver; "" is any host
 	MinAgentVersion string `toml:"min_agent_version" json:"min_agent_version,omitempty"`
-	// of its hooks: lower runs first, default 0
+	// order of its hooks: lower runs first, default 0
 	Priority int `toml:"priority" json:"priority,omitempty"`
 }
 
-// Capabilities are the names that the extension may offer, for the operator to review.
-// An absent list (nil) is not the same as an empty one.
+// Capabilities are the names that the extension may offer, for the operator to review. An absent list (nil)
+// differs from an empty one.
 type Capabilities struct {
-	// names of its tools: others are not served; without the list all are
+	// names of its tools; others are not served; absent: all are
 	Tools     []string `toml:"tools" json:"tools,omitempty"`
 	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`         // the hook points it answers
 	Channels  []string `toml:"channels" json:"channels,omitempty"`   // accepted, not supported
@@ -82,8 +82,8 @@ const (
 	ProtocolLite   = "lite"
 )
 
-// Transport says how the host reaches the extension. Exactly one of Command,
-// Cmd and Script starts a process; URL reaches a server that already runs.
+// Transport sets how the host reaches the extension. Command, Cmd or Script starts a process; URL reaches a
+// running server.
 type Transport struct {
 	// default stdio, with a url http; `type` is accepted too
 	Kind string `toml:"kind" alias:"type" json:"kind,omitempty"`
@@ -91,41 +91,40 @@ type Transport struct {
 	Command string   `toml:"command" json:"command,omitempty"`
 	Args    []string `toml:"args" json:"args,omitempty"` // beside command or script
 	Cmd     []string `toml:"cmd" json:"cmd,omitempty"`   // the whole command line, in words
-	// run by the interpreter of its suffix
+	// run by the interpreter for its suffix
 	Script string            `toml:"script" json:"script,omitempty"`
 	Env    map[string]string `toml:"env" json:"env,omitempty"` // added to the child's environment
 	Cwd    string            `toml:"cwd" json:"cwd,omitempty"` // default: the extension's directory
-	// http, sse and nats only; of nats nats://host:port or tls://host:port, default the NATS servers that cluster.urls
-	// of the host states
+	// http, sse and nats only; nats://host:port or tls://host:port for nats, default the host's cluster.urls
 	URL     string            `toml:"url" json:"url,omitempty"`
 	Headers map[string]string `toml:"headers" json:"headers,omitempty"` // http and sse only
-	// http, sse and nats only: the variable that holds the bearer token, or for nats what NATS servers take: the text
-	// of a file of credentials, the seed of an NKey, or a token; also named in requires.env
+	// http, sse and nats only: the variable with the bearer token, for nats with the text of a credentials file,
+	// an NKey seed or a token; also declare it in requires.env
 	TokenEnv string `toml:"token_env" json:"token_env,omitempty"`
-	// http, sse and nats only: the file that holds it, below the extension's directory, its owner's alone, read anew
-	// for each request, with nats for each connection
+	// http, sse and nats only: a file with the bearer token or NATS credentials, below the extension's directory and
+	// private to its owner; read for each request, for nats for each connection
 	TokenFile string `toml:"token_file" json:"token_file,omitempty"`
-	// http and sse only: the client as which a user signs in; default: what the server's authorization server offers
+	// http and sse only: the OAuth client for logins; default: whatever the server's authorization server offers
 	OAuth *oauth.Settings `toml:"oauth" json:"oauth,omitempty"`
 	// default native for stdio, mcp with a url; exec has none
 	Protocol string `toml:"protocol" json:"protocol,omitempty"`
 	// auto (default), 2025-11-25 or 2026-07-28; mcp only
 	MCPVersion string `toml:"mcp_version" json:"mcp_version,omitempty"`
 
-	// nats only: the service takes requests at PREFIX.ID.rpc, ID being that of the extension; default ext
+	// nats only: the service takes requests at PREFIX.ID.rpc with the extension's id; default ext
 	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"`
-	// nats only: line (default): a message is one JSON-RPC line; nexo: the line is the payload of a JSON object, as
-	// nexo's broker sends it
+	// nats only: line (default): a message is one JSON-RPC line; nexo: the line is the payload of a JSON object,
+	// as nexo's broker sends it
 	Framing string `toml:"framing" json:"framing,omitempty"`
 
-	// replay only: the cassette that exthost record wrote, relative to the extension's directory
+	// replay only: a cassette of exthost record, relative to the extension's directory
 	File string `toml:"file" json:"file,omitempty"`
-	// replay only: the id that was recorded; default: the only one in the cassette
+	// replay only: the recorded id; default: the only one in the cassette
 	Extension string `toml:"extension" json:"extension,omitempty"`
-	// replay only: strict (default): a call that was not recorded is an error; nearest: it gets the answer to the most
-	// similar one
+	// replay only: strict (default): a call that was not recorded is an error; nearest: it gets the response to
+	// the most similar call
 	Match string `toml:"match" json:"match,omitempty"`
-	// replay only: "0" (default): answers come at once; real: they take as long as they did
+	// replay only: "0" (default): respond at once; real: take as long as recorded
 	Latency string `toml:"latency" json:"latency,omitempty"`
 }
 
@@ -172,14 +171,14 @@ func (t Transport) CommandLine() []string {
 	return nil
 }
 
-// Requires names what must be there for the extension to run.
+// Requires lists what the extension needs to run.
 type Requires struct {
 	Bins []string `toml:"bins" json:"bins,omitempty"` // executables on PATH
-	// variables, set and not empty; a secret-like one is passed on only if it is named here
+	// variables that must be set and not empty; secret-like ones are passed on only if listed here
 	Env  []string          `toml:"env" json:"env,omitempty"`
 	OS   []string          `toml:"os" json:"os,omitempty"`     // any of these GOOS values; empty: all
 	Arch []string          `toml:"arch" json:"arch,omitempty"` // any of these GOARCH values; empty: all
-	Hint map[string]string `toml:"hint" json:"hint,omitempty"` // by the name of the missing requirement: how to get it
+	Hint map[string]string `toml:"hint" json:"hint,omitempty"` // by the name of a missing requirement: how to get it
 }
 
 // Context selects which parts of a call's context the extension receives.
@@ -203,23 +202,23 @@ type ToolSpec struct {
 // HookSpec is one exec hook, of an extension or of the operator.
 type HookSpec struct {
 	Name string `toml:"name" json:"name,omitempty"` // for logs; "" shows the command
-	// a hook point; PascalCase and Claude Code's names are accepted
+	// a hook point, also in PascalCase or by Claude Code's name
 	Event string `toml:"event" json:"event"`
-	// of tools: names, a pattern or a regular expression; "" or "*" is all
+	// which tools: names, a pattern or a regular expression; "" or "*" is all
 	Matcher string `toml:"matcher" json:"matcher,omitempty"`
-	// no shell runs it; a slash resolves against the file that states it
+	// run without a shell; a path with a slash is relative to the file
 	Command Command   `toml:"command" json:"command"`
 	Timeout *Duration `toml:"timeout" json:"timeout,omitempty"` // default 15 s
-	// the decision when the hook fails: allow or deny; default deny at gates, allow for an extension's own
+	// the decision if the hook fails: allow or deny; default deny at gates, allow for an extension's own
 	OnError  string `toml:"on_error" json:"on_error,omitempty"`
 	Priority int    `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }
 
 // Server is one MCP server beside or inside a manifest.
 type Server struct {
-	// stdio, http or sse; default by what else is stated; `transport` is accepted too
+	// stdio, http or sse; default follows from the other keys; `transport` is accepted too
 	Type string `toml:"type" alias:"transport" json:"type,omitempty"`
-	// of stdio: a program, as in [transport]
+	// stdio: a program, as in [transport]
 	Command string            `toml:"command" json:"command,omitempty"`
 	Args    []string          `toml:"args" json:"args,omitempty"`       // its arguments
 	Env     map[string]string `toml:"env" json:"env,omitempty"`         // added to its filtered environment
@@ -248,11 +247,11 @@ func (s Server) Transport() Transport {
 	}
 }
 
-// Dev is for working on the extension.
+// Dev helps to work on the extension.
 type Dev struct {
 	// globs, relative to the extension's directory; a change restarts it
 	Watch []string `toml:"watch" json:"watch,omitempty"`
-	// command line in words, run by exthost dev in the extension's directory after a change and before the restart
+	// command line in words, run by exthost dev in the extension's directory after a change, before the restart
 	Build []string `toml:"build" json:"build,omitempty"`
 }
 

@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-// Runtime is one [runtime] table: what one file states about how an extension
-// is run. A nil or empty field is not stated; [Runtime.Resolve] has the defaults.
+// Runtime is a [runtime] table as one file states it. A nil or empty field is not stated; [Runtime.Resolve] has
+// the defaults.
 type Runtime struct {
 	// default eager; lazy for lite and exec
 	Activation string `toml:"activation" json:"activation,omitempty"`
-	// shared, per_session or how many share the callers; default shared
+	// shared, per_session, or the number of instances that callers share; default shared
 	Instances    Instances `toml:"instances" json:"instances,omitempty"`
 	MaxInstances *int      `toml:"max_instances" json:"max_instances,omitempty"` // of one extension; default 16
-	// until the handshake ends; default 10 s, 60 s for MCP servers that are processes, 120 s for npx, uvx and the like
+	// time for the handshake; default 10 s, 60 s for MCP servers that are processes, 120 s for npx, uvx and the
+	// like
 	StartTimeout *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`
 	CallTimeout  *Duration `toml:"call_timeout" json:"call_timeout,omitempty"` // default 30 s; 0 is no limit
-	// however much progress is reported; default 10 min
+	// limit even if progress is reported; default 10 min
 	MaxCallTimeout *Duration `toml:"max_call_timeout" json:"max_call_timeout,omitempty"`
-	// stops an idle child; default 0, never
+	// stop an idle child after this; default 0, never
 	IdleTimeout *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`
-	// between closing stdin and SIGTERM; default 3 s
+	// time between closing stdin and SIGTERM; default 3 s
 	ShutdownGrace *Duration `toml:"shutdown_grace" json:"shutdown_grace,omitempty"`
-	// for calls in flight on reload; default 30 s, 0 is none
+	// time for calls in flight on reload; default 30 s, 0 is none
 	DrainTimeout *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`
 	// calls on one instance; default 64, always 1 for lite
 	MaxInFlight *int `toml:"max_in_flight" json:"max_in_flight,omitempty"`
 	// calls waiting for one instance; default 256
 	MaxQueue     *int  `toml:"max_queue" json:"max_queue,omitempty"`
 	MaxLineBytes *Size `toml:"max_line_bytes" json:"max_line_bytes,omitempty"` // default 16 MiB
-	// between pings, 100 ms or more; default 0, none
+	// interval of pings, 100 ms or more; default 0, none
 	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`
 	// ping the child after each call that times out; default false
 	RecycleOnHang *bool `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`
@@ -41,7 +42,7 @@ type Runtime struct {
 	Replay string `toml:"replay" json:"replay,omitempty"`
 	// overlap (default) or stop_first
 	Reload string `toml:"reload" json:"reload,omitempty"`
-	// none (default) or pid: a pid namespace of its own (Linux), which nothing that it starts can leave; only the
+	// none (default) or pid: a pid namespace of its own (Linux), which its processes cannot leave; only the
 	// operator may state none
 	Isolate string  `toml:"isolate" json:"isolate,omitempty"`
 	Restart Restart `toml:"restart" json:"restart,omitzero"`
@@ -56,13 +57,14 @@ type Restart struct {
 	// doubled by every attempt; default 1 s, 0 is no delay
 	BaseBackoff *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`
 	MaxBackoff  *Duration `toml:"max_backoff" json:"max_backoff,omitempty"` // default 16 s
-	// of readiness resets the backoff; default 60 s
+	// time in state ready that resets the backoff; default 60 s
 	HealthyAfter *Duration `toml:"healthy_after" json:"healthy_after,omitempty"`
 }
 
-// Limits is the [runtime.limits] table. What is not stated is not limited, but for the processes of a sandbox.
+// Limits is the [runtime.limits] table. Everything else is unlimited, except for processes in a sandbox.
 type Limits struct {
-	// processes and threads at a time, of all it starts; implies isolate = "pid", takes Linux 6.14; 2048 in a sandbox
+	// processes and threads at a time, descendants included; implies isolate = "pid", needs Linux 6.14; default
+	// 2048 in a sandbox
 	Processes *int      `toml:"processes" json:"processes,omitempty"`
 	Memory    *Size     `toml:"memory" json:"memory,omitempty"`         // data segment of one process
 	CPUTime   *Duration `toml:"cpu_time" json:"cpu_time,omitempty"`     // of one process

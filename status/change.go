@@ -6,33 +6,33 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Change is what a reload does, or would do. Extensions are named by id.
+// Change lists what a reload did or would do. Extensions are named by id.
 type Change struct {
 	Added   []string `json:"added"`
 	Changed []string `json:"changed"` // replaced by their new build
 	Removed []string `json:"removed"`
-	// extensions whose new build cannot be used: the previous build goes on
+	// extensions whose new build cannot be used, so that the previous one keeps running
 	Kept    []KeptBuild `json:"kept"`
-	Retried []string    `json:"retried"` // unchanged, and started again because they had failed
-	// sections of the configuration that take effect at the host's next start
+	Retried []string    `json:"retried"` // unchanged, restarted because they had failed
+	// sections of the configuration that need a restart of the host
 	Restart []string              `json:"restart"`
-	Failed  []protocol.Diagnostic `json:"failed"` // extensions, new or retried, that did not start
+	Failed  []protocol.Diagnostic `json:"failed"` // new or retried extensions that did not start
 
-	Destinations []string `json:"destinations"` // names of those added, changed or removed
-	Policies     []string `json:"policies"`     // names of those added, changed or removed
-	Clients      []string `json:"clients"`      // names of the named clients added, changed or removed
-	// how policies and hooks of the configuration differ: "- " and a line as it was, "+ " and one as it is
+	Destinations []string `json:"destinations"` // names of destinations added, changed or removed
+	Policies     []string `json:"policies"`     // names of policies added, changed or removed
+	Clients      []string `json:"clients"`      // names of clients added, changed or removed
+	// differing lines of policies and hooks: "- " and the old line, "+ " and the new one
 	Rules []string `json:"rules"`
-	Files []string `json:"files"` // files that differ in a changed extension, as ID/NAME
+	Files []string `json:"files"` // changed files of extensions, as ID/NAME
 }
 
-// KeptBuild is an extension whose previous build goes on.
+// KeptBuild is an extension whose previous build keeps running.
 type KeptBuild struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"` // one line for each of several reasons
-	// the command that has the new build run; "" when its files are to be mended
+	// the command that accepts the new build; "" if its files must be fixed
 	Next     string             `json:"next,omitempty"`
-	Evidence *protocol.Evidence `json:"evidence,omitempty"` // of the new build; nil when it was not started
+	Evidence *protocol.Evidence `json:"evidence,omitempty"` // of the new build; nil if it was not started
 }
 
 // Empty reports whether nothing changes.
@@ -41,19 +41,19 @@ func (c *Change) Empty() bool {
 		len(c.Destinations)+len(c.Clients)+len(c.Rules) == 0
 }
 
-// WatchOff is the mode of a host that does not look for changes on disk. The other modes
-// are config.WatchLog and config.WatchReload.
+// WatchOff is the mode of a host that does not watch the disk. The other modes are config.WatchLog and
+// config.WatchReload.
 const WatchOff = "off"
 
-// Watch says whether, and how, a host looks for changes on disk.
+// Watch describes how a host watches for changes on disk.
 type Watch struct {
 	Mode        string            `json:"mode"` // off, log or reload
 	Debounce    protocol.Duration `json:"debounce_ms"`
-	Directories int               `json:"directories"` // that are watched
-	// why the host polls every two seconds; "": the system notifies it
+	Directories int               `json:"directories"` // number of watched directories
+	// why the host polls every two seconds; "": it gets notifications
 	Polling    string    `json:"polling,omitempty"`
 	Changes    int       `json:"changes"`              // found since the host was opened
-	LastChange time.Time `json:"last_change,omitzero"` // when the latest was found
-	// why that change, or a part of it, or a reload since, could not be used
+	LastChange time.Time `json:"last_change,omitzero"` // time of the latest change
+	// why that change, a part of it, or a later reload could not be used
 	LastProblem string `json:"last_problem,omitzero"`
 }

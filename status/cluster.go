@@ -2,23 +2,23 @@ package status
 
 import "time"
 
-// Cluster is what a host knows of its cluster.
+// Cluster is a host's view of its cluster.
 type Cluster struct {
 	Name   string `json:"name"`
-	Node   string `json:"node"`             // this one
-	Server string `json:"server,omitempty"` // that the host is connected to; "" while it is not
+	Node   string `json:"node"`             // of this host
+	Server string `json:"server,omitempty"` // that the host is connected to; "" if disconnected
 	TLS    bool   `json:"tls"`
-	// RTT is how long a message to the server and back takes, in nanoseconds; 0 is not known.
+	// RTT is the round trip time to the server in nanoseconds; 0 if unknown.
 	RTT    time.Duration `json:"rtt,omitempty"`
-	Reason string        `json:"reason,omitempty"` // why the host is not connected
-	Nodes  []Node        `json:"nodes"`            // the others, by name
+	Reason string        `json:"reason,omitempty"` // why the host is disconnected
+	Nodes  []Node        `json:"nodes"`            // the other nodes, by name
 }
 
 // The states of a node.
 const (
 	NodeReady   = "ready"
-	NodeAway    = "away"    // does not answer; its tools stay listed for a while
-	NodeLeaving = "leaving" // takes no more calls
+	NodeAway    = "away"    // unreachable; its tools stay listed for a while
+	NodeLeaving = "leaving" // accepts no more calls
 )
 
 // Node is another node of the cluster.
@@ -26,18 +26,18 @@ type Node struct {
 	Name    string        `json:"name"`
 	Run     string        `json:"run"`
 	State   string        `json:"state"`
-	Since   time.Time     `json:"since"` // of the state
+	Since   time.Time     `json:"since"` // start of the state
 	Version string        `json:"version"`
-	RTT     time.Duration `json:"rtt,omitempty"`   // to the node and back, in nanoseconds; 0 is not known
+	RTT     time.Duration `json:"rtt,omitempty"`   // round trip time to the node in nanoseconds; 0 if unknown
 	Clock   time.Duration `json:"clock,omitempty"` // how far the node's clock is ahead, in nanoseconds
 	Shares  []Shared      `json:"shares"`
 	Tools   int           `json:"tools"`
-	// Approvals is how many approval requests wait at the node.
+	// Approvals is the number of pending approval requests at the node.
 	Approvals int `json:"approvals,omitempty"`
 
 	Out    uint64 `json:"calls_out"` // to the node
 	In     uint64 `json:"calls_in"`  // from the node
-	Failed uint64 `json:"failed"`    // of those out, without an answer of the extension
+	Failed uint64 `json:"failed"`    // of calls_out: ended without an answer of the extension
 	Note   string `json:"note,omitempty"`
 }
 

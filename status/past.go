@@ -7,26 +7,26 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// PastCall is a call that has ended, with what it carried.
+// PastCall is a finished call with its payloads.
 type PastCall struct {
-	Time time.Time `json:"time"` // when it ended
+	Time time.Time `json:"time"` // end of the call
 	CallEvent
-	Request *Excerpt `json:"request,omitempty"` // the params as policies and hooks let them pass; nil in a list
-	// the result as the caller got it; nil in a list, and of a failed call
+	Request *Excerpt `json:"request,omitempty"` // params after policies and hooks; nil in a list
+	// the result as the caller got it; nil in a list and for a failed call
 	Response *Excerpt `json:"response,omitempty"`
 }
 
-// Question is a request that an extension has put to the caller of a call in flight, and that has no answer yet.
+// Question is a request from an extension to the caller of a call in flight that is not answered yet.
 type Question struct {
-	// what the caller is asked: elicitation/create, sampling/createMessage, roots/list
+	// the request: elicitation/create, sampling/createMessage or roots/list
 	Method    string    `json:"method"`
 	Since     time.Time `json:"since"`
 	Extension string    `json:"extension,omitempty"`
-	Tool      string    `json:"tool,omitempty"`    // its registered name; "" for another request
-	Caller    string    `json:"caller,omitempty"`  // as the server has authenticated it; "" when anonymous
-	Node      string    `json:"node,omitempty"`    // of the cluster, whose caller it is; "" for this host
+	Tool      string    `json:"tool,omitempty"`    // registered name; "" for other requests than tools/call
+	Caller    string    `json:"caller,omitempty"`  // authenticated by the server; "" if anonymous
+	Node      string    `json:"node,omitempty"`    // cluster node of the caller; "" for this host
 	Session   string    `json:"session,omitempty"` // "" without a session
-	Client    string    `json:"client,omitempty"`  // with its version, as the client states it
+	Client    string    `json:"client,omitempty"`  // name and version as stated by the client
 }
 
 // Excerpt is the beginning of a payload, with secrets masked.
@@ -36,59 +36,58 @@ type Excerpt struct {
 	Cut   bool   `json:"cut,omitempty"` // the payload is longer than Text
 }
 
-// History counts calls over the last hour, and has samples of the load.
+// History counts the calls of the last hour, with samples of the load.
 type History struct {
 	Step   protocol.Duration `json:"step_ms"` // of one point
-	Points []Point           `json:"points"`  // the oldest first; steps without a call and a sample are left out
+	Points []Point           `json:"points"`  // oldest first, without empty steps
 }
 
 // Point counts the calls that ended in one step of a [History].
 type Point struct {
-	Time       time.Time `json:"time"` // when the step began
+	Time       time.Time `json:"time"` // start of the step
 	Calls      int64     `json:"calls"`
 	Denied     int64     `json:"denied"`            // of Calls, see [Outcome.IsDenial]
-	Errors     int64     `json:"errors"`            // of Calls: any other error, of the caller too
-	ToolErrors int64     `json:"tool_errors"`       // of Calls: the tool ran and reports a failure
-	Latency    *Latency  `json:"latency,omitempty"` // nil when no call reached an instance
-	// of the host and its processes, asked for every 10 s, by an idle host once a minute; 0 without a sample
+	Errors     int64     `json:"errors"`            // of Calls: any other error, the caller's included
+	ToolErrors int64     `json:"tool_errors"`       // of Calls: the tool ran and reported a failure
+	Latency    *Latency  `json:"latency,omitempty"` // nil if no call reached an instance
+	// of the host and its processes, sampled every 10 s, by an idle host every minute; 0 without a sample
 	Memory int64 `json:"memory_bytes,omitempty"`
-	Busy   int64 `json:"in_flight,omitempty"` // calls in flight and queued at the time of that sample
+	Busy   int64 `json:"in_flight,omitempty"` // calls in flight and queued when memory was sampled
 }
 
-// ToolUse is how often a tool was called since the host was opened, and how long instances
-// had the calls.
+// ToolUse counts the calls of a tool since the host was opened, with their time in instances.
 type ToolUse struct {
 	Calls      int64    `json:"calls"`
 	Denied     int64    `json:"denied"`            // of Calls, see [Outcome.IsDenial]
-	Errors     int64    `json:"errors"`            // of Calls: any other error, of the caller too
-	ToolErrors int64    `json:"tool_errors"`       // of Calls: the tool ran and reports a failure
-	Latency    *Latency `json:"latency,omitempty"` // nil when no call reached an instance
+	Errors     int64    `json:"errors"`            // of Calls: any other error, the caller's included
+	ToolErrors int64    `json:"tool_errors"`       // of Calls: the tool ran and reported a failure
+	Latency    *Latency `json:"latency,omitempty"` // nil if no call reached an instance
 }
 
-// Client is somebody who uses the host over MCP: a session, or a client without sessions
-// (of 2026-07-28) that made one of the latest calls.
+// Client is an MCP client of the host: a session, or a client without sessions (2026-07-28) that made one of the
+// latest calls.
 type Client struct {
-	Name    string `json:"name,omitempty"`    // with its version, as the client states it
-	Caller  string `json:"caller,omitempty"`  // as the server has authenticated it; "" when anonymous
-	Toolset string `json:"toolset,omitempty"` // what its session sees; "" for everything
-	// what its session is listed: all tools, or a search in their place; "" without a session
+	Name    string `json:"name,omitempty"`    // name and version as stated by the client
+	Caller  string `json:"caller,omitempty"`  // authenticated by the server; "" if anonymous
+	Toolset string `json:"toolset,omitempty"` // of its session; "" for everything
+	// how tools are listed to its session: all, or search; "" without a session
 	Tools     string     `json:"tools,omitempty"`
 	Session   string     `json:"session,omitempty"`   // "" without a session
 	Protocol  string     `json:"protocol"`            // the revision of MCP
 	Front     string     `json:"front,omitempty"`     // of a session: http, sse or stdio
-	Since     time.Time  `json:"since,omitzero"`      // of a session
-	Extension string     `json:"extension,omitempty"` // to which the session is limited; "" for all
-	LastCall  *time.Time `json:"last_call,omitempty"` // nil when none of the latest calls is its
+	Since     time.Time  `json:"since,omitzero"`      // start of the session
+	Extension string     `json:"extension,omitempty"` // the only extension of the session; "" for all
+	LastCall  *time.Time `json:"last_call,omitempty"` // nil if none of the latest calls is its own
 }
 
 // NamedClient is a client of server.clients.
 type NamedClient struct {
 	Name     string     `json:"name"`
-	LastUsed *time.Time `json:"last_used,omitempty"` // when it was let in last; nil: not since the host was opened
+	LastUsed *time.Time `json:"last_used,omitempty"` // latest accepted request; nil: none since the start
 }
 
-// Load returns the memory of the host and of all its processes, in bytes, and the number of
-// calls in flight and queued. Both are 0 in a status that did not ask the operating system.
+// Load returns the memory of the host and its processes in bytes, and the number of calls in flight and queued. It
+// returns 0 for both unless the status includes data of the operating system.
 func (s *Status) Load() (memory, busy int64) {
 	if s.Host != nil {
 		memory = s.Host.RSS
@@ -102,8 +101,8 @@ func (s *Status) Load() (memory, busy int64) {
 	return memory, busy
 }
 
-// Processes returns everything that has processes: extensions, destinations and policies. They
-// share their instances with s.
+// Processes returns everything with processes: extensions, destinations and policies. They share their instances
+// with s.
 func (s *Status) Processes() []Extension {
 	list := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
@@ -117,7 +116,7 @@ func (s *Status) Processes() []Extension {
 	return list
 }
 
-// SetMemory states the memory of each process by its pid, in bytes.
+// SetMemory sets the memory of each process by pid, in bytes.
 func (s *Status) SetMemory(byPID map[int]int64) {
 	for _, x := range s.Processes() {
 		for i := range x.Instances {

@@ -11,15 +11,14 @@ import (
 
 // Obstacle is something that keeps a host from being ready.
 type Obstacle struct {
-	ID      string `json:"id"`      // of an extension, or policy:NAME
-	Blocked bool   `json:"blocked"` // it does not go away by itself
-	Text    string `json:"text"`    // says what is wrong, with the id
-	Next    string `json:"next"`    // the command that helps; "" when waiting helps
+	ID      string `json:"id"`      // an extension's id, or policy:NAME
+	Blocked bool   `json:"blocked"` // waiting does not help
+	Text    string `json:"text"`    // what is wrong, with the id
+	Next    string `json:"next"`    // the command that helps; "" if waiting helps
 }
 
-// Obstacles returns what keeps the host from being ready: extensions that start with it,
-// extensions that the configuration requires, and required policies that decide nothing.
-// It is empty when the host is ready.
+// Obstacles returns what keeps the host from being ready: extensions that are still starting with it, required
+// extensions, and required policies that cannot decide. It is empty if the host is ready.
 func (s *Status) Obstacles() (list []Obstacle) {
 	for _, p := range s.Policies {
 		if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {
@@ -56,8 +55,8 @@ func (s *Status) Obstacles() (list []Obstacle) {
 	return list
 }
 
-// obstacle returns what keeps a thing in that state from serving; nothing when it serves.
-// What is idle starts with its first call.
+// obstacle returns why something in a state does not serve, or nil. Idle extensions start with their first call
+// and are no obstacle.
 func obstacle(what, id, state, reason string) []Obstacle {
 	o := Obstacle{ID: id, Text: what + " is " + state}
 	switch supervisor.State(state) {

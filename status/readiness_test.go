@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// A host is ready when what it requires can run and nothing starts with it any more.
+// A host is ready when everything required can run and nothing is still starting with it.
 func TestObstacles(t *testing.T) {
 	policy := func(mode governance.Mode, required bool, state string) Status {
 		return Status{Policies: []Policy{{Name: "p", Mode: mode, Required: required, State: state}}}

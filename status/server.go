@@ -7,31 +7,31 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Server is what the HTTP server in front of a host says of itself.
+// Server is the state of the HTTP server in front of a host.
 type Server struct {
-	RejectedTokens   Refusals   `json:"rejected_tokens"`            // requests with a token that is wrong or has ended
-	FailedHandshakes Refusals   `json:"failed_handshakes"`          // of TLS
-	CertificateEnds  *time.Time `json:"certificate_ends,omitempty"` // of the certificate in use; nil without TLS
+	RejectedTokens   Refusals   `json:"rejected_tokens"`            // requests with an invalid or expired token
+	FailedHandshakes Refusals   `json:"failed_handshakes"`          // TLS handshakes
+	CertificateEnds  *time.Time `json:"certificate_ends,omitempty"` // expiry of the certificate in use; nil without TLS
 }
 
-// Refusals counts what was refused since the server began.
+// Refusals counts refusals since the server started.
 type Refusals struct {
 	Count int64    `json:"count"`
 	Last  *Refusal `json:"last,omitempty"`
 }
 
-// Refusal is one of these.
+// Refusal is one of the refusals.
 type Refusal struct {
 	Time   time.Time `json:"time"`
-	From   string    `json:"from"`             // the address of the other end
-	Client string    `json:"client,omitempty"` // the named client whose token it was
+	From   string    `json:"from"`             // remote address
+	Client string    `json:"client,omitempty"` // the named client that the token belonged to
 	Reason string    `json:"reason"`
 }
 
-// CertificateWarning is how long before the end of a certificate there is a warning.
+// CertificateWarning is how long before its expiry a certificate causes a warning.
 const CertificateWarning = 21 * 24 * time.Hour
 
-// attention is how long after a refusal the status has a warning about it.
+// attention is how long after a refusal the status warns about it.
 const attention = 10 * time.Minute
 
 // Codes of the diagnostics about a server.
@@ -42,11 +42,11 @@ const (
 	CodeCertificateEnds  = "certificate_ends"
 )
 
-// Diagnostics returns what an operator should look at now.
+// Diagnostics returns what needs an operator's attention.
 func (s *Server) Diagnostics(now time.Time) (diags []protocol.Diagnostic) {
 	if s.CertificateEnds != nil {
 		if d := Certificate(*s.CertificateEnds, now); d != nil {
-			d.Level = protocol.LevelWarn // of a host that runs
+			d.Level = protocol.LevelWarn // the host runs nevertheless
 			diags = append(diags, *d)
 		}
 	}
@@ -78,7 +78,7 @@ func (s *Server) Diagnostics(now time.Time) (diags []protocol.Diagnostic) {
 	return diags
 }
 
-// Certificate returns an error when a server's certificate has ended, a warning when its end is near, else nil.
+// Certificate returns an error for an expired certificate, a warning if it expires soon, else nil.
 func Certificate(ends, now time.Time) *protocol.Diagnostic {
 	d := &protocol.Diagnostic{
 		Level: protocol.LevelError,

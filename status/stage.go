@@ -6,27 +6,27 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// StageName is a part of the way of a call: a number, so that a call in the ring of the latest has no
-// pointers for the collector to follow. Text and JSON have its word, such as "queue".
+// StageName is a stage of a call. It is a number, so that the ring of latest calls has fewer pointers for the
+// garbage collector to follow. Text and JSON have its name, such as "queue".
 type StageName uint8
 
-// The stages of a call, in the order of its way. A call may pass some of them again: when it is
-// given to a second instance, or when hooks are between policies.
+// The stages of a call in order. A call may repeat some: with a second instance, or when hooks run between
+// policies.
 const (
-	StageRequestPolicies  StageName = iota + 1 // policies decide about the request; a person too, where one is asked
-	StageHooksBefore                           // hooks before the call, and policies about what they changed
+	StageRequestPolicies  StageName = iota + 1 // policies, and a person if asked, decide about the request
+	StageHooksBefore                           // hooks before the call, and policies about their changes
 	StageSignIn                                // the caller signs in at the server
-	StageQueue                                 // it waits for room in an instance
-	StageStart                                 // it waits for the start of an instance
-	StageInstance                              // an instance has it
-	StageResponsePolicies                      // policies decide about the outcome, and record it
-	StageHooksAfter                            // hooks after the call, and policies about what they changed
+	StageQueue                                 // waiting for room in an instance
+	StageStart                                 // waiting for the start of an instance
+	StageInstance                              // the instance processes it
+	StageResponsePolicies                      // policies decide about the outcome and record it
+	StageHooksAfter                            // hooks after the call, and policies about their changes
 )
 
 var stageWords = [...]string{"", "request_policies", "hooks_before", "sign_in", "queue", "start", "instance",
 	"response_policies", "hooks_after"}
 
-// String returns the word of a stage; "" for one that this program does not know.
+// String returns the name of a stage, or "" for an unknown one.
 func (n StageName) String() string {
 	if int(n) < len(stageWords) {
 		return stageWords[n]
@@ -37,21 +37,20 @@ func (n StageName) String() string {
 // MarshalText implements [encoding.TextMarshaler].
 func (n StageName) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]. A word of a later version is no stage.
+// UnmarshalText implements [encoding.TextUnmarshaler]. Names from later versions become 0.
 func (n *StageName) UnmarshalText(text []byte) error {
 	*n = StageName(max(slices.Index(stageWords[:], string(text)), 0))
 	return nil
 }
 
-// Stage is the time that a call spent in one part of its way.
+// Stage is the time that a call spent in one stage.
 type Stage struct {
 	Name StageName         `json:"name"`
-	At   protocol.Duration `json:"at_ms"`   // from the beginning of the call to that of the stage
-	Took protocol.Duration `json:"took_ms"` // how long the stage took
+	At   protocol.Duration `json:"at_ms"`   // since the beginning of the call
+	Took protocol.Duration `json:"took_ms"` // duration of the stage
 }
 
-// Slowest returns the stage in which the call spent the most time, all its passes together, and
-// that time; 0 for a call that passed none.
+// Slowest returns the stage with the most time in all its passes, and that time; 0 for a call without stages.
 func (c *CallEvent) Slowest() (name StageName, took protocol.Duration) {
 	var sums [len(stageWords)]protocol.Duration
 	for _, s := range c.Stages {

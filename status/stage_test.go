@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStageNames holds the words of stages, which the API, traces and commands show.
+// The names of stages are part of the API, traces and commands.
 func TestStageNames(t *testing.T) {
 	want := `["request_policies","hooks_before","sign_in","queue","start","instance","response_policies","hooks_after"]`
 	all := []StageName{

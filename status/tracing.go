@@ -1,11 +1,11 @@
 package status
 
-// Tracing says what became of the spans of calls, which go to a collector of traces.
+// Tracing counts the spans sent to a trace collector.
 type Tracing struct {
-	Endpoint string `json:"endpoint"`          // where they are sent
-	Sent     int64  `json:"sent"`              // spans that the collector took
-	Dropped  int64  `json:"dropped"`           // spans that were not kept, because too many waited to be sent
+	Endpoint string `json:"endpoint"`          // of the collector
+	Sent     int64  `json:"sent"`              // spans accepted by the collector
+	Dropped  int64  `json:"dropped"`           // spans dropped because too many were waiting
 	Failed   int64  `json:"failed"`            // spans that could not be sent
-	Problem  string `json:"problem,omitempty"` // why the last attempt to send failed; "" when it did not
+	Problem  string `json:"problem,omitempty"` // why the last attempt failed; "" if it succeeded
 	Next     string `json:"next,omitempty"`    // what to do about the problem
 }

@@ -17,85 +17,85 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Membership joins this host to a cluster of hosts. It is not in a project's file, as the whole
-// section.
+// Membership joins the host to a cluster of hosts. The whole section is not allowed in a project's file.
 type Membership struct {
-	// the file that exthost cluster invite wrote for this node; default: none
+	// the file of exthost cluster invite for this node; default: none
 	Join string `json:"join,omitempty" path:"true"`
-	// NATS servers of one's own in place of join, such as tls://nats.example:4222
+	// your own NATS servers instead of join, such as tls://nats.example:4222
 	URLs  []string `json:"urls,omitempty"`
-	Creds string   `json:"creds,omitempty" path:"true"` // with urls: a file of NATS credentials
-	// with urls: a file with the seed of a NATS user, in place of creds
+	Creds string   `json:"creds,omitempty" path:"true"` // with urls: a NATS credentials file
+	// with urls: a file with a NATS user's seed, instead of creds
 	NKey string `json:"nkey,omitempty" path:"true"`
-	// with urls: certificates; default: as the servers ask, with those of the system
+	// with urls: TLS certificates; default: the system's
 	TLS Certificates `json:"tls,omitzero"`
 
 	Name string `json:"name,omitempty"` // of the cluster; default that of join, else main
-	// the name of this host in the cluster, which no other node may have; default that of join, else the host name
+	// this host's name in the cluster, unique among its nodes; default that of join, else the host name
 	Node string `json:"node,omitempty"`
 
-	// what others see of this host's extensions; the first that matches counts, and without one nothing is shared;
-	// default all, as mine
+	// what other nodes see of this host's extensions: the first match counts, the rest is not shared; default:
+	// all, as mine
 	Share []Sharing `json:"share"`
-	Use   []Use     `json:"use"` // which extensions of others are listed here; default all
-	// nodes whose operators may answer approvals, restart, disable, enable and reload extensions, and read the audit
-	// log here; default none
+	Use   []Use     `json:"use"` // which remote extensions are listed here; default all
+	// nodes whose operators may answer approvals, restart, disable, enable and reload extensions, and read the
+	// audit log here; default none
 	Operators []string `json:"operators"`
 
-	// calls of other nodes at once; those beyond are refused as overloaded; default 1024
+	// maximum number of concurrent calls from other nodes; more are refused as overloaded; default 1024
 	MaxCalls int `json:"max_calls" jsonschema:"minimum=1,maximum=1000000"`
-	// tools of other nodes that are listed; default 2000
+	// maximum number of listed remote tools; default 2000
 	MaxTools int `json:"max_tools" jsonschema:"minimum=0,maximum=100000"`
-	// how often a node says which calls are open while there are any; default 250ms
+	// interval at which a node reports its open calls, if it has any; default 250ms
 	Pulse manifest.Duration `json:"pulse"`
-	// how long a node may be nobody's before its calls are lost; default 2s
+	// how long a node may be unreachable before its calls fail with node_lost; default 2s
 	Grace manifest.Duration `json:"grace"`
-	// how long a node may say nothing before its calls are lost; default 10s
+	// how long a node may be silent before its calls fail with node_lost; default 10s
 	Silence manifest.Duration `json:"silence"`
-	// how long the tools of a node that has gone without a goodbye stay listed; default 30s
+	// how long the tools of a node that vanished without leaving stay listed; default 30s
 	Forget manifest.Duration `json:"forget"`
 
 	Hub Hub `json:"hub,omitzero"` // a NATS server in this host; default: none
 }
 
-// Certificates are those of servers that are not a hub, all PEM files.
+// Certificates are the TLS certificates for NATS servers other than a hub, all PEM files.
 type Certificates struct {
-	// of who signs the servers' certificates; default those of the system
+	// authority that signed the servers' certificates; default: the system's
 	CA   string `json:"ca,omitempty" path:"true"`
-	Cert string `json:"cert,omitempty" path:"true"` // that servers ask this host for, with key
+	Cert string `json:"cert,omitempty" path:"true"` // this host's client certificate, with key
 	Key  string `json:"key,omitempty" path:"true"`  // its private key
 }
 
 // The values of [Sharing.As].
 const (
-	ShareMine     = "mine"     // as NODE.ID: this place and no other
-	ShareReplicas = "replicas" // as ID: any node that shares the same as replicas may answer
+	ShareMine     = "mine"     // as NODE.ID: at this node only
+	ShareReplicas = "replicas" // as ID: any node that shares it as replicas may answer
 	ShareNone     = "none"     // not at all
 )
 
-// Sharing says how extensions appear at other nodes: the first that matches counts, and without the list all are mine.
+// Sharing sets how extensions appear at other nodes: the first match counts; without a list, all are shared as
+// mine.
 type Sharing struct {
 	Extensions []string `json:"extensions"` // globs of ids
-	// mine: as NODE.ID, at this place alone; replicas: as ID, wherever nodes share the same; none: not
+	// mine: as NODE.ID, at this node only; replicas: as ID, at any node that shares it; none: not shared
 	As string `json:"as" jsonschema:"enum=mine,enum=replicas,enum=none"`
 }
 
-// Use says what of other nodes is listed here: without the list, all.
+// Use selects the remote extensions that are listed here; without a list, all.
 type Use struct {
 	Nodes      []string `json:"nodes"`      // globs of nodes
 	Extensions []string `json:"extensions"` // globs of ids
 }
 
-// Hub is a NATS server that runs in this host, on the files of exthost cluster init. A cluster has
-// 1, 3 or 5, and not one at each node.
+// Hub is a NATS server inside this host, on the files of exthost cluster init. A cluster has 1, 3 or 5 hubs, not
+// one at each node.
 type Hub struct {
 	// host:port for nodes, such as 0.0.0.0:7822; default: there is no hub
 	Listen string `json:"listen,omitempty"`
-	// the directory of exthost cluster init; default ./cluster beside the file
+	// the directory of exthost cluster init; default ./cluster beside the configuration file
 	Dir string `json:"dir,omitempty" path:"true"`
 	// host:port for the other hubs, such as 0.0.0.0:7823; default, with peers: the host of listen and its port plus 1
 	Routes string   `json:"routes,omitempty"`
-	Peers  []string `json:"peers,omitempty"` // host:port of the other hubs' routes; its own may be among them
+	Peers  []string `json:"peers,omitempty"` // host:port of the other hubs' routes; may include its own
 }
 
 // Default returns a section that joins nothing.

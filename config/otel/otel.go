@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// Tracing says where the spans of calls are sent. The standard variables OTEL_* count where a key is
-// not stated, and OTEL_SDK_DISABLED=true counts before all keys.
+// Tracing sets where spans of calls are sent. The standard variables OTEL_* apply to keys that are not stated, and
+// OTEL_SDK_DISABLED=true overrides all keys.
 type Tracing struct {
-	// of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318, to which /v1/traces is appended; a URL
-	// with a path is used as it is; not in a project's file, as the whole section; default
+	// an OTLP/HTTP collector, such as http://127.0.0.1:4318, to which /v1/traces is appended; a URL with a path is
+	// used unchanged; the whole section is not allowed in a project's file; default
 	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, without which nothing is sent
 	Endpoint string `json:"endpoint,omitempty"`
-	// sent to the collector, such as Authorization: "Bearer secret://NAME"; default OTEL_EXPORTER_OTLP_HEADERS
+	// headers for the collector, such as Authorization: "Bearer secret://NAME"; default OTEL_EXPORTER_OTLP_HEADERS
 	Headers map[string]string `json:"headers,omitempty" secret:"true"`
-	// the share of traces that is sent, from 0 to 1, where the caller has not decided; default OTEL_TRACES_SAMPLER,
-	// else all
+	// the share of traces to send, from 0 to 1, if the caller has not decided; default OTEL_TRACES_SAMPLER, else
+	// all
 	Sampling Ratio `json:"sampling,omitempty"`
-	// the name of this host in the traces; default OTEL_SERVICE_NAME, else exthost
+	// this host's name in traces; default OTEL_SERVICE_NAME, else exthost
 	Service string `json:"service,omitempty"`
 }
 

@@ -7,15 +7,15 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Cassette is a recording of what passes between the host and its extensions, from the start of the host to its end.
+// Cassette records the messages between the host and its extensions while the host runs.
 type Cassette struct {
-	// the cassette; a cassette that exists is set aside as FILE.1; "": nothing is recorded
+	// the cassette; an existing one is renamed to FILE.1; default: no recording
 	File string `json:"file,omitempty" path:"true"`
-	// ids of those that are recorded; default: all, and all destinations
+	// ids to record; default: all extensions and destinations
 	Extensions []string `json:"extensions,omitempty"`
-	// where the recording ends, at least 512; default 1 GiB
+	// size at which the recording ends, at least 512; default 1 GiB
 	MaxBytes manifest.Size `json:"max_bytes,omitempty"`
-	// the directory that the file must be in, without a link that leads out; "": it may be anywhere
+	// the directory that the file must be in, links resolved; "": anywhere
 	Within string `json:"-"`
 }
 

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Settings say as which client a user signs in to a remote server (exthost login), where the
-// authorization server has to know the client before.
+// Settings is the OAuth client with which users sign in to a remote server (exthost login), if the
+// authorization server requires a known one.
 type Settings struct {
-	// of a client that was created at the authorization server; default: exthost registers one
+	// id of a client registered at the authorization server; default: exthost registers one
 	ClientID string `toml:"client_id" json:"client_id,omitempty"`
-	// of that client, if it has one: secret://NAME
+	// secret of that client, if it has one: secret://NAME
 	ClientSecret string `toml:"client_secret" json:"client_secret,omitempty" secret:"true"`
-	// of a client metadata document, where the authorization server takes these
+	// URL of a client metadata document, if the authorization server accepts them
 	ClientMetadataURL string `toml:"client_metadata_url" json:"client_metadata_url,omitempty"`
-	// that exthost asks for; default: those that the server asks for
+	// scopes to request; default: those that the server asks for
 	Scopes []string `toml:"scopes" json:"scopes,omitempty"`
-	// of 127.0.0.1, where the browser is sent back to; default 0, any free one
+	// port of 127.0.0.1 that the browser is redirected to; default 0, any free one
 	CallbackPort int `toml:"callback_port" json:"callback_port,omitempty" jsonschema:"minimum=0,maximum=65535"`
 }
 

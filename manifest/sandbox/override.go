@@ -9,21 +9,20 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Override is what the operator says in place of the author: one of the words, or the keys of a
-// table, each of which replaces that of the manifest.
+// Override replaces the manifest's [sandbox]: by a mode, or key by key.
 type Override struct {
-	// one of the words; a later file may have stated keys after it, which then count
+	// a mode; keys stated by a later file apply on top
 	Mode       string   `json:"-"`
-	Profile    string   `json:"profile,omitempty"`     // as [sandbox] profile
-	Read       []string `json:"read,omitempty"`        // in place of [sandbox] read
-	Write      []string `json:"write,omitempty"`       // in place of [sandbox] write
-	Net        Net      `json:"net,omitempty"`         // in place of [sandbox] net
-	BestEffort *bool    `json:"best_effort,omitempty"` // in place of [sandbox] best_effort
+	Profile    string   `json:"profile,omitempty"`     // replaces [sandbox] profile
+	Read       []string `json:"read,omitempty"`        // replaces [sandbox] read
+	Write      []string `json:"write,omitempty"`       // replaces [sandbox] write
+	Net        Net      `json:"net,omitempty"`         // replaces [sandbox] net
+	BestEffort *bool    `json:"best_effort,omitempty"` // replaces [sandbox] best_effort
 }
 
 // The values of Override.Mode and of the default for extensions without [sandbox].
 const (
-	// what the manifest asks for; an extension that asks for nothing has its own folder and its state directory
+	// what the manifest asks for; without a request its own folder and state directory
 	Strict = "strict"
 	Off    = "off" // not confined
 )

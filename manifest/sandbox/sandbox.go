@@ -17,19 +17,19 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// Table says what the processes of the extension may touch; the kernel enforces it. Without the
-// table they may touch all that the host's user may, unless the operator says otherwise.
+// Table states what the extension's processes may access; the kernel enforces it. Without it they may access
+// whatever the host's user may, unless the operator restricts them.
 type Table struct {
-	// node, python, uv, go or none: adds the reads that programs of that kind need; default: the system's programs and
+	// node, python, uv, go or none: adds what such programs need to read; default: the system's programs and
 	// libraries
 	Profile string `toml:"profile" json:"profile,omitempty"`
-	// files and folders that it reads, beyond its own folder and its state directory: "./data", "~/notes", absolute
+	// files and folders to read besides its own folder and state directory: "./data", "~/notes", absolute
 	Read []string `toml:"read" json:"read,omitempty"`
-	// files and folders that it reads and writes; {state} is its state directory
+	// files and folders to read and write; {state} is its state directory
 	Write []string `toml:"write" json:"write,omitempty"`
 	// none (default), loopback (an interface of its own, not the host's) or a list of "host:port"
 	Net Net `toml:"net" json:"net,omitempty"`
-	// start it where the system cannot enforce all of this; default false
+	// start even if the system cannot enforce all of this; default false
 	BestEffort bool `toml:"best_effort" json:"best_effort,omitempty"`
 }
 
