@@ -84,54 +84,62 @@ func (c *child) subscription(ctx context.Context, d *mcp, r *Request) (json.RawM
 
 // fault translates the error of a call or notification for its caller.
 func (c *child) fault(ctx context.Context, err error) *protocol.Error {
-	var fault *protocol.Error
-	var answer *jsonrpc.Error
-	var invalid *jsonrpc.InvalidResponse
 	if fault := remoteFault(err); fault != nil {
 		return fault
 	}
+	var answer *jsonrpc.Error
+	var invalid *jsonrpc.InvalidResponse
+	var known *protocol.Error
 	switch {
 	case errors.As(err, &answer):
-		fault = protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
+		fault := protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
 	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // not processed by the server
 		return c.waitExit(ctx)
-	// from a transport that knows the outcome of the request
-	case errors.As(err, &invalid) && errors.As(invalid.Err, &fault):
-		return fault
-	case errors.As(err, &invalid):
-		kind := protocol.InvalidResponse
-		if notJSON(invalid.Err) {
-			kind = protocol.InvalidJSON
-		}
-		fault = protocol.Errorf(kind, "its answer is not a valid response: %v", invalid.Err)
-		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
-	case errors.As(err, &fault):
-		told := *fault // copied: several calls may get the same error
-		fault = &told
-	case errors.Is(err, jsonrpc.ErrTimeout):
-		c.hangs()
-		fault = protocol.Errorf(protocol.CallTimeout,
-			"it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have "+
-				"been carried out",
-			c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
-	case errors.Is(err, context.DeadlineExceeded):
-		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer before the caller's deadline: %w", err)
-	case errors.Is(err, context.Canceled):
-		fault = protocol.Errorf(protocol.Canceled, "the call was canceled: %w", err)
-	default:
-		fault = c.waitExit(ctx)
+	case errors.As(err, &invalid) && errors.As(invalid.Err, &known): // from a transport that knows the outcome
+		return known
 	}
+	fault := c.unanswered(ctx, err)
 	if jsonrpc.Written(err) || errors.As(err, new(maybeExecuted)) {
 		fault.Outcome = "unknown"
 	}
 	givenUp := errors.Is(err, jsonrpc.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, context.Canceled)
 	if givenUp && jsonrpc.Written(err) && c.traits.cancels {
-		c.leavesUnanswered() // at once, as it may take long to tell an HTTP server that the call has ended
+		c.countUnanswered() // at once, as it may take long to tell an HTTP server that the call has ended
 	}
 	return fault
+}
+
+// unanswered translates the error of a call that got no valid answer. It does not set the outcome.
+func (c *child) unanswered(ctx context.Context, err error) *protocol.Error {
+	var invalid *jsonrpc.InvalidResponse
+	var known *protocol.Error
+	switch {
+	case errors.As(err, &invalid):
+		kind := protocol.InvalidResponse
+		if notJSON(invalid.Err) {
+			kind = protocol.InvalidJSON
+		}
+		fault := protocol.Errorf(kind, "its answer is not a valid response: %v", invalid.Err)
+		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
+		return fault
+	case errors.As(err, &known):
+		fault := *known // copied: several calls may get the same error
+		return &fault
+	case errors.Is(err, jsonrpc.ErrTimeout):
+		c.pingAfterTimeout()
+		return protocol.Errorf(protocol.CallTimeout,
+			"it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have "+
+				"been carried out",
+			c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
+	case errors.Is(err, context.DeadlineExceeded):
+		return protocol.Errorf(protocol.CallTimeout, "it did not answer before the caller's deadline: %w", err)
+	case errors.Is(err, context.Canceled):
+		return protocol.Errorf(protocol.Canceled, "the call was canceled: %w", err)
+	}
+	return c.waitExit(ctx)
 }
 
 // waitExit waits for the end of the run, which is near once the connection has failed, and returns the reason. A call

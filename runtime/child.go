@@ -187,10 +187,7 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 			if err != nil {
 				return c.handshakeError(err)
 			}
-			c.tasks.Go(func() { c.followChanges(ctx) })
-			if c.spec.Options.HealthInterval > 0 {
-				c.tasks.Go(func() { c.watchHealth(ctx) })
-			}
+			c.startTasks(ctx)
 			ready()
 		case <-noEnd:
 			return c.handshakeError(broken)
@@ -201,6 +198,14 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 		case <-relistDone:
 			relistDone = nil
 		}
+	}
+}
+
+// startTasks starts the tasks that run from the handshake on.
+func (c *child) startTasks(ctx context.Context) {
+	c.tasks.Go(func() { c.followChanges(ctx) })
+	if c.spec.Options.HealthInterval > 0 {
+		c.tasks.Go(func() { c.watchHealth(ctx) })
 	}
 }
 

@@ -12,23 +12,23 @@ import (
 
 // CommandLine returns the argv for the transport of s. The first word is the path of the executable. The error names
 // the missing program.
-func CommandLine(s *Spec) ([]string, error) {
+func (s *Spec) CommandLine() ([]string, error) {
 	t := &s.Manifest.Transport
 	switch {
 	case t.Script != "":
 		argv, err := process.LaunchScript(t.Script, s.Dir, pathOf(s.Env))
 		return append(argv, t.Args...), err
 	case len(t.Cmd) > 0:
-		return resolved(s, t.Cmd)
+		return s.command(t.Cmd)
 	}
-	return resolved(s, append([]string{t.Command}, t.Args...))
+	return s.command(append([]string{t.Command}, t.Args...))
 }
 
 // self is the command name that stands for the host's own executable.
 const self = "exthost"
 
-// resolved returns a copy of words whose first word is the path of the executable.
-func resolved(s *Spec, words []string) ([]string, error) {
+// command returns a copy of words whose first word is the path of the executable.
+func (s *Spec) command(words []string) ([]string, error) {
 	if len(words) == 0 {
 		words = []string{""} // for the error of Resolve
 	}
@@ -39,7 +39,7 @@ func resolved(s *Spec, words []string) ([]string, error) {
 	return append([]string{path}, words[1:]...), err
 }
 
-func workDir(s *Spec) string {
+func (s *Spec) workDir() string {
 	cwd := s.Manifest.Transport.Cwd
 	if filepath.IsAbs(cwd) {
 		return cwd

@@ -1,13 +1,20 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/proc/containment/limited"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/recording/cassette"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -40,7 +47,7 @@ func newExec(s Spec) *ExecRuntime {
 func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	h, err := e.prepare()
 	if err != nil {
-		return withExtension(&e.spec, SpawnFailed(err))
+		return e.spec.withID(SpawnFailed(err))
 	}
 	e.spec.Record.Start(cassette.Start{Transport: manifest.KindExec, Protocol: manifest.KindExec})
 	e.handshake.Store(h)
@@ -50,7 +57,7 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	case <-ctx.Done():
 		e.Kill()
 	case <-e.killed.Done():
-		err = withExtension(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it was killed"))
+		err = e.spec.withID(protocol.Errorf(protocol.ShuttingDown, "it was killed"))
 	}
 	<-e.running.Close()
 	e.spec.Record.End(cassette.End{})
@@ -94,22 +101,21 @@ func (e *ExecRuntime) prepare() (*Handshake, error) {
 
 func (e *ExecRuntime) template(t *manifest.ToolSpec) (*template, error) {
 	if len(t.Command) > 0 {
-		argv, err := resolved(&e.spec, t.Command)
+		argv, err := e.spec.command(t.Command)
 		return newTemplate(argv), err
 	}
-	argv, err := CommandLine(&e.spec)
+	argv, err := e.spec.CommandLine()
 	return newTemplate(argv), err
 }
 
 // Call implements [Instance].
 func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
 	if !e.running.Enter() {
-		return nil, withExtension(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it is stopping"))
+		return nil, e.spec.withID(protocol.Errorf(protocol.ShuttingDown, "it is stopping"))
 	}
 	defer e.running.Leave()
 	if e.handshake.Load() == nil {
-		return nil, withExtension(&e.spec,
-			protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet"))
+		return nil, e.spec.withID(protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet"))
 	}
 	id := e.calls.Add(1)
 	e.inFlight.Add(1)
@@ -118,7 +124,7 @@ func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, er
 	raw, fault := e.call(ctx, r)
 	e.recordAnswer(id, raw, fault)
 	if fault != nil {
-		return nil, withExtension(&e.spec, fault)
+		return nil, e.spec.withID(fault)
 	}
 	return raw, nil
 }
@@ -144,7 +150,7 @@ func (e *ExecRuntime) call(ctx context.Context, r *Request) (json.RawMessage, *p
 
 // Notify implements [Instance]. It always fails, as no process runs.
 func (e *ExecRuntime) Notify(_ context.Context, method string, _ json.RawMessage) error {
-	return withExtension(&e.spec, noMethod(manifest.KindExec, method))
+	return e.spec.withID(noMethod(manifest.KindExec, method))
 }
 
 // Handshake implements [Instance].
@@ -158,4 +164,205 @@ func (e *ExecRuntime) Info() Info {
 		Calls:     e.calls.Load(),
 		InFlight:  int(e.inFlight.Load()),
 	}
+}
+
+// template is a command line whose words may be {placeholders}.
+type template struct {
+	argv []string
+	uses bool // it has placeholders, so the arguments are not passed on stdin
+}
+
+var placeholder = regexp.MustCompile(`^\{[A-Za-z_][A-Za-z0-9_.-]*\}$`)
+
+func newTemplate(argv []string) *template {
+	t := &template{argv: argv}
+	for _, word := range argv[min(1, len(argv)):] {
+		t.uses = t.uses || placeholder.MatchString(word)
+	}
+	return t
+}
+
+// fill returns the command line of a call and its stdin: the arguments as one line of JSON, or nothing if the command
+// line has placeholders.
+func (t *template) fill(args json.RawMessage) (argv []string, stdin []byte, fault *protocol.Error) {
+	if !t.uses {
+		return t.argv, append(args[:len(args):len(args)], '\n'), nil
+	}
+	argv = make([]string, 0, len(t.argv))
+	options := true // a leading "-" makes a word an option
+	for i, word := range t.argv {
+		if word == "--" {
+			options = false
+		}
+		if i > 0 && placeholder.MatchString(word) {
+			name := word[1 : len(word)-1]
+			if word, fault = argument(args, name, options); fault != nil {
+				return nil, nil, fault
+			}
+		}
+		argv = append(argv, word)
+	}
+	return argv, nil, nil
+}
+
+// argument returns one argument as a word of a command line: the text of a string, the JSON of any other value.
+func argument(args json.RawMessage, name string, options bool) (string, *protocol.Error) {
+	value := rawjson.Get(args, name)
+	if value == nil || string(value) == "null" {
+		return "", protocol.Errorf(protocol.InvalidArguments, "argument %q is missing: the command line needs it", name)
+	}
+	word := string(value)
+	if value[0] == '"' {
+		_ = json.Unmarshal(value, &word) // params are already known to be valid
+	}
+	switch {
+	case strings.ContainsRune(word, 0):
+		return "", protocol.Errorf(protocol.InvalidArguments,
+			"argument %q holds a NUL character, which no command line can", name)
+	case options && strings.HasPrefix(word, "-"):
+		return "", protocol.Errorf(protocol.InvalidArguments,
+			`argument %q begins with "-" and would be read as an option`, name)
+	}
+	return word, nil
+}
+
+// stderrShown is how many of the last stderr lines the message of a failure includes.
+const stderrShown = 5
+
+// execute runs one command until it ends.
+func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) (json.RawMessage, *protocol.Error) {
+	still, fault := e.spec.permitted(ctx)
+	if fault != nil {
+		return nil, fault
+	}
+	given, fault := e.spec.resolved(ctx)
+	if fault != nil {
+		return nil, fault
+	}
+	proc, err := process.Start(ctx, process.Spec{
+		Path:          argv[0],
+		Args:          argv[1:],
+		Dir:           e.spec.workDir(),
+		Env:           given.Env,
+		Limits:        limited.Limits(e.spec.Options.Limits),
+		Containment:   e.spec.Containment,
+		Isolate:       e.spec.Options.Isolate == manifest.IsolatePID,
+		NewPrivileges: e.spec.NewPrivileges,
+		Sandbox:       e.spec.Sandbox,
+		StderrLine:    func(l process.Line) { logStderr(e.spec.Logger, l) },
+	})
+	if err != nil && ctx.Err() != nil {
+		return nil, contextFault(ctx, "before its process was started")
+	}
+	if err != nil {
+		return nil, SpawnFailed(err)
+	}
+	if e.spec.Tap.Tapped() {
+		e.spec.Tap.Show(proc.PID(), true, mustJSON(map[string]any{"command": argv, "stdin": string(stdin)}))
+	}
+	written := make(chan struct{})
+	go func() { // ends with the process at the latest, whose end closes Stdin
+		defer close(written)
+		_, _ = proc.Stdin.Write(stdin)
+		proc.Stdin.Close()
+	}()
+	out := proc.CollectStdout(e.spec.Options.MaxLineBytes)
+	fault = e.await(ctx, proc, out.Overflow)
+	data, complete := out.End(drainGrace)
+	<-written
+	e.showEnd(proc, data, fault)
+	if changed := still(); changed != nil {
+		fault = changed
+		e.spec.Logger.Error("the answer of a command is refused", "reason", protocol.Reason(fault), "pid", proc.PID())
+	}
+	if fault == nil && !complete {
+		fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed",
+			e.spec.Options.MaxLineBytes)
+	}
+	if fault == nil && proc.Exit().Success() { // await returns nil only after the exit
+		return outputResult(data), nil
+	}
+	return nil, exitFault(fault, proc)
+}
+
+// showEnd shows the exit and the output of a command to the tap.
+func (e *ExecRuntime) showEnd(proc *process.Process, out []byte, fault *protocol.Error) {
+	if !e.spec.Tap.Tapped() {
+		return
+	}
+	ended := "killed"
+	if fault == nil {
+		ended = proc.Exit().String()
+	}
+	e.spec.Tap.Show(proc.PID(), false, mustJSON(map[string]string{"stdout": string(out), "ended": ended}))
+}
+
+// await waits for the exit of the process, or kills it when a limit is reached.
+func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow <-chan struct{},
+) (fault *protocol.Error) {
+	due := time.Now().Add(e.spec.Options.CallTimeout)
+	clock, stop := timerFor(e.spec.Options.CallTimeout)
+	defer stop()
+	select {
+	case <-proc.Done():
+		return nil
+	case <-overflow:
+	case <-ctx.Done():
+		if _, ok := lastLook(deadlineOf(ctx), proc.Done()); ok {
+			return nil
+		}
+		fault = contextFault(ctx, "and its process was killed")
+	case <-clock:
+		if _, ok := lastLook(due, proc.Done()); ok {
+			return nil
+		}
+		fault = protocol.Errorf(protocol.CallTimeout, "it did not end within call_timeout (%v) and was killed",
+			e.spec.Options.CallTimeout)
+	case <-e.killed.Done():
+		fault = protocol.Errorf(protocol.ShuttingDown, "the host is stopping, and its process was killed")
+	}
+	proc.Kill()
+	select {
+	case <-proc.Done():
+	case <-time.After(stopTimeout):
+		e.spec.Logger.Error("process survived SIGKILL", "pid", proc.PID())
+	}
+	return fault
+}
+
+func contextFault(ctx context.Context, how string) *protocol.Error {
+	kind := protocol.Canceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = protocol.CallTimeout
+	}
+	return protocol.Errorf(kind, "the call was given up %s: %w", how, ctx.Err())
+}
+
+// outputResult converts the output of a process to a result: JSON if it is valid, else text.
+func outputResult(data []byte) json.RawMessage {
+	if trimmed := bytes.TrimSpace(data); json.Valid(trimmed) {
+		return toolResult(trimmed)
+	}
+	text := bytes.ToValidUTF8(bytes.TrimSuffix(data, []byte("\n")), []byte("\uFFFD"))
+	return textResult(rawjson.AppendText(nil, text), nil)
+}
+
+// exitFault adds the evidence of the process to fault. If fault is nil, the exit status becomes the fault.
+func exitFault(fault *protocol.Error, proc *process.Process) *protocol.Error {
+	evidence := EvidenceOf(proc)
+	switch {
+	case fault != nil:
+		fault.Outcome = "unknown"
+	case evidence.ExitCode == nil:
+		fault = protocol.Errorf(protocol.ChildExited, "its process ended: %v", proc.Exit())
+		fault.Outcome = "unknown"
+	default:
+		fault = protocol.Errorf(protocol.ExtensionError, "exit status %d", *evidence.ExitCode)
+		if lines := evidence.Stderr; len(lines) > 0 {
+			fault.Message += ": " + strings.Join(lines[max(0, len(lines)-stderrShown):], "\n")
+		}
+		fault.Data = mustJSON(map[string]int{"exit_code": *evidence.ExitCode})
+	}
+	fault.Evidence = evidence
+	return fault
 }

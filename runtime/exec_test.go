@@ -203,7 +203,7 @@ func TestCommandLine(t *testing.T) {
 		{manifest.Transport{Script: "main.py", Args: []string{"x"}}, []string{bin + "/python3", dir + "/main.py", "x"}},
 	} {
 		s := &Spec{Dir: dir, Env: []string{"PATH=" + bin}, Manifest: &manifest.Manifest{Transport: c.transport}}
-		got, err := CommandLine(s)
+		got, err := s.CommandLine()
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
 			t.Errorf("%+v: %v\n%s", c.transport, err, diff)
 		}

@@ -47,7 +47,7 @@ func (c *child) stop(ctx context.Context) {
 		}) // if this fails, the end of stdin still stops the child
 	}
 	if err := c.endpoint.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
-		c.spec.Logger.Error("extension does not die", "error", err)
+		c.spec.Logger.Error("process survived SIGKILL", "error", err)
 	}
 }
 
@@ -57,7 +57,7 @@ func (c *child) reap() {
 	select {
 	case <-c.endpoint.Done():
 	case <-time.After(stopTimeout):
-		c.spec.Logger.Error("extension does not die", "pid", c.endpoint.PID())
+		c.spec.Logger.Error("process survived SIGKILL", "pid", c.endpoint.PID())
 	}
 	c.drainOutput()
 	c.conn.Close()
@@ -176,7 +176,7 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	if cause.Kind == protocol.HandshakeTimeout {
 		c.explainSilence(cause)
 	}
-	return withExtension(c.spec, cause)
+	return c.spec.withID(cause)
 }
 
 // explainSilence completes the error of an unanswered handshake: what the child wrote explains more than the time.

@@ -90,9 +90,9 @@ func speaksMCP() error {
 // nativeRefused translates a refused initialize. It recognises MCP servers, which reject native params.
 func nativeRefused(err error) error {
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		said := refused.Message + string(refused.Data)
+		text := refused.Message + string(refused.Data)
 		for _, word := range []string{"protocolVersion", "clientInfo", "protocol version"} {
-			if strings.Contains(said, word) {
+			if strings.Contains(text, word) {
 				return speaksMCP()
 			}
 		}

@@ -65,7 +65,7 @@ func connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error) {
 		}
 		return s.Services.Connect(ctx, s)
 	}
-	o, err := clientOptions(s)
+	o, err := s.clientOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func connect(ctx context.Context, s *Spec) (jsonrpc.Transport, error) {
 	return t, nil
 }
 
-func clientOptions(s *Spec) (mcpclient.Options, error) {
+func (s *Spec) clientOptions() (mcpclient.Options, error) {
 	t := &s.Manifest.Transport
 	o := mcpclient.Options{
 		URL:       t.URL,
@@ -102,7 +102,7 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 	case t.TokenFile != "":
 		o.Token = tokenFile(s.Dir, t.TokenFile, s.Secret)
 	case s.Login != nil:
-		l := &told{login: s.Login, tell: s.Secret}
+		l := &tokenReporter{login: s.Login, report: s.Secret}
 		o.Token, o.Renew, o.Refused = l.token, l.renew, s.Login.Refused
 	}
 	return o, nil
@@ -113,7 +113,7 @@ func (s *Spec) Token() (string, error) {
 	t := &s.Manifest.Transport
 	switch {
 	case t.TokenFile != "":
-		return (&told{tell: s.Secret}).of(readSecret(s.Dir, t.TokenFile))
+		return (&tokenReporter{report: s.Secret}).seen(readSecret(s.Dir, t.TokenFile))
 	case t.TokenEnv == "":
 		return "", nil
 	}
@@ -125,24 +125,24 @@ func (s *Spec) Token() (string, error) {
 	return token, nil
 }
 
-// tokenFile returns a function that reads the token for each request and passes each new one to tell.
-func tokenFile(dir, name string, tell func(string)) func(context.Context) (string, error) {
-	l := &told{tell: tell}
-	return func(context.Context) (string, error) { return l.of(readToken(dir, name)) }
+// tokenFile returns a function that reads the token for each request and passes each new one to report.
+func tokenFile(dir, name string, report func(string)) func(context.Context) (string, error) {
+	l := &tokenReporter{report: report}
+	return func(context.Context) (string, error) { return l.seen(readToken(dir, name)) }
 }
 
-// told reports the tokens that requests are sent with, so that they can be redacted.
-type told struct {
-	login Login
-	tell  func(token string) // may be nil
+// tokenReporter reports the tokens that requests are sent with, so that they can be redacted.
+type tokenReporter struct {
+	login  Login
+	report func(token string) // may be nil
 
 	mu   sync.Mutex
 	last string
 }
 
-// of reports a token unless it is the same as before, and returns it.
-func (t *told) of(token string, err error) (string, error) {
-	if err != nil || token == "" || t.tell == nil {
+// seen reports a token unless it is the same as before, and returns it.
+func (t *tokenReporter) seen(token string, err error) (string, error) {
+	if err != nil || token == "" || t.report == nil {
 		return token, err
 	}
 	t.mu.Lock()
@@ -150,15 +150,15 @@ func (t *told) of(token string, err error) (string, error) {
 	t.last = token
 	t.mu.Unlock()
 	if another {
-		t.tell(token)
+		t.report(token)
 	}
 	return token, nil
 }
 
-func (t *told) token(ctx context.Context) (string, error) { return t.of(t.login.Token(ctx)) }
+func (t *tokenReporter) token(ctx context.Context) (string, error) { return t.seen(t.login.Token(ctx)) }
 
-func (t *told) renew(ctx context.Context, refused string, challenge []string) (string, error) {
-	return t.of(t.login.Renew(ctx, refused, challenge))
+func (t *tokenReporter) renew(ctx context.Context, refused string, challenge []string) (string, error) {
+	return t.seen(t.login.Renew(ctx, refused, challenge))
 }
 
 // maxToken is the largest size of a token file in bytes.
@@ -281,9 +281,9 @@ func remoteFault(err error) *protocol.Error {
 // connectionFault translates the error that ended the connection to a server or service; nil for other errors.
 func connectionFault(err error, ready bool) *protocol.Error {
 	if fault, ok := errors.AsType[*protocol.Error](err); ok && !errors.As(err, new(*mcpclient.CredentialsError)) {
-		told := *fault // copied: calls may have got the same error
-		told.Outcome = ""
-		return &told
+		ended := *fault // copied: calls may have got the same error
+		ended.Outcome = ""
+		return &ended
 	}
 	var unreachable *mcpclient.UnreachableError
 	kind := protocol.ChildExited

@@ -34,11 +34,11 @@ func newDialect(s *Spec) (dialect, error) {
 func (s *run) Serve(ctx context.Context, ready func()) error {
 	d, err := newDialect(&s.spec)
 	if err != nil {
-		return withExtension(&s.spec, faultOf(err, protocol.ManifestInvalid))
+		return s.spec.withID(faultOf(err, protocol.ManifestInvalid))
 	}
 	c, fault := s.open(ctx, &s.spec, d)
 	if fault != nil {
-		return withExtension(&s.spec, fault)
+		return s.spec.withID(fault)
 	}
 	s.child.Store(c)
 	if fault := c.run(ctx, ready); fault != nil {
@@ -58,12 +58,12 @@ func (s *run) Kill() {
 func (s *run) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
 	c := s.child.Load()
 	if fault := c.available(); fault != nil {
-		return nil, withExtension(&s.spec, fault)
+		return nil, s.spec.withID(fault)
 	}
 	s.calls.Add(1)
 	raw, fault := c.call(ctx, r)
 	if fault != nil {
-		return nil, withExtension(&s.spec, fault)
+		return nil, s.spec.withID(fault)
 	}
 	return raw, nil
 }
@@ -72,13 +72,13 @@ func (s *run) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
 func (s *run) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	c := s.child.Load()
 	if fault := c.available(); fault != nil {
-		return withExtension(&s.spec, fault)
+		return s.spec.withID(fault)
 	}
 	if c.traits.bare {
-		return withExtension(&s.spec, noMethod(manifest.ProtocolLite, method))
+		return s.spec.withID(noMethod(manifest.ProtocolLite, method))
 	}
 	if err := c.conn.Notify(ctx, method, params); err != nil {
-		return withExtension(&s.spec, c.fault(ctx, err))
+		return s.spec.withID(c.fault(ctx, err))
 	}
 	return nil
 }

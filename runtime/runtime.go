@@ -238,8 +238,8 @@ func (s *Spec) resolved(ctx context.Context) (*Spec, *protocol.Error) {
 	return out, nil
 }
 
-// withExtension sets the extension's id on err and returns err.
-func withExtension(s *Spec, err *protocol.Error) *protocol.Error {
+// withID sets the extension's id on err and returns err.
+func (s *Spec) withID(err *protocol.Error) *protocol.Error {
 	err.Extension = s.ID
 	return err
 }

@@ -38,7 +38,7 @@ func (b *Standby) Fill(ctx context.Context) error {
 	var p *idleProcess
 	still, fault := b.spec.permitted(ctx)
 	if fault == nil {
-		p, fault = startProcess(ctx, &b.spec)
+		p, fault = b.spec.startProcess(ctx)
 	}
 	if fault == nil {
 		p.still = still
@@ -51,7 +51,7 @@ func (b *Standby) Fill(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if fault != nil {
-		return withExtension(&b.spec, fault)
+		return b.spec.withID(fault)
 	}
 	if !kept {
 		p.end(ctx, 0)

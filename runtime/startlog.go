@@ -49,7 +49,7 @@ func (s *startLog) line(l process.Line) {
 		word, _, _ := strings.Cut(strings.TrimSpace(l.Text), " ")
 		s.spoke.Store(!slices.Contains(installerWords, strings.ToLower(word)))
 	}
-	if said := s.refusal.Load(); said != nil && strings.Contains(l.Text, *said) {
+	if reason := s.refusal.Load(); reason != nil && strings.Contains(l.Text, *reason) {
 		l.Level = min(l.Level, slog.LevelDebug) // already logged by the host
 	}
 	s.mu.Lock()

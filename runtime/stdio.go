@@ -43,20 +43,20 @@ type idleProcess struct {
 	still    func() *protocol.Error // from its permit; nil for a process started by Serve
 }
 
-func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) {
+func (s *Spec) startProcess(ctx context.Context) (*idleProcess, *protocol.Error) {
 	s, fault := s.resolved(ctx)
 	if fault != nil {
 		return nil, fault
 	}
-	argv, err := CommandLine(s)
+	argv, err := s.CommandLine()
 	if err != nil {
 		return nil, SpawnFailed(err)
 	}
-	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: handshakeIsNoisy(s)}, taken: make(chan struct{})}
+	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: s.noisyHandshake()}, taken: make(chan struct{})}
 	p.proc, err = process.Start(ctx, process.Spec{
 		Path:          argv[0],
 		Args:          argv[1:],
-		Dir:           workDir(s),
+		Dir:           s.workDir(),
 		Env:           s.Env,
 		Limits:        limited.Limits(s.Options.Limits),
 		Containment:   s.Containment,
@@ -95,8 +95,8 @@ func notPermitted(err error) *protocol.Error {
 	return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s", protocol.Reason(err))
 }
 
-// handshakeIsNoisy reports whether servers may complain on stderr about handshake requests that they do not know.
-func handshakeIsNoisy(s *Spec) bool {
+// noisyHandshake reports whether servers may complain on stderr about handshake requests that they do not know.
+func (s *Spec) noisyHandshake() bool {
 	d, err := newDialect(s)
 	return err == nil && d.traits().noisyHandshake
 }
@@ -113,7 +113,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	}
 	if p == nil {
 		var fault *protocol.Error
-		if p, fault = startProcess(ctx, s); fault != nil {
+		if p, fault = s.startProcess(ctx); fault != nil {
 			return nil, fault
 		}
 	}

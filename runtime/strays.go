@@ -20,8 +20,8 @@ type strays struct {
 
 // latest describes the latest stray answer in brackets, for an error text; "" if there was none.
 func (s *strays) latest() string {
-	if said := s.last.Load(); said != nil {
-		return " (" + *said + ")"
+	if last := s.last.Load(); last != nil {
+		return " (" + *last + ")"
 	}
 	return ""
 }
@@ -32,15 +32,15 @@ func (c *child) stray(m *jsonrpc.Message, taken bool) {
 	if c.strays.ending.Load() {
 		return
 	}
-	id, said := cutLine(m.ID), ""
+	id, message := cutLine(m.ID), ""
 	if m.Error != nil {
-		said, _ = rawjson.Text(rawjson.Get(m.Error, "message"))
-		said = cutLine([]byte(said))
+		message, _ = rawjson.Text(rawjson.Get(m.Error, "message"))
+		message = cutLine([]byte(message))
 	}
 	if !taken {
 		latest := "the id " + id
-		if said != "" {
-			latest += fmt.Sprintf(", and the error %q", said)
+		if message != "" {
+			latest += fmt.Sprintf(", and the error %q", message)
 		}
 		c.strays.last.Store(&latest)
 		if c.traits.oneCall {
@@ -49,6 +49,6 @@ func (c *child) stray(m *jsonrpc.Message, taken bool) {
 	}
 	if c.strays.limit.Allow() {
 		c.spec.Logger.Warn("the extension answered with an id that no call waits for",
-			"id", display.Escape(id), "error", display.Escape(said), "taken_for_answer", taken)
+			"id", display.Escape(id), "error", display.Escape(message), "taken_for_answer", taken)
 	}
 }

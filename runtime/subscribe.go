@@ -34,8 +34,8 @@ type resourceWatch struct {
 func (w *resourceWatches) add(uri string, cancel context.CancelFunc) (_ *resourceWatch, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if there := w.byURI[uri]; there != nil {
-		return there, false
+	if known := w.byURI[uri]; known != nil {
+		return known, false
 	}
 	if w.byURI == nil {
 		w.byURI = make(map[string]*resourceWatch)
@@ -47,8 +47,8 @@ func (w *resourceWatches) add(uri string, cancel context.CancelFunc) (_ *resourc
 func (w *resourceWatches) drop(uri string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if there := w.byURI[uri]; there != nil {
-		there.cancel()
+	if known := w.byURI[uri]; known != nil {
+		known.cancel()
 		delete(w.byURI, uri)
 	}
 }

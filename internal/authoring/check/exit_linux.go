@@ -16,7 +16,6 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/runtime"
 )
 
 func terminate(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) }
@@ -28,7 +27,7 @@ func (s *subject) orphans(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv, err := runtime.CommandLine(spec)
+	argv, err := spec.CommandLine()
 	if err != nil {
 		return nil, err
 	}

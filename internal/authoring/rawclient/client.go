@@ -61,7 +61,7 @@ func (c *Client) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	argv, err := runtime.CommandLine(spec)
+	argv, err := spec.CommandLine()
 	if err != nil {
 		return err
 	}

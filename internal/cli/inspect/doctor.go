@@ -26,7 +26,6 @@ import (
 	"github.com/exthost/exthost/internal/text/below"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -450,7 +449,7 @@ func findProgram(h *exthost.Host, x status.Extension) error {
 	if err != nil {
 		return nil // the extension may not run here, and its own finding says so
 	}
-	argv, err := runtime.CommandLine(&spec)
+	argv, err := spec.CommandLine()
 	if err != nil {
 		return err
 	}

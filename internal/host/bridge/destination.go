@@ -162,7 +162,7 @@ func (d *Destination) check(ctx context.Context) error {
 	if d.unusable != nil || d.Config.Type != config.DestinationStdio {
 		return d.unusable
 	}
-	if _, err := runtime.CommandLine(d.Spec); err != nil {
+	if _, err := d.Spec.CommandLine(); err != nil {
 		return protocol.Errorf(protocol.SpawnFailed, "%w", err)
 	}
 	return d.standby.Fill(ctx)
