@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// Where secrets are kept, by default and as a file says.
+// The place of the secrets: default and stated.
 func TestSecrets(t *testing.T) {
 	dir := write(t, map[string]string{"user/exthost.yaml": ""})
 	o := alone(dir)
@@ -60,7 +60,7 @@ func textOf(diags any) string {
 	return string(text)
 }
 
-// The references that count, and who states them.
+// SecretUses lists references with their origin.
 func TestSecretUses(t *testing.T) {
 	dir := write(t, map[string]string{
 		"user/exthost.yaml": `
@@ -114,7 +114,7 @@ plugins: [{name: p, category: content, kind: native, cmd: [p], env: {T: "secret:
 	}
 }
 
-// References that do not count are errors, with their places.
+// References that are not allowed are errors with a position.
 func TestSecretsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"extensions: {entries: {a: {env: {TOKEN: 'secret://a/b'}}}}": "exthost.yaml:1:41: " +
@@ -139,8 +139,7 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A project's file decides neither where the user's secrets are, nor what else the extension gets
-// that has them.
+// A project's file can neither move the user's secrets nor change how an extension with secrets runs.
 func TestProjectsLeaveSecretsAlone(t *testing.T) {
 	dir := write(t, map[string]string{
 		"user/exthost.yaml": "secrets: {provider: file, path: mine}\nextensions: {entries: {x: {env: {MINE: " +

@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// A project's files may tighten what the user's files state about security. What loosens it
-// is ignored, with its file, line and key.
+// A project's files may tighten the user's security settings; what loosens them is ignored with a warning that
+// names file, line and key.
 func TestProjectsOnlyTighten(t *testing.T) {
 	const user = `
 extensions:
@@ -207,7 +207,7 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 	}
 }
 
-// Policies know who states them.
+// Each policy is marked with the layer that states it.
 func TestLayersOfPolicies(t *testing.T) {
 	const plugins = "plugins: [{name: %, category: content, builtin: redact}]"
 	of := func(name string) string { return strings.ReplaceAll(plugins, "%", name) }

@@ -98,7 +98,7 @@ func TestPlantedSecretsAreFound(t *testing.T) {
 	}
 }
 
-// TestEscapes: a pair of surrogates is one character of twelve bytes, half a pair is none.
+// A surrogate pair is one character of twelve bytes; half a pair is none.
 func TestEscapes(t *testing.T) {
 	for raw, want := range map[string]struct {
 		r    rune
@@ -124,7 +124,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestNestingIsBounded: JSON is searched in strings within strings, and not for ever.
+// JSON in strings is searched up to a bounded nesting.
 func TestNestingIsBounded(t *testing.T) {
 	raw := `{"x":` + escapeAll(awsKey) + `}`
 	for range maxNesting {
@@ -141,7 +141,7 @@ func TestNestingIsBounded(t *testing.T) {
 // padded returns text long enough to be searched as base64.
 func padded(text string) string { return "what follows is a text: " + text }
 
-// meaning returns raw with its strings decoded, recursively where they hold JSON.
+// meaning decodes the strings of raw, recursively where they hold JSON.
 func meaning(t *testing.T, raw []byte) string {
 	t.Helper()
 	if err := rawjson.Check(raw); err != nil {
@@ -273,7 +273,7 @@ func TestOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestRules compiles every rule and finds each of its keywords in capitals.
+// Every rule compiles, and its keywords are found in capitals.
 func TestRules(t *testing.T) {
 	all := slices.Collect(maps.Values(rulesByID()))
 	if len(all) < 200 {
@@ -299,8 +299,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// FuzzJSON checks that valid JSON stays valid, that only strings change, that masking is
-// idempotent, and that known secrets are masked in any context.
+// Valid JSON stays valid, only strings change, masking is idempotent, and known secrets are masked in any context.
 func FuzzJSON(f *testing.F) {
 	for _, secret := range planted() {
 		f.Add([]byte(`{"a":`+quote(secret)+`,"b":`+escapeAll(secret)+`}`), uint8(3))
@@ -359,7 +358,7 @@ func skeleton(raw []byte) string {
 	return b.String()
 }
 
-// TestSearchEndsWithContext cancels the search of a text that is slow to search.
+// The search of a slow text stops when its context ends.
 func TestSearchEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
