@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/exposure"
-	"github.com/exthost/exthost/config/internal/words"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/recording/faults"
 	"github.com/exthost/exthost/internal/text/strict"
@@ -32,7 +30,7 @@ func (f *finisher) checkExtensions(e *Extensions) {
 	f.checkRuntime("extensions.defaults", e.Defaults)
 	for _, id := range slices.Sorted(maps.Keys(e.Entries)) {
 		path, entry := strict.Join("extensions.entries", id), e.Entries[id]
-		if err := words.FullID(id); err != nil {
+		if err := checkFullID(id); err != nil {
 			f.fail(path, "", "%v", err)
 		}
 		f.checkNames(path+".env", slices.Sorted(maps.Keys(entry.Env)))
@@ -44,13 +42,13 @@ func (f *finisher) checkExtensions(e *Extensions) {
 	}
 }
 
-func checkToolsets(f *finisher) {
+func (f *finisher) checkToolsets() {
 	for _, p := range slices.Concat(toolset.Check(f.cfg.Toolsets, f.cfg.Server.toolsets()), f.cfg.Tools.Check()) {
 		f.fail(p.Key, p.Hint, "%s", p.Message)
 	}
 }
 
-func checkInjected(f *finisher) {
+func (f *finisher) checkInjected() {
 	for _, p := range faults.Check(f.cfg.Inject) {
 		f.fail(strings.TrimSuffix(strict.Index("inject", p.Rule)+"."+p.Field, "."), p.Hint, "%s", p.Message)
 	}
@@ -64,7 +62,7 @@ func (f *finisher) checkRuntime(path string, r manifest.Runtime) {
 
 func (f *finisher) checkIDs(path string, ids []string) {
 	for i, id := range ids {
-		if err := words.FullID(id); err != nil {
+		if err := checkFullID(id); err != nil {
 			f.fail(strict.Index(path, i), "", "%v", err)
 		}
 	}
@@ -80,11 +78,11 @@ func (f *finisher) checkNames(path string, names []string) {
 }
 
 func (f *finisher) checkServer(s *Server) {
-	if problem := words.Listen(s.Listen); problem != "" {
+	if problem := badListen(s.Listen); problem != "" {
 		f.fail("server.listen", "such as 127.0.0.1:7800", "%q %s", s.Listen, problem)
 	}
 	f.checkAuth(s.Auth)
-	checkClients(f, s.Clients)
+	f.checkClients(s.Clients)
 	switch {
 	case s.TLS.Cert == "" && s.TLS.Key != "":
 		f.fail("server.tls.key", "", "a key needs its cert")
@@ -114,7 +112,7 @@ func (f *finisher) checkHeaders(names []string) {
 		f.fail("governance.headers", "", "%d headers are more than %d", len(names), maxHeaders)
 	}
 	for i, name := range names {
-		if !words.Header(name) {
+		if !isHeader(name) {
 			f.fail(strict.Index("governance.headers", i), "such as X-Api-Key", "%q is not a header's name", name)
 		}
 	}
@@ -152,34 +150,11 @@ func (f *finisher) checkOAuth(o OAuth) {
 		case u.value == "":
 			f.fail(path, "", "%s is needed", u.key)
 		case err != nil || p.Host == "" ||
-			p.Scheme != "https" && !(p.Scheme == "http" && exposure.Local(p.Hostname())) || p.Fragment != "" ||
+			p.Scheme != "https" && !(p.Scheme == "http" && isLocal(p.Hostname())) || p.Fragment != "" ||
 			p.User != nil:
 			f.fail(path+"."+u.key, "such as https://auth.example.com", "%q is not an https address", u.value)
 		}
 	}
-}
-
-// checkSecrets reports secrets that others can read.
-func checkSecrets(f *finisher) {
-	s := f.cfg.Server
-	files := []exposure.File{
-		{Key: "server.auth.token_file", Path: s.Auth.TokenFile, Own: true},
-		{Key: "server.tls.key", Path: s.TLS.Key},
-	}
-	for id, e := range f.cfg.Extensions.Entries {
-		files = append(files, exposure.File{Key: strict.Join("extensions.entries", id) + ".env_file", Path: e.EnvFile})
-	}
-	for name, d := range f.cfg.Destinations {
-		files = append(files, exposure.File{
-			Key:  strict.Join("destinations", name) + ".secrets_file",
-			Path: d.SecretsFile,
-		})
-	}
-	listen := s.Listen
-	if s.TLS.Cert != "" || !s.Auth.Stated() && len(s.Clients) == 0 {
-		listen = ""
-	}
-	exposure.Report(f.report, f.decoder.Positions, append(exposure.Files(f.owners, files), exposure.Network(listen)...))
 }
 
 func (f *finisher) finishDestination(name string, d *Destination) {
@@ -208,7 +183,7 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 		"instances": d.Instances != manifest.InstancesPerSession, "new_privileges": d.NewPrivileges})
 	f.checkURL(path+".url", d.URL)
 	for header := range d.Headers {
-		if !words.Header(header) {
+		if !isHeader(header) {
 			f.fail(strict.Join(path+".headers", header), "", "%q is not a header's name", header)
 		}
 	}
@@ -236,7 +211,7 @@ func (f *finisher) checkStdioDestination(path string, d *Destination) {
 	f.checkNames(path+".env", slices.Sorted(maps.Keys(d.Env)))
 	for header, name := range d.EnvFromHeaders {
 		at := strict.Join(path+".env_from_headers", header)
-		if !words.Header(header) {
+		if !isHeader(header) {
 			f.fail(at, "", "%q is not a header's name", header)
 		}
 		if slices.Contains([]string{"authorization", "cookie", "proxy-authorization"}, strings.ToLower(header)) {
@@ -265,7 +240,7 @@ func (f *finisher) only(path, kind string, stated map[string]bool) {
 }
 
 func (f *finisher) checkURL(path, raw string) {
-	if problem, hint := words.URL(raw); problem != "" {
+	if problem, hint := badURL(raw); problem != "" {
 		f.fail(path, hint, "%s", problem)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // MaxClients bounds server.clients: each request is compared with all of them.
 const MaxClients = 1024
 
-func checkClients(f *finisher, clients map[string]Client) {
+func (f *finisher) checkClients(clients map[string]Client) {
 	if len(clients) > MaxClients {
 		f.fail("server.clients", "", "%d clients are more than %d", len(clients), MaxClients)
 	}

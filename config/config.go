@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/discovery"
@@ -14,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/listing/toollist"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/recording/faults"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
@@ -54,7 +54,7 @@ type Config struct {
 	// Project is what the files of the working directory add. [Load] sets it.
 	Project Project `json:"-"`
 
-	hidden hidden.Values // hides the values of secret variables in output
+	hidden hiddenValues // hides the values of secret variables in output
 }
 
 // Project is the part of a configuration that comes from the working directory, which often holds another person's
@@ -248,6 +248,15 @@ type Server struct {
 	IdleExit manifest.Duration `json:"idle_exit"`
 }
 
+// toolsets returns the toolsets that s gives to clients, by key.
+func (s *Server) toolsets() map[string]string {
+	named := map[string]string{"server.toolset": s.Toolset}
+	for name, c := range s.Clients {
+		named[strict.Join("server.clients", name)+".toolset"] = c.Toolset
+	}
+	return named
+}
+
 // Client is a caller that policies, budgets and the audit log know by name.
 type Client struct {
 	// sha256: and the SHA-256 of its token in hex, as written by exthost client add; default: none, for clients on
@@ -276,6 +285,11 @@ type Auth struct {
 	// Linux: whose local processes are answered without a token: user: this user's and root's; any: all; not in a
 	// project's file; default user
 	Loopback string `json:"loopback,omitempty" jsonschema:"enum=user,enum=any"`
+}
+
+// Stated reports whether a names a token or an issuer.
+func (a *Auth) Stated() bool {
+	return a.Token != "" || a.TokenEnv != "" || a.TokenFile != "" || a.OAuth.Issuer != ""
 }
 
 // The values of [Auth.Loopback].

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/exthost/exthost/config/internal/dialect"
 	"github.com/exthost/exthost/config/internal/edit"
 	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/text/foreign"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -56,7 +56,7 @@ func (l *loader) directory(dir string) *strict.Node {
 	for _, file := range append(split, beside...) {
 		n := l.file(file)
 		if n != nil {
-			dialect.Rewrite(n, l.report)
+			foreign.Rewrite(n, l.report)
 		}
 		switch {
 		case n == nil:

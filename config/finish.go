@@ -8,11 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/references"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/secret/secrets"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 )
@@ -50,9 +48,9 @@ func (f *finisher) finish() {
 	}
 	f.checkExtensions(&f.cfg.Extensions)
 	f.checkServer(&f.cfg.Server)
-	checkToolsets(f)
-	checkInjected(f)
-	checkSecrets(f)
+	f.checkToolsets()
+	f.checkInjected()
+	f.checkSecrets()
 	f.checkHeaders(f.cfg.Governance.Headers)
 	if h := &f.cfg.Cluster.Hub; h.Listen != "" && h.Dir == "" {
 		h.Dir = filepath.Join(f.base("cluster.hub.listen"), "cluster")
@@ -162,14 +160,6 @@ func (f *finisher) settle(path, cwd string, argv []string) string {
 	return cwd
 }
 
-// against makes path absolute relative to dir. "" stays "".
-func against(dir, path string) string {
-	if path == "" || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
-
 func (f *finisher) finishHook(path string, h *manifest.HookSpec) {
 	for _, p := range h.Validate() {
 		f.failIn(path, p)
@@ -204,43 +194,4 @@ func (f *finisher) finishSecrets(userDir string) {
 	if s.Timeout <= 0 {
 		f.fail(path+".timeout", "", "without a limit an answer that does not come would never be given up")
 	}
-}
-
-// noteSecrets collects the references to secrets, and reports those that are not allowed.
-func noteSecrets(l *loader) {
-	c := l.cfg
-	found := references.Find(c)
-	for _, id := range slices.Sorted(maps.Keys(c.Extensions.Entries)) {
-		for _, text := range c.Extensions.Entries[id].FileEnv {
-			names, _ := secrets.Names(text) // malformed references are reported at the extension's start
-			found = append(found,
-				references.Found{Key: strict.Join("extensions.entries", id) + ".env_file", Names: names})
-		}
-	}
-	for _, f := range found {
-		project := l.ofProject(f.Key)
-		if project && f.Policy && f.Wrong == "" {
-			f.Wrong = NotOfProject
-		}
-		if f.Wrong != "" {
-			pos, _ := l.decoder.Positions.At(f.Key)
-			l.report.Add(pos, "", "%s: %s", f.Key, f.Wrong)
-		}
-		for _, name := range f.Names {
-			c.SecretUses = append(c.SecretUses, SecretUse{f.Key, name, project})
-		}
-	}
-	for name, d := range c.Destinations {
-		d.ProjectSecrets = l.ofProject(strict.Join("destinations", name) + ".secrets_file")
-		d.Project = l.ofProject(strict.Join("destinations", name) + ".url")
-		c.Destinations[name] = d
-	}
-}
-
-// ofProject reports whether a project's file states the key or one of its parents.
-func (l *loader) ofProject(key string) bool {
-	pos, _ := l.decoder.Positions.At(key)
-	file, err := filepath.Abs(pos.File)
-	_, ofProject := l.cfg.Project.Files[file]
-	return err == nil && pos.File != "" && ofProject
 }

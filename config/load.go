@@ -6,14 +6,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/dialect"
-	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/file/ownership"
+	"github.com/exthost/exthost/internal/text/foreign"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -48,9 +48,9 @@ type Flag struct {
 func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	l := newLoader(o)
 	l.run()
-	l.cfg.hidden = hidden.Of(l.asked, hidden.Secret)
+	l.cfg.hidden = hide(l.asked)
 	for i, d := range l.report.Diagnostics {
-		l.report.Diagnostics[i].Message = l.cfg.hidden.Text(d.Message)
+		l.report.Diagnostics[i].Message = l.cfg.hidden.text(d.Message)
 	}
 	if l.report.Failed() {
 		return nil, nil, l.report.Diagnostics
@@ -77,8 +77,8 @@ func (r Refused) Diagnostics() []protocol.Diagnostic { return r }
 
 func (l *loader) run() {
 	l.files()
-	overridden(l)
-	noteSafe(l)
+	l.settings()
+	l.noteSafe()
 	f := finisher{cfg: l.cfg, report: l.report, decoder: l.decoder, checkCEL: l.options.CheckCEL, owners: l.owners}
 	f.finish()
 	f.finishSecrets(l.userDir())
@@ -91,9 +91,9 @@ func (l *loader) run() {
 			l.note(d.SecretsFile)
 		}
 	}
-	noteProject(l)
+	l.noteProject()
 	confine(l.cfg, l.decoder.Positions, l.report)
-	noteSecrets(l)
+	l.noteSecrets()
 	l.report.Sort(l.read)
 }
 
@@ -150,13 +150,30 @@ func (l *loader) lookup(name string) (value string, ok bool) {
 	return value, ok
 }
 
+// lateKeys match values that only one extension or destination needs.
+var lateKeys = regexp.MustCompile(
+	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
+
+// late records an unset variable and reports whether it affects only what path describes. Elsewhere it makes the
+// configuration invalid, because the value concerns the host or the rules for calls.
+func (l *loader) late(path string, pos strict.Pos, name string) bool {
+	if strings.HasPrefix(path, "hooks[") {
+		return true // hooks have an env of their own
+	}
+	if !lateKeys.MatchString(path) {
+		return false
+	}
+	l.unset = append(l.unset, unset{path, name, pos})
+	return true
+}
+
 // files reads all files, the weakest layer first.
 func (l *loader) files() {
-	noteSafe(l)
+	l.noteSafe()
 	for i, dir := range []string{l.systemDir(), l.userDir()} {
 		if dir != "" {
 			l.layer(l.directory(dir))
-			noteSafe(l)
+			l.noteSafe()
 		}
 		// No later layer may remove policies and hooks of the system and the user.
 		for n := l.decoder.Keep["plugins"]; n < len(l.cfg.Plugins); n++ {
@@ -166,19 +183,19 @@ func (l *loader) files() {
 		l.decoder.Keep["hooks"] = len(l.cfg.Hooks)
 	}
 	if !l.options.NoProject {
-		project(l)
+		l.project()
 	}
 	if file := l.configFile(); file != "" {
 		n := l.file(file)
 		if n != nil {
-			dialect.Rewrite(n, l.report)
+			foreign.Rewrite(n, l.report)
 		}
 		l.layer(n)
 	}
 }
 
 // project reads the directory's files and guards the security settings of the layers below.
-func project(l *loader) {
+func (l *loader) project() {
 	g, before := l.guard(), len(l.read)
 	n := l.directory(l.options.Dir)
 	l.cfg.Project.Files = make(map[string]string)
@@ -192,7 +209,7 @@ func project(l *loader) {
 }
 
 // noteProject fills in Config.Project.
-func noteProject(l *loader) {
+func (l *loader) noteProject() {
 	p := &l.cfg.Project
 	p.Dir, _ = filepath.Abs(l.options.Dir) // on error "", and nothing of the directory is found either
 	pos, stated := l.decoder.Positions["extensions.search_paths"]

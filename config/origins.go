@@ -1,7 +1,6 @@
 package config
 
 import (
-	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -32,9 +31,9 @@ type Setting struct {
 // Settings returns all values of c, stated or default, in the order of the schema.
 func (c *Config) Settings(o *Origins) []Setting {
 	var settings []Setting
-	for _, leaf := range strict.Leaves(c, hidden.Secret) {
+	for _, leaf := range strict.Leaves(c, isSecret) {
 		if origin := o.Of(leaf.Path); leaf.Value != nil || origin != "default" {
-			settings = append(settings, Setting{leaf.Path, c.hidden.Tree(leaf.Value), origin})
+			settings = append(settings, Setting{leaf.Path, c.hidden.tree(leaf.Value), origin})
 		}
 	}
 	return settings
@@ -42,8 +41,8 @@ func (c *Config) Settings(o *Origins) []Setting {
 
 // Redacted returns c as a file would state it. Secrets become "***" or the ${NAME} that they came from.
 func (c *Config) Redacted() map[string]any {
-	return c.hidden.Tree(strict.Plain(c, hidden.Secret)).(map[string]any)
+	return c.hidden.tree(strict.Plain(c, isSecret)).(map[string]any)
 }
 
 // Shown replaces the values of secret variables in text by the references of the configuration files.
-func (c *Config) Shown(text string) string { return c.hidden.Text(text) }
+func (c *Config) Shown(text string) string { return c.hidden.text(text) }

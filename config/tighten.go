@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/recording/faults"
@@ -230,7 +229,7 @@ func (l *loader) keepEntry(g *guard, id string) {
 // hasSecrets reports whether the extension gets stored secrets.
 func (e *guardedEntry) hasSecrets() bool {
 	for name, value := range e.env {
-		if hidden.Secret(name, value) || secrets.Refers(value) {
+		if isSecret(name, value) || secrets.Refers(value) {
 			return true
 		}
 	}
@@ -295,23 +294,9 @@ func (l *loader) restore(g *guard, path string) {
 	}
 }
 
-// toolsets returns the toolsets that s gives to clients, by key.
-func (s *Server) toolsets() map[string]string {
-	named := map[string]string{"server.toolset": s.Toolset}
-	for name, c := range s.Clients {
-		named[strict.Join("server.clients", name)+".toolset"] = c.Toolset
-	}
-	return named
-}
-
 // within reports whether every element of some is in all.
 func within(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
-}
-
-// Stated reports whether a names a token or an issuer.
-func (a *Auth) Stated() bool {
-	return a.Token != "" || a.TokenEnv != "" || a.TokenFile != "" || a.OAuth.Issuer != ""
 }
 
 // sameServer reports whether d and other reach the same server, which may then get the headers of both. A program

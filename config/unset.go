@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,23 +21,6 @@ type unset struct {
 func (u unset) String() string {
 	return fmt.Sprintf("%s: %s: the variable %s is not set; set it, or write ${%s:-default}", u.pos, u.path, u.name,
 		u.name)
-}
-
-// lateKeys match values that only one extension or destination needs.
-var lateKeys = regexp.MustCompile(
-	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
-
-// late records an unset variable and reports whether it affects only what path describes. Elsewhere it makes the
-// configuration invalid, because the value concerns the host or the rules for calls.
-func (l *loader) late(path string, pos strict.Pos, name string) bool {
-	if strings.HasPrefix(path, "hooks[") {
-		return true // hooks have an env of their own
-	}
-	if !lateKeys.MatchString(path) {
-		return false
-	}
-	l.unset = append(l.unset, unset{path, name, pos})
-	return true
 }
 
 // noteUnset reports the unset variables to the extensions and destinations that need them, unless a stronger layer

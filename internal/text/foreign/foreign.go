@@ -1,5 +1,5 @@
-// Package foreign lists settings of other programs' configurations that have no effect here, and what replaces
-// them. docs/coming-from.md maps every key.
+// Package foreign translates configurations of other programs: it lists their settings that have no effect here with
+// what replaces them, and rewrites their notations. docs/coming-from.md maps every key.
 package foreign
 
 import (

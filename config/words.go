@@ -1,10 +1,10 @@
-// Package words validates single values of a configuration: ids, addresses, names of headers.
-package words
+package config
 
 import (
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,8 +14,8 @@ import (
 
 var serverName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// FullID accepts an extension's id, and OWNER.SERVER for a sidecar server.
-func FullID(id string) error {
+// checkFullID accepts an extension's id, and OWNER.SERVER for a sidecar server.
+func checkFullID(id string) error {
 	owner, server, sidecar := strings.Cut(id, ".")
 	if err := manifest.ValidateID(owner); err != nil {
 		return err
@@ -26,8 +26,8 @@ func FullID(id string) error {
 	return nil
 }
 
-// Listen returns what is wrong with host:port, or "".
-func Listen(listen string) string {
+// badListen returns what is wrong with host:port, or "".
+func badListen(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return "is not host:port"
@@ -45,11 +45,11 @@ func Listen(listen string) string {
 
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// Header reports whether text is a valid header name.
-func Header(name string) bool { return headerName.MatchString(name) }
+// isHeader reports whether name is a valid header name.
+func isHeader(name string) bool { return headerName.MatchString(name) }
 
-// URL returns what is wrong with a server's address and a hint, or "".
-func URL(raw string) (problem, hint string) {
+// badURL returns what is wrong with a server's address and a hint, or "".
+func badURL(raw string) (problem, hint string) {
 	if strings.Contains(raw, "${") {
 		return "", "" // unknown until the destination's secrets are read
 	}
@@ -61,4 +61,12 @@ func URL(raw string) (problem, hint string) {
 		return "not an http or https address", "such as https://example.com/sse"
 	}
 	return "", ""
+}
+
+// against makes path absolute relative to dir. "" stays "".
+func against(dir, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }

@@ -1,6 +1,4 @@
-// Package hidden detects secrets among configuration values, and replaces values of variables by the references
-// that the files have for them.
-package hidden
+package config
 
 import (
 	"cmp"
@@ -12,18 +10,18 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// minLength is the minimum length of hidden values: shorter ones occur by chance.
-const minLength = 4
+// minHidden is the minimum length of hidden values: shorter ones occur by chance.
+const minHidden = 4
 
-// Values replaces values by references. The zero value replaces nothing.
-type Values struct{ replacer *strings.Replacer }
+// hiddenValues replaces values of secret variables by the references of the files. The zero value replaces nothing.
+type hiddenValues struct{ replacer *strings.Replacer }
 
-// Of hides the variables for which isSecret(name, value) is true.
-func Of(variables map[string]string, isSecret func(name, value string) bool) Values {
+// hide hides the secrets among variables, by name.
+func hide(variables map[string]string) hiddenValues {
 	type pair struct{ value, reference string }
 	var pairs []pair
 	for name, value := range variables {
-		if len(value) < minLength || !isSecret(name, value) {
+		if len(value) < minHidden || !isSecret(name, value) {
 			continue
 		}
 		reference := "${" + name + "}"
@@ -39,32 +37,32 @@ func Of(variables map[string]string, isSecret func(name, value string) bool) Val
 	for _, p := range pairs {
 		list = append(list, p.value, p.reference)
 	}
-	return Values{strings.NewReplacer(list...)}
+	return hiddenValues{strings.NewReplacer(list...)}
 }
 
-// Text replaces the values in s.
-func (h Values) Text(s string) string {
+// text replaces the values in s.
+func (h hiddenValues) text(s string) string {
 	if h.replacer == nil {
 		return s
 	}
 	return h.replacer.Replace(s)
 }
 
-// Tree replaces the values in a tree of scalars, lists and maps.
-func (h Values) Tree(v any) any {
+// tree replaces the values in a tree of scalars, lists and maps.
+func (h hiddenValues) tree(v any) any {
 	switch v := v.(type) {
 	case string:
-		return h.Text(v)
+		return h.text(v)
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			out[i] = h.Tree(v[i])
+			out[i] = h.tree(v[i])
 		}
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key := range v {
-			out[key] = h.Tree(v[key])
+			out[key] = h.tree(v[key])
 		}
 		return out
 	}
@@ -72,18 +70,18 @@ func (h Values) Tree(v any) any {
 }
 
 var (
-	// reference matches a value that contains a secret only by name.
-	reference = regexp.MustCompile(`^((?i:bearer|basic|token) )?` + secrets.Scheme + `[A-Za-z0-9._-]+$`)
-	secretKey = regexp.MustCompile(
+	// bareReference matches a value that contains a secret only by name.
+	bareReference = regexp.MustCompile(`^((?i:bearer|basic|token) )?` + secrets.Scheme + `[A-Za-z0-9._-]+$`)
+	secretKey     = regexp.MustCompile(
 		`(?i)((^|[_-])(token|key|secret|passwd|pwd|credentials?|pat|auth|api_?key|bearer|session|authorization|cookie)$|password|secret|credential|private_key)`)
 	// secretValue matches tokens of known issuers, PEM keys and URLs with a password.
 	secretValue = regexp.MustCompile(
 		`(?i)\b(sk-|sk_live_|gh[pousr]_|github_pat_|xox[abeprs]-|glpat-|npm_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{10,}\.|\bbearer +\S{8,}|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@`)
 )
 
-// Secret reports whether the value of a key must be masked.
-func Secret(key, value string) bool {
-	if reference.MatchString(value) {
+// isSecret reports whether the value of a key must be masked.
+func isSecret(key, value string) bool {
+	if bareReference.MatchString(value) {
 		return false
 	}
 	return secretKey.MatchString(key) || secretValue.MatchString(value) && !strings.HasPrefix(value, "${")

@@ -1,12 +1,10 @@
-// Package dialect translates the notations of other programs in configuration files to that of this host.
-package dialect
+package foreign
 
 import (
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/foreign"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -36,11 +34,11 @@ func Rewrite(root *strict.Node, report *strict.Report) {
 func removeNoEffect(n *strict.Node, report *strict.Report, path ...string) {
 	n.Fields = slices.DeleteFunc(n.Fields, func(f strict.Field) bool {
 		at := append(slices.Clip(path), f.Key)
-		instead, known := foreign.NoEffect(at...)
+		instead, known := NoEffect(at...)
 		if known {
 			report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here",
 				strings.Join(at, "."))
-		} else if len(at) < foreign.Depth {
+		} else if len(at) < Depth {
 			removeNoEffect(f.Value, report, at...)
 		}
 		return known
@@ -90,7 +88,7 @@ func inProcess(plugin *strict.Node, report *strict.Report) bool {
 	if kind == nil {
 		return false
 	}
-	instead, is := foreign.PythonClass(kind.Text)
+	instead, is := PythonClass(kind.Text)
 	if !is {
 		return false
 	}
