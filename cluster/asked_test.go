@@ -31,7 +31,7 @@ func (a *answering) Call(_ context.Context, method string, _ json.RawMessage) (j
 
 // An extension's question reaches its caller once and gets one answer, even if servers die while the caller
 // thinks.
-func TestC22QuestionsWhileServersDie(t *testing.T) {
+func TestQuestionsWhileServersDie(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
 	node{

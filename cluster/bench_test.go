@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/cluster"
 	"github.com/exthost/exthost/cluster/hub"
 	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/pair"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/testing/benchtest"
@@ -225,7 +226,7 @@ func newPaired(server string, self wire.Address) (*paired, error) {
 		Batches: func(wire.Address) bool { return true },
 	})
 	l, err := link.Connect(context.Background(), link.Options{
-		URLs:     []string{server},
+		Access:   natsclient.Access{URLs: []string{server}},
 		Subjects: wire.Subjects{Cluster: "bench"},
 		Self:     self,
 		NotTaken: func(what string) { p.pairs.NotTaken(what) },

@@ -38,7 +38,7 @@ func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
 
 // Sixteen long bodies travel in each direction to a node that reads slowly. A small result waits for no more
 // bytes than the node has granted to all bodies together.
-func TestC12LongBodies(t *testing.T) {
+func TestSmallResultsPassLongBodies(t *testing.T) {
 	urls := sharedServers(t)
 	const bodies, granted, rounds = 16, 4 << 20, 2
 	size := stormtest.Sized(2<<20, 15<<20)
@@ -119,7 +119,7 @@ func smallResults(t testing.TB, server, node string) <-chan struct{} {
 }
 
 // A body that is longer than a message is sent in parts. One that exceeds the receiver's maximum is not sent.
-func TestC13LongestBody(t *testing.T) {
+func TestLongestBody(t *testing.T) {
 	processtest.Leaks(t)
 	server := natstest.Server{Port: processtest.FreePorts(t, 1)[0], MaxPayload: 65536}
 	server.Spawn(t)

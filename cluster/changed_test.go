@@ -17,7 +17,7 @@ import (
 
 // A descriptor that changes during a call does not end it. If it changed before the call and the caller has
 // not heard of it, the call is refused and never runs.
-func TestC16DescriptorChanges(t *testing.T) {
+func TestChangedDescriptor(t *testing.T) {
 	urls, dir := sharedServers(t), t.TempDir()
 	h, err := openHost(join(t, urls, "gpu1", peers.AsMine), dir, exe(t), x)
 	owner := closed(t, h, err)
@@ -83,7 +83,7 @@ func TestC16DescriptorChanges(t *testing.T) {
 }
 
 // A second host with a node's name does not start, and names the node.
-func TestC17NameIsTaken(t *testing.T) {
+func TestNameIsTaken(t *testing.T) {
 	urls := sharedServers(t)
 	first := open(t, join(t, urls, "gpu1", peers.AsMine), true)
 	h, err := openHost(join(t, urls, "gpu1", peers.AsMine), t.TempDir(), exe(t), x)

@@ -116,7 +116,7 @@ func TestReplicaOfWhatIsNotShared(t *testing.T) {
 func TestHiddenTextOfAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	front := open(t, join(t, urls, "front", peers.AsMine), false)
-	s := newStranger(t, urls[0], "older")
+	s := newRawNode(t, urls[0], "older")
 	s.share(`{"id":"y","protocol":"mcp","instructions":"Be kind.`+"\u200b\U000E0041"+`"}`,
 		`{"name":"plain","description":"Says hello.","inputSchema":{"type":"object"}}`,
 		`{"name":"zero","description":"Says`+"\U000E0041\U000E0042\U000E0043"+
@@ -152,15 +152,15 @@ func TestAbsurdOffers(t *testing.T) {
 	for i := range many {
 		many[i] = tool(fmt.Sprint("t", i), 10)
 	}
-	newStranger(t, urls[0], "many").share(head, many...)
+	newRawNode(t, urls[0], "many").share(head, many...)
 	note("many", "max_tools")
 	long := make([]string, 9)
 	for i := range long {
 		long[i] = tool(fmt.Sprint("t", i), 1<<20)
 	}
-	newStranger(t, urls[1], "long").share(head, long...)
+	newRawNode(t, urls[1], "long").share(head, long...)
 	note("long", "too long")
-	newStranger(t, urls[2], "names").share(head, tool(strings.Repeat("n", 4<<10), 10), tool("ok", 10),
+	newRawNode(t, urls[2], "names").share(head, tool(strings.Repeat("n", 4<<10), 10), tool("ok", 10),
 		tool("not a name\n", 10))
 	awaitTool(t, front, "ext_names_y_ok", true)
 	for _, e := range front.Tools().Entries() {
@@ -168,7 +168,7 @@ func TestAbsurdOffers(t *testing.T) {
 			t.Errorf("a name of %d bytes is listed", len(e.Name))
 		}
 	}
-	newStranger(t, urls[0], "fits").share(head,
+	newRawNode(t, urls[0], "fits").share(head,
 		fmt.Sprintf(`{"name":"one","inputSchema":{"type":"object"},"future":%q}`,
 			bytes.Repeat([]byte("f"), 1<<20-1<<10)))
 	awaitTool(t, front, "ext_fits_y_one", true)
@@ -189,8 +189,8 @@ func TestTalkativeClient(t *testing.T) {
 		ClientInfo:   fmt.Appendf(nil, `{"name":%q,"version":"1"}`, bytes.Repeat([]byte("n"), 20<<10)),
 		Capabilities: fmt.Appendf(nil, `{"sampling":{},"experimental":{"x":%q}}`, bytes.Repeat([]byte("x"), 20<<10)),
 	}
-	if got := callAs(t, front, s, "ext_gpu1_x_renote",
-		fmt.Sprintf(`{"file":%q,"text":"a"}`, filepath.Join(t.TempDir(), "notes"))); got != "noted a" {
+	args := fmt.Sprintf(`{"file":%q,"text":"a"}`, filepath.Join(t.TempDir(), "notes"))
+	if got := callAs(t, front, s, "ext_gpu1_x_renote", args); got != "noted a" {
 		t.Errorf("%q", got)
 	}
 }

@@ -52,7 +52,7 @@ func TestNodeThatFloodsLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	front := open(t, n, false)
-	evil := newStranger(t, urls[0], "evil")
+	evil := newRawNode(t, urls[0], "evil")
 	awaitTool(t, front, "ext_evil_y_greet", true)
 	for range 30_000 {
 		if err := evil.conn.Publish(evil.subjects.All("evil"), []byte("no head")); err != nil {
@@ -72,9 +72,9 @@ func TestNodeThatFloodsLogs(t *testing.T) {
 			t.Errorf("%d lines say %q, at most %d", got, what, most)
 		}
 	}
-	other := newStranger(t, urls[1], "other")
-	if err := other.conn.Publish(other.subjects.All("other"),
-		[]byte(`{"k":"`+strings.Repeat("k", 10<<10)+`"}`+"\n")); err != nil {
+	other := newRawNode(t, urls[1], "other")
+	unreadable := []byte(`{"k":"` + strings.Repeat("k", 10<<10) + `"}` + "\n")
+	if err := other.conn.Publish(other.subjects.All("other"), unreadable); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another node is named too", func() bool { return logged.count("cannot be read", "node=other") == 1 })

@@ -85,7 +85,9 @@ func (n *homes) call(ctx context.Context, to wire.Address, method string, body [
 		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ShuttingDown && e.Outcome == "" {
 			return nil, errNoHome
 		}
-		if !errors.Is(err, pair.ErrNobody) && !errors.Is(err, pair.ErrStrange) && !errors.Is(err, link.ErrUnsent) {
+		received := !errors.Is(err, pair.ErrUnreachable) && !errors.Is(err, pair.ErrNotReceived) &&
+			!errors.Is(err, link.ErrUnsent)
+		if received {
 			return result, err
 		}
 		if _, there := n.find(to.Run); !there || time.Since(began) > n.o.Settings.Grace.Std() || ctx.Err() != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// BenchmarkSessionElsewhere measures a call of an HTTP session at a node other than its home, and its parts:
+// BenchmarkForwardedSession measures a call of an HTTP session at a node other than its home, and its parts:
 // the call at home, and a round trip over the same server. It also measures how long a request to a leaving
 // home waits before its client is told to initialize again.
-func BenchmarkSessionElsewhere(b *testing.B) {
+func BenchmarkForwardedSession(b *testing.B) {
 	s := startServers(b, 1)
 	address := "127.0.0.1:" + processtest.FreePorts(b, 1)[0]
 	home := spawn(b, "home one "+address+" "+strings.Join(s.urls(), " "))
@@ -61,7 +61,7 @@ func BenchmarkSessionElsewhere(b *testing.B) {
 			return err
 		}},
 		{Name: "home", Call: call("http://" + address)},
-		{Name: "elsewhere", Call: call(front)},
+		{Name: "forwarded", Call: call(front)},
 	}
 	b.Run(benchtest.Sequential.Name, func(b *testing.B) {
 		for b.Loop() {
@@ -69,7 +69,7 @@ func BenchmarkSessionElsewhere(b *testing.B) {
 			for _, one := range r {
 				b.ReportMetric(float64(one.P50), one.Name+"-p50-ns")
 			}
-			b.ReportMetric(float64(r[2].P50)/float64(r[0].P50+r[1].P50), "elsewhere/(request+home)-p50")
+			b.ReportMetric(float64(r[2].P50)/float64(r[0].P50+r[1].P50), "forwarded/(request+home)-p50")
 		}
 		b.ReportMetric(0, "ns/op")
 	})

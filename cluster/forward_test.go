@@ -111,7 +111,7 @@ const workCall = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name"
 
 // Requests of a session get the same responses at another node as at its home, and streams pass through. Once
 // the home is gone, the session is unknown.
-func TestC24SessionElsewhere(t *testing.T) {
+func TestRequestsAreForwardedToTheirHome(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
 	address := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
@@ -129,7 +129,7 @@ func TestC24SessionElsewhere(t *testing.T) {
 	want := bodyOf(t, request(within(t), t, http.MethodPost, "http://"+address, session, workCall))
 	got := bodyOf(t, request(within(t), t, http.MethodPost, front, session, workCall))
 	if got != want || strings.Count(got, "notifications/progress") != 3 {
-		t.Errorf("a call elsewhere: %s, at home: %s", got, want)
+		t.Errorf("a forwarded call: %s, at home: %s", got, want)
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<16)
 	r := request(within(t), t, http.MethodPost, front, session,
@@ -140,9 +140,9 @@ func TestC24SessionElsewhere(t *testing.T) {
 
 	longest := `{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"` + strings.Repeat("x", 16<<20)
 	longest = longest[:16<<20-3] + `"}}`
-	if r := request(within(t), t, http.MethodPost, front, session, longest); !strings.Contains(bodyOf(t, r),
-		`"result":{}`) {
-		t.Errorf("the longest body: %s", r.Status)
+	answered := request(within(t), t, http.MethodPost, front, session, longest)
+	if !strings.Contains(bodyOf(t, answered), `"result":{}`) {
+		t.Errorf("the longest body: %s", answered.Status)
 	}
 
 	file := t.TempDir() + "/notes"
@@ -189,7 +189,7 @@ func TestC24SessionElsewhere(t *testing.T) {
 
 // When a node leaves, each request of its clients is answered, or reports an unknown session. The clients
 // then initialize at another node.
-func TestC24HomeLeaves(t *testing.T) {
+func TestHomeLeaves(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	home := join(t, s.urls(), "home", peers.AsMine)
@@ -244,7 +244,7 @@ func TestC24HomeLeaves(t *testing.T) {
 
 // A request that a node ends itself, because its caller's time is up or the node stops, gets an error, and a
 // stream ends, like at home.
-func TestC24FrontEndsRequests(t *testing.T) {
+func TestFrontEndsRequests(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	home := join(t, s.urls(), "home", peers.AsMine)
@@ -324,8 +324,8 @@ func TestC24HostileNode(t *testing.T) {
 		"nothing":       "",
 	} {
 		w := httptest.NewRecorder()
-		if began, err := n.Elsewhere().Forward(within(t), w, home.Elsewhere().Home(), []byte(request)); !began ||
-			err != nil || w.Code < 400 {
+		began, err := n.Elsewhere().Forward(within(t), w, home.Elsewhere().Home(), []byte(request))
+		if !began || err != nil || w.Code < 400 {
 			t.Errorf("%s: %d %s, %v", what, w.Code, w.Body, err)
 		}
 	}

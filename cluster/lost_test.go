@@ -38,7 +38,7 @@ func isLost(err error) bool {
 
 // A process that violates the protocol has the same outcome at a remote node as at the local one, and the
 // error names the node.
-func TestC1ProcessBreaksTheRules(t *testing.T) {
+func TestErrorsOfRemoteProcesses(t *testing.T) {
 	urls := sharedServers(t)
 	plugins := []plugin{{ID: "dies"}, {ID: "lies"}, {ID: "floods"}, {ID: "hangs", Runtime: `call_timeout = "200ms"`}}
 	node{Name: "gpu1", As: peers.AsMine, URLs: urls, Plugins: plugins}.start(t)
@@ -50,25 +50,25 @@ func TestC1ProcessBreaksTheRules(t *testing.T) {
 		}
 		awaitTool(t, front, "ext_gpu1_"+p.ID+"_"+tool, true)
 		_, err := front.Call(within(t), "ext_"+p.ID+"_"+tool, args)
-		here, _ := errors.AsType[*protocol.Error](err)
+		local, _ := errors.AsType[*protocol.Error](err)
 		_, err = front.Call(within(t), "ext_gpu1_"+p.ID+"_"+tool, args)
-		there, _ := errors.AsType[*protocol.Error](err)
-		if here == nil || there == nil || here.Outcome != "unknown" {
-			t.Errorf("%s: %#v here, %#v there", p.ID, here, there)
+		remote, _ := errors.AsType[*protocol.Error](err)
+		if local == nil || remote == nil || local.Outcome != "unknown" {
+			t.Errorf("%s: %#v local, %#v remote", p.ID, local, remote)
 			continue
 		}
-		if there.Kind != here.Kind || there.Outcome != here.Outcome || there.Code != here.Code ||
-			there.Message != "node gpu1: "+here.Message {
-			t.Errorf("%s:\n%#v here\n%#v there", p.ID, here, there)
+		if remote.Kind != local.Kind || remote.Outcome != local.Outcome || remote.Code != local.Code ||
+			remote.Message != "node gpu1: "+local.Message {
+			t.Errorf("%s:\n%#v local\n%#v remote", p.ID, local, remote)
 		}
-		if there.Extension != "gpu1."+p.ID || there.Tool != "ext_gpu1_"+p.ID+"_"+tool {
-			t.Errorf("%s: extension %q, tool %q", p.ID, there.Extension, there.Tool)
+		if remote.Extension != "gpu1."+p.ID || remote.Tool != "ext_gpu1_"+p.ID+"_"+tool {
+			t.Errorf("%s: extension %q, tool %q", p.ID, remote.Extension, remote.Tool)
 		}
 	}
 }
 
 // A call whose owner is killed is retried at another node, if the operator and the tool allow it.
-func TestC2CallIsMadeAgain(t *testing.T) {
+func TestCallIsRetriedAtAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	owners := map[string]*processtest.Process{}
 	for _, name := range []string{"n1", "n2"} {
@@ -118,7 +118,7 @@ func awaitNodes(t testing.TB, h *exthost.Host, n int) {
 
 // A call whose owner is disconnected goes to a replica. Without a replica it is refused after the grace
 // period, and never runs.
-func TestC3OwnerIsKilledBefore(t *testing.T) {
+func TestCallAvoidsADisconnectedOwner(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	n1, n2 := startNode(t, s.urls(), "n1", peers.AsReplicas), startNode(t, s.urls(), "n2", peers.AsReplicas)
@@ -163,7 +163,7 @@ func (s *servers) awaitGone(node string) {
 
 // A session with its own process loses it when its node is killed: the running call is lost, and the next one
 // starts a process at another node.
-func TestC23NodeOfASessionIsKilled(t *testing.T) {
+func TestSessionMovesToAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	owners, own := map[string]*processtest.Process{}, []plugin{{Runtime: `instances = "per_session"`}}
 	for _, name := range []string{"n1", "n2", "n3"} {

@@ -1,9 +1,9 @@
+// Package cluster carries calls between hosts, with exactly one outcome for each call. It tracks which nodes there
+// are and which extensions they share.
 package cluster
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -33,9 +33,9 @@ type Node struct {
 	link    atomic.Pointer[link.Link] // nil before Open
 	members *directory.Directory
 	pairs   *pair.Pairs
-	guests  *guests
+	remote  *remoteSessions
 	quota   *quota.Quota
-	away    away
+	local   localSessions
 	traffic traffic
 	streams atomic.Pointer[stream.Server] // serves requests of remote MCP sessions; nil: it refuses them
 	state   atomic.Pointer[connection]
@@ -100,7 +100,7 @@ func New(o Options) (*Node, error) {
 		Self:     n.self,
 		Sender:   out,
 		Unsent:   link.ErrUnsent,
-		Node:     (*inward)(n),
+		Node:     (*inbound)(n),
 		Log:      o.Log,
 		MaxBody:  n.maxBody,
 		Batches:  func(to wire.Address) bool { _, ok := n.members.Knows(to, wire.Batches); return ok },
@@ -109,20 +109,15 @@ func New(o Options) (*Node, error) {
 		Grace:    m.Grace.Std(),
 		Silence:  m.Silence.Std(),
 	})
-	n.guests, n.quota = newGuests(n.closing, n.pairs.Session), n.newQuota()
+	n.remote, n.quota = newRemoteSessions(n.closing, n.pairs.Session), n.newQuota()
 	return n, nil
 }
 
 // Open implements [peers.Cluster].
 func (n *Node) Open(ctx context.Context, h peers.Host) error {
 	n.host = h
-	s := n.servers
 	l, err := link.Connect(ctx, link.Options{
-		URLs:     s.URLs,
-		TLS:      s.TLS,
-		JWT:      s.JWT,
-		NKey:     s.NKey,
-		Sign:     s.Sign,
+		Access:   n.servers.Access,
 		Subjects: wire.Subjects{Cluster: n.o.Settings.Name},
 		Self:     n.self,
 		Log:      n.o.Log,
@@ -231,8 +226,8 @@ func (n *Node) notTaken(what string) {
 // lost handles the end of a run.
 func (n *Node) lost(run wire.Address) {
 	n.pairs.Gone(run)
-	n.guests.endRun(run)
-	n.away.forget(run)
+	n.remote.endRun(run)
+	n.local.forget(run)
 	if s := n.streams.Load(); s != nil {
 		s.Gone(run)
 	}
@@ -263,7 +258,7 @@ func (n *Node) Offer(list []peers.Offer) {
 		shares = append(shares, directory.Share{As: as, Offer: o})
 		digests := make(map[string]string, len(o.Tools))
 		for _, t := range o.Tools {
-			digests[t.Name] = digest(t.Raw)
+			digests[t.Name] = directory.Digest(t.Raw)
 		}
 		offered[o.Extension] = digests
 	}
@@ -280,12 +275,6 @@ func (n *Node) setOwn(change func(*directory.Own)) {
 	}
 	change(&n.said.own)
 	n.members.SetOwn(n.said.own)
-}
-
-// digest returns the SHA-256 of a tool descriptor, in hex.
-func digest(raw json.RawMessage) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
 }
 
 // SharedAs implements [peers.Cluster].
@@ -316,7 +305,7 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 			Caps:       brief(s.Capabilities),
 			ClientInfo: brief(s.ClientInfo),
 		}
-		if takes && !n.away.note(n.host, s, to) {
+		if takes && !n.local.note(n.host, s, to) {
 			h.Session.ID = ""
 		}
 	}
@@ -326,7 +315,7 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 		err = protocol.Errorf(protocol.NotReady, "it is away or leaving; exthost status shows the nodes")
 	} else {
 		result, err = n.deliver(ctx, to, h, c.Params, c.Client)
-		if now, takes := n.members.Taker(to.Node); errors.Is(err, pair.ErrNobody) && takes && now == to {
+		if now, takes := n.members.Taker(to.Node); errors.Is(err, pair.ErrUnreachable) && takes && now == to {
 			err = protocol.Errorf(protocol.NotReady, "it did not get the call: %w; exthost status shows the nodes",
 				peers.ErrAway)
 		}
@@ -358,7 +347,7 @@ func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, param
 	for began, tries := time.Now(), 1; ; tries++ {
 		result, err := n.pairs.Call(ctx, to, h, params, client)
 		switch {
-		case errors.Is(err, pair.ErrStrange) && tries < maxTries:
+		case errors.Is(err, pair.ErrNotReceived) && tries < maxTries:
 		case errors.Is(err, link.ErrUnsent) && time.Since(began) <= grace:
 			select { // the connection may have broken without n.state knowing it yet
 			case <-time.After(unsentPause):
@@ -393,7 +382,7 @@ func (n *Node) connects(ctx context.Context, grace time.Duration) bool {
 
 // EndSession implements [peers.Cluster].
 func (n *Node) EndSession(s *protocol.Session) {
-	for _, run := range n.away.end(s) {
+	for _, run := range n.local.end(s) {
 		n.pairs.Bye(run, s.ID)
 	}
 }
@@ -409,7 +398,7 @@ func (s *sender) use(send func(*link.Link) error) error {
 	return send(l)
 }
 
-// Send implements [outbox.Sender] and [directory.Sender].
+// Send implements [pair.Sender] and [directory.Sender].
 func (s *sender) Send(to wire.Address, notTaken string, m []byte) error {
 	return s.use(func(l *link.Link) error { return l.Send(to, notTaken, m) })
 }
@@ -425,7 +414,7 @@ func (s *sender) Any(m []byte) error { return s.use(func(l *link.Link) error { r
 // Hold implements [directory.Sender].
 func (s *sender) Hold() error { return s.use((*link.Link).Hold) }
 
-// MaxPayload implements [outbox.Sender] and [directory.Sender].
+// MaxPayload implements [pair.Sender] and [directory.Sender].
 func (s *sender) MaxPayload() int {
 	if l := s.link.Load(); l != nil {
 		return l.MaxPayload()
@@ -433,11 +422,11 @@ func (s *sender) MaxPayload() int {
 	return 64 << 10
 }
 
-// inward serves the messages of other nodes.
-type inward Node
+// inbound serves the messages of other nodes.
+type inbound Node
 
 // Run implements [pair.Node].
-func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer,
+func (n *inbound) Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer,
 ) ([]byte, error) {
 	switch h.Extension {
 	case "":
@@ -459,7 +448,7 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 				"tool %q is not what its caller was shown; list the tools again", name)
 		}
 	}
-	s, err := n.guests.session(n.host, from, h.Extension, h.Session)
+	s, err := n.remote.session(n.host, from, h.Extension, h.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -476,9 +465,9 @@ func (n *inward) Run(ctx context.Context, from wire.Address, h *wire.Head, body 
 }
 
 // Incoming implements [pair.Node].
-func (n *inward) Incoming(ctx context.Context, from wire.Address, h *wire.Head, body []byte, notify bool,
+func (n *inbound) Incoming(ctx context.Context, from wire.Address, h *wire.Head, body []byte, notify bool,
 ) ([]byte, error) {
-	s := n.away.session(h.Session.ID, from)
+	s := n.local.session(h.Session.ID, from)
 	if s == nil {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no such session")
 	}
@@ -491,4 +480,4 @@ func (n *inward) Incoming(ctx context.Context, from wire.Address, h *wire.Head, 
 }
 
 // Ended implements [pair.Node].
-func (n *inward) Ended(from wire.Address, session string) { n.guests.end(from, session) }
+func (n *inbound) Ended(from wire.Address, session string) { n.remote.end(from, session) }

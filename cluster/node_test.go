@@ -54,9 +54,11 @@ func TestTwoHosts(t *testing.T) {
 		t.Fatalf("%s, %v", result, err)
 	}
 	long := bytes.Repeat([]byte("0123456789abcdef"), 4<<16)
-	if result, err = web.Do(within(t), &protocol.Call{Method: protocol.MethodToolsCall,
-		Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{"long":"` + string(long) + `"}}`)}); err !=
-		nil || !bytes.Contains(result, long) {
+	result, err = web.Do(within(t), &protocol.Call{
+		Method: protocol.MethodToolsCall,
+		Params: json.RawMessage(`{"name":"ext_gpu1_x_echo","arguments":{"long":"` + string(long) + `"}}`),
+	})
+	if err != nil || !bytes.Contains(result, long) {
 		t.Errorf("4 MiB there and back: %d bytes, %v", len(result), err)
 	}
 	client := new(told)
@@ -97,7 +99,7 @@ func noted(t testing.TB, file string) []string {
 }
 
 // A call whose owner is killed is lost with an unknown outcome.
-func TestC2OwnerIsKilled(t *testing.T) {
+func TestCallOfAKilledOwnerIsLost(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	owner := startNode(t, s.urls(), "gpu1", peers.AsMine)
@@ -116,8 +118,8 @@ func TestC2OwnerIsKilled(t *testing.T) {
 	if e, _ := errors.AsType[*protocol.Error](err); e == nil || e.Kind != protocol.NodeLost || e.Outcome != "unknown" {
 		t.Errorf("%#v", err)
 	}
-	if _, err := web.Call(within(t), "ext_gpu1_x_note",
-		map[string]any{"file": file, "text": "b"}); protocol.KindOf(err) != protocol.NotReady {
+	_, err = web.Call(within(t), "ext_gpu1_x_note", map[string]any{"file": file, "text": "b"})
+	if protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("the next call: %v", err)
 	}
 	eventually(t, "the status says that the node is away", func() bool {
@@ -128,7 +130,7 @@ func TestC2OwnerIsKilled(t *testing.T) {
 }
 
 // A killed server costs no call: each gets its result over another server.
-func TestC6ServerIsKilled(t *testing.T) {
+func TestKilledServerCostsNoCall(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
 	startNode(t, s.urls(), "gpu1", peers.AsMine)

@@ -43,7 +43,7 @@ func (n *Node) Operate(ctx context.Context, node, method string, params json.Raw
 }
 
 // operate runs an operation for the operator of a remote node.
-func (n *inward) operate(ctx context.Context, from wire.Address, h *wire.Head, body []byte) ([]byte, error) {
+func (n *inbound) operate(ctx context.Context, from wire.Address, h *wire.Head, body []byte) ([]byte, error) {
 	if err := rawjson.Check(body); err != nil {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the params are not JSON: %w", err)
 	}

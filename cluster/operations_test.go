@@ -77,8 +77,9 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 		if err != nil || !strings.Contains(page, long) {
 			t.Errorf("%s: %.200s, %v", name, page, err)
 		}
-		if page, err := callText(t, web, &protocol.Session{ID: "s3"}, "exthost_result_page",
-			map[string]any{"handle": at[1]}); protocol.KindOf(err) != protocol.InvalidArguments {
+		page, err = callText(t, web, &protocol.Session{ID: "s3"}, "exthost_result_page",
+			map[string]any{"handle": at[1]})
+		if protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("another session reads what is %s: %.100s, %v", name, page, err)
 		}
 	}
@@ -130,8 +131,8 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	if q := all[2].Requests[0]; !q.DeskOnly || q.Arguments != "" || q.Hash != "" {
 		t.Errorf("a node that may not answer sees %+v", q)
 	}
-	if err := exthost.NodesOf(fronts[2]).Approve(within(t), all[2].Requests[0].ID,
-		"eve"); protocol.KindOf(err) != protocol.Rejected {
+	id := all[2].Requests[0].ID
+	if err := exthost.NodesOf(fronts[2]).Approve(within(t), id, "eve"); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("it answers: %v", err)
 	}
 	var answering sync.WaitGroup

@@ -79,7 +79,7 @@ func (p *proxy) cutOff(yes bool) {
 }
 
 func (p *proxy) connect(node net.Conn, server string, pass func(crossing) int) {
-	far, err := net.Dial("tcp", server)
+	remote, err := net.Dial("tcp", server)
 	if err != nil {
 		_ = node.Close()
 		return
@@ -87,17 +87,17 @@ func (p *proxy) connect(node net.Conn, server string, pass func(crossing) int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.off {
-		_, _ = node.Close(), far.Close()
+		_, _ = node.Close(), remote.Close()
 		return
 	}
-	p.open = append(p.open, node, far)
+	p.open = append(p.open, node, remote)
 	for _, way := range []struct {
 		from, to net.Conn
 		up       bool
-	}{{node, far, true}, {far, node, false}} {
+	}{{node, remote, true}, {remote, node, false}} {
 		p.work.Go(func() {
 			defer node.Close()
-			defer far.Close()
+			defer remote.Close()
 			convey(way.from, way.to, way.up, pass)
 		})
 	}

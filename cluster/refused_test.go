@@ -55,7 +55,7 @@ func triedFirst(t *testing.T, front *exthost.Host) {
 }
 
 // A node at its limit of calls is skipped. When all are, the call is refused.
-func TestC14Overloaded(t *testing.T) {
+func TestOverloadedNodeIsSkipped(t *testing.T) {
 	_, front, other := replicas(t, node{Plugins: x, MaxCalls: 1}, nil)
 	dir := t.TempDir()
 	var outcomes []<-chan error
@@ -94,7 +94,7 @@ func TestC14Overloaded(t *testing.T) {
 }
 
 // A node with an open breaker is skipped. When all are open, the error says when the first one closes.
-func TestC14BreakerIsOpen(t *testing.T) {
+func TestNodeWithOpenBreakerIsSkipped(t *testing.T) {
 	_, front, other := replicas(t, node{Plugins: []plugin{{Runtime: `call_timeout = "300ms"`}}}, nil)
 	hang := func() error {
 		_, err := other.Call(within(t), "ext_x_abuse", map[string]any{"how": "hang"})
@@ -126,7 +126,7 @@ func TestC14BreakerIsOpen(t *testing.T) {
 }
 
 // A draining node finishes its calls and accepts no more.
-func TestC14Draining(t *testing.T) {
+func TestDrainingNodeFinishesItsCalls(t *testing.T) {
 	owners, front, other := replicas(t, node{Plugins: x}, nil)
 	file, till, outcome := filepath.Join(t.TempDir(), "notes"), filepath.Join(t.TempDir(), "till"), make(chan error, 1)
 	go func() {
@@ -156,7 +156,7 @@ func TestC14Draining(t *testing.T) {
 }
 
 // A node that cannot start the extension is skipped.
-func TestC14CannotStart(t *testing.T) {
+func TestNodeThatCannotStartIsSkipped(t *testing.T) {
 	const tool = "[transport]\nkind = \"exec\"\ncmd = [\"EXE\"]\nenv = { EXTHOST_TEST_SCRIPT = \"eof; out hello\" " +
 		"}\n[[tools]]\nname = \"hello\"\ndescription = \"Says hello.\"\n"
 	program := filepath.Join(t.TempDir(), "program")

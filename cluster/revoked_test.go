@@ -16,7 +16,7 @@ import (
 )
 
 // A revoked node is disconnected at once: its calls are lost, its tools disappear, and it reports the reason.
-func TestC19NodeIsRevoked(t *testing.T) {
+func TestRevokedNodeIsDisconnected(t *testing.T) {
 	processtest.Leaks(t)
 	dir, address := filepath.Join(t.TempDir(), "cluster"), "127.0.0.1:"+processtest.FreePorts(t, 1)[0]
 	files, err := hub.Init(dir, "main", []string{"tls://" + address})
@@ -58,9 +58,8 @@ func TestC19NodeIsRevoked(t *testing.T) {
 	if err := <-outcome; !isLost(err) {
 		t.Errorf("the call that ran: %v", err)
 	}
-	if _, err := front.Call(within(t), "ext_out_x_echo",
-		map[string]any{"n": 1}); protocol.KindOf(err) != protocol.NotReady &&
-		protocol.KindOf(err) != protocol.ToolNotFound {
+	_, err = front.Call(within(t), "ext_out_x_echo", map[string]any{"n": 1})
+	if kind := protocol.KindOf(err); kind != protocol.NotReady && kind != protocol.ToolNotFound {
 		t.Errorf("the next call: %v", err)
 	}
 	awaitTool(t, front, "ext_out_x_note", false)

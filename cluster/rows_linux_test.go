@@ -17,7 +17,7 @@ import (
 
 // An owner that is stopped with SIGSTOP loses its calls, and ends them when it continues, as nobody waits for
 // them.
-func TestC4OwnerIsStopped(t *testing.T) {
+func TestStoppedOwnerLosesItsCalls(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	owner := startNode(t, s.urls(), "gpu1", peers.AsMine)
@@ -42,7 +42,7 @@ func TestC4OwnerIsStopped(t *testing.T) {
 }
 
 // The calls of a front that is killed are cancelled at their owners.
-func TestC5FrontIsKilled(t *testing.T) {
+func TestCallsOfAKilledFrontAreCancelled(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	startNode(t, s.urls(), "quick", peers.AsMine)
@@ -56,7 +56,7 @@ func TestC5FrontIsKilled(t *testing.T) {
 
 // While all servers are unavailable for less than cluster.silence, calls continue and get their results.
 // Afterwards they are lost, and new ones are refused at once. Local tools are not affected.
-func TestC7AllServersAreAway(t *testing.T) {
+func TestAllServersAreUnavailable(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 2)
 	startNode(t, s.urls(), "quick-owner", peers.AsMine)
@@ -91,7 +91,7 @@ func TestC7AllServersAreAway(t *testing.T) {
 }
 
 // A server that is stopped costs no call, and its buffered messages run nothing when it continues.
-func TestC8ServerIsStopped(t *testing.T) {
+func TestStoppedServerCostsNoCall(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
 	urls := s.urls()
@@ -110,8 +110,8 @@ func TestC8ServerIsStopped(t *testing.T) {
 	var callers sync.WaitGroup
 	for n := range 16 {
 		callers.Go(func() {
-			if _, err := front.Call(within(t), "ext_gpu1_x_note",
-				map[string]any{"file": file, "text": fmt.Sprint(n)}); err != nil {
+			args := map[string]any{"file": file, "text": fmt.Sprint(n)}
+			if _, err := front.Call(within(t), "ext_gpu1_x_note", args); err != nil {
 				t.Error(err)
 			}
 		})
@@ -131,7 +131,7 @@ func TestC8ServerIsStopped(t *testing.T) {
 }
 
 // A rolling restart of every node and server under load fails no call.
-func TestC25RollingRestart(t *testing.T) {
+func TestRollingRestartFailsNoCall(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)
 	nodes := []*processtest.Process{

@@ -1,5 +1,3 @@
-// Package cluster carries calls between hosts, with exactly one outcome for each call. It tracks which nodes
-// there are and which extensions they share.
 package cluster
 
 import (
@@ -17,57 +15,59 @@ import (
 
 const (
 	maxSessions = 4096 // per remote node, over all of its runs
-	maxEnded    = 256  // per run: the session ids that ended last
+	maxEnded    = 256  // ids of ended sessions, per run
 )
 
-// guests holds the sessions of remote clients on this host. A session lasts from its first call until its
+// remoteSessions holds the sessions of remote clients on this host. A session lasts from its first call until its
 // node says that it ended, or until its run is gone.
-type guests struct {
-	closing context.Context // ends every guest
+type remoteSessions struct {
+	closing context.Context // ends all sessions
 	client  func(of wire.Address, session, extension string) protocol.Peer
 
 	mu   sync.Mutex // guards what follows
-	runs map[wire.Address]*visitors
+	runs map[wire.Address]*runSessions
 }
 
-// visitors are the guests of one run.
-type visitors struct {
-	known map[guestKey]*guest
-	ended []string // late calls of the sessions that ended last are refused
+// runSessions are the sessions of one run.
+type runSessions struct {
+	known map[sessionKey]*remoteSession
+	ended []string // ids of the sessions that ended last, to refuse late calls
 }
 
-// guestKey identifies a guest: extensions send requests outside of calls to a session, so each extension has
-// its own guest of a remote session.
-type guestKey struct{ session, extension string }
+// sessionKey identifies a remote session. It contains the extension, because requests outside of calls go to a
+// session from one extension.
+type sessionKey struct{ session, extension string }
 
-// guest is a session of a remote client at one extension.
-type guest struct {
+// remoteSession is a session of a remote client at one extension.
+type remoteSession struct {
 	session *protocol.Session
 	end     context.CancelFunc
 	once    sync.Once
 	refused error // the error of Attach
 }
 
-func newGuests(closing context.Context, client func(of wire.Address, session, extension string) protocol.Peer) *guests {
-	return &guests{closing: closing, client: client, runs: make(map[wire.Address]*visitors)}
+func newRemoteSessions(
+	closing context.Context, client func(of wire.Address, session, extension string) protocol.Peer,
+) *remoteSessions {
+	return &remoteSessions{closing: closing, client: client, runs: make(map[wire.Address]*runSessions)}
 }
 
 // session returns the session for a call of run from to an extension. A session without an id lasts as long
 // as the call.
-func (g *guests) session(h peers.Host, from wire.Address, extension string, s *wire.Session,
+func (r *remoteSessions) session(h peers.Host, from wire.Address, extension string, s *wire.Session,
 ) (*protocol.Session, error) {
 	if s == nil {
 		s = new(wire.Session)
 	}
 	if s.ID == "" {
-		return guestOf(from, extension, s, nil), nil
+		return sessionOf(from, extension, s, nil), nil
 	}
-	one, err := g.guest(from, extension, s)
+	one, err := r.get(from, extension, s)
 	if err != nil {
 		return nil, err
 	}
 	one.once.Do(func() {
-		ctx, end := context.WithCancel(g.closing)
+		ctx, end := context.WithCancel(r.closing)
 		one.end = end
 		one.refused = h.Attach(ctx, one.session)
 	})
@@ -78,12 +78,12 @@ func (g *guests) session(h peers.Host, from wire.Address, extension string, s *w
 	return one.session, one.refused
 }
 
-// guest finds or adds the guest of s at an extension.
-func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*guest, error) {
-	key := guestKey{s.ID, extension}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	v := g.of(from)
+// get finds or adds the session of s at an extension.
+func (r *remoteSessions) get(from wire.Address, extension string, s *wire.Session) (*remoteSession, error) {
+	key := sessionKey{s.ID, extension}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.of(from)
 	if one := v.known[key]; one != nil {
 		return one, nil
 	}
@@ -91,7 +91,7 @@ func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*g
 		return nil, errEnded
 	}
 	all := 0 // count the sessions of all runs of the node: the directory may miss the end of a run
-	for run, other := range g.runs {
+	for run, other := range r.runs {
 		if run.Node == from.Node {
 			all += len(other.known)
 		}
@@ -99,7 +99,7 @@ func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*g
 	if all >= maxSessions {
 		return nil, protocol.Errorf(protocol.Overloaded, "node %s has %d sessions here already", from.Node, maxSessions)
 	}
-	one := &guest{session: guestOf(from, extension, s, g.client(from, s.ID, extension))}
+	one := &remoteSession{session: sessionOf(from, extension, s, r.client(from, s.ID, extension))}
 	v.known[key] = one
 	return one, nil
 }
@@ -107,18 +107,18 @@ func (g *guests) guest(from wire.Address, extension string, s *wire.Session) (*g
 // errEnded refuses a call that arrives after the end of its session.
 var errEnded = protocol.Errorf(protocol.Canceled, "the session of the call has ended")
 
-// of returns the guests of a run. The caller holds g.mu.
-func (g *guests) of(from wire.Address) *visitors {
-	v := g.runs[from]
+// of returns the sessions of a run. The caller holds r.mu.
+func (r *remoteSessions) of(from wire.Address) *runSessions {
+	v := r.runs[from]
 	if v == nil {
-		v = &visitors{known: make(map[guestKey]*guest)}
-		g.runs[from] = v
+		v = &runSessions{known: make(map[sessionKey]*remoteSession)}
+		r.runs[from] = v
 	}
 	return v
 }
 
-// guestOf returns the session of a guest. Its id contains the run, so that ids of two nodes never collide.
-func guestOf(from wire.Address, extension string, s *wire.Session, client protocol.Peer) *protocol.Session {
+// sessionOf returns the session of a call. Its id contains the run, so that ids of two nodes never collide.
+func sessionOf(from wire.Address, extension string, s *wire.Session, client protocol.Peer) *protocol.Session {
 	out := &protocol.Session{
 		Node:         from.Node,
 		Extension:    extension,
@@ -140,10 +140,10 @@ func guestOf(from wire.Address, extension string, s *wire.Session, client protoc
 }
 
 // end ends a remote session at all extensions.
-func (g *guests) end(from wire.Address, id string) {
-	var ended []*guest
-	g.mu.Lock()
-	if v := g.runs[from]; v != nil {
+func (r *remoteSessions) end(from wire.Address, id string) {
+	var ended []*remoteSession
+	r.mu.Lock()
+	if v := r.runs[from]; v != nil {
 		for key, one := range v.known {
 			if key.session == id {
 				delete(v.known, key)
@@ -152,18 +152,18 @@ func (g *guests) end(from wire.Address, id string) {
 		}
 		v.ended = append(v.ended[max(0, len(v.ended)-maxEnded+1):], id)
 	}
-	g.mu.Unlock()
+	r.mu.Unlock()
 	for _, one := range ended {
 		one.ended()
 	}
 }
 
 // endRun ends all sessions of a run.
-func (g *guests) endRun(from wire.Address) {
-	g.mu.Lock()
-	v := g.runs[from]
-	delete(g.runs, from)
-	g.mu.Unlock()
+func (r *remoteSessions) endRun(from wire.Address) {
+	r.mu.Lock()
+	v := r.runs[from]
+	delete(r.runs, from)
+	r.mu.Unlock()
 	if v == nil {
 		return
 	}
@@ -172,7 +172,7 @@ func (g *guests) endRun(from wire.Address) {
 	}
 }
 
-func (one *guest) ended() {
+func (one *remoteSession) ended() {
 	one.once.Do(func() { one.refused = errEnded }) // not attached yet, and never will be
 	if one.end != nil {
 		one.end()
@@ -198,43 +198,43 @@ func brief(object json.RawMessage) json.RawMessage {
 	return out
 }
 
-// away tracks which sessions of local clients have called which runs.
-type away struct {
+// localSessions tracks which sessions of local clients have called which runs.
+type localSessions struct {
 	mu   sync.Mutex // guards what follows
-	byID map[string]*visit
+	byID map[string]*calledRuns
 }
 
-// visit is one session and the runs that know it.
-type visit struct {
+// calledRuns is one session and the runs that know it.
+type calledRuns struct {
 	session *protocol.Session
 	runs    map[wire.Address]struct{}
 }
 
 // note records that run to knows s. It reports false if s ends with the call or has ended already: nobody
 // would tell the run when s ends, so the call must go without a session id.
-func (a *away) note(h peers.Host, s *protocol.Session, to wire.Address) bool {
-	return s.ID != "" && h.IfAttached(s, func() { a.add(s, to) })
+func (l *localSessions) note(h peers.Host, s *protocol.Session, to wire.Address) bool {
+	return s.ID != "" && h.IfAttached(s, func() { l.add(s, to) })
 }
 
-func (a *away) add(s *protocol.Session, to wire.Address) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.byID == nil {
-		a.byID = make(map[string]*visit)
+func (l *localSessions) add(s *protocol.Session, to wire.Address) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byID == nil {
+		l.byID = make(map[string]*calledRuns)
 	}
-	v := a.byID[s.ID]
+	v := l.byID[s.ID]
 	if v == nil {
-		v = &visit{s, make(map[wire.Address]struct{})}
-		a.byID[s.ID] = v
+		v = &calledRuns{s, make(map[wire.Address]struct{})}
+		l.byID[s.ID] = v
 	}
 	v.runs[to] = struct{}{}
 }
 
 // session returns the local session id if run from knows it, else nil.
-func (a *away) session(id string, from wire.Address) *protocol.Session {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := a.byID[id]
+func (l *localSessions) session(id string, from wire.Address) *protocol.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.byID[id]
 	if v == nil {
 		return nil
 	}
@@ -245,11 +245,11 @@ func (a *away) session(id string, from wire.Address) *protocol.Session {
 }
 
 // end removes s and returns the runs that know it.
-func (a *away) end(s *protocol.Session) (runs []wire.Address) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := a.byID[s.ID]
-	delete(a.byID, s.ID)
+func (l *localSessions) end(s *protocol.Session) (runs []wire.Address) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.byID[s.ID]
+	delete(l.byID, s.ID)
 	if v == nil {
 		return nil
 	}
@@ -260,10 +260,10 @@ func (a *away) end(s *protocol.Session) (runs []wire.Address) {
 }
 
 // forget removes a run from all sessions.
-func (a *away) forget(run wire.Address) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, v := range a.byID {
+func (l *localSessions) forget(run wire.Address) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, v := range l.byID {
 		delete(v.runs, run)
 	}
 }

@@ -24,7 +24,7 @@ func (a *attaching) Attach(ctx context.Context, _ *protocol.Session) error {
 // it.
 func TestGuestAfterItsEnd(t *testing.T) {
 	h := new(attaching)
-	g := newGuests(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })
+	g := newRemoteSessions(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })
 	from, s := wire.Address{Node: "gpu1", Run: wire.NewRun()}, &wire.Session{ID: "s"}
 	if _, err := g.session(h, from, "x", s); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func (a *attaching) IfAttached(*protocol.Session, func()) bool { return false }
 
 // A call whose session ends concurrently is not recorded, since nobody would tell the run of the end.
 func TestCallOfAnEndedSession(t *testing.T) {
-	var a away
+	var a localSessions
 	if a.note(new(attaching), &protocol.Session{ID: "s"}, wire.Address{Node: "gpu1", Run: wire.NewRun()}) ||
 		len(a.byID) != 0 {
 		t.Errorf("%d sessions are noted", len(a.byID))
@@ -56,7 +56,7 @@ func TestCallOfAnEndedSession(t *testing.T) {
 // The sessions of a node are bounded, however many runs it claims to have.
 func TestGuestsOfManyRuns(t *testing.T) {
 	h := new(attaching)
-	g := newGuests(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })
+	g := newRemoteSessions(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })
 	for range 2 {
 		from := wire.Address{Node: "gpu1", Run: wire.NewRun()}
 		for range maxSessions {

@@ -17,8 +17,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// stranger is a node of another version. Its messages, entry and offer have members that no version knows.
-type stranger struct {
+// rawNode is a node of another version. Its messages, entry and offer have members that no version knows.
+type rawNode struct {
 	conn     *nats.Conn
 	subjects wire.Subjects
 	self     wire.Address
@@ -32,15 +32,15 @@ type stranger struct {
 	results chan []byte // of its own calls
 }
 
-// newStranger joins a node that shares extension y with one tool, and requires some features.
-func newStranger(t testing.TB, server, name string, requires ...string) *stranger {
+// newRawNode joins a node that shares extension y with one tool, and requires some features.
+func newRawNode(t testing.TB, server, name string, requires ...string) *rawNode {
 	t.Helper()
 	conn, err := nats.Connect(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	s := &stranger{
+	s := &rawNode{
 		conn:     conn,
 		subjects: wire.Subjects{Cluster: inCluster},
 		self:     wire.Address{Node: name, Run: wire.NewRun()},
@@ -59,7 +59,7 @@ func newStranger(t testing.TB, server, name string, requires ...string) *strange
 }
 
 // share changes what the node shares.
-func (s *stranger) share(head string, tools ...string) {
+func (s *rawNode) share(head string, tools ...string) {
 	offer, entry := s.describe(head, tools...)
 	s.mu.Lock()
 	s.offer, s.entry = offer, entry
@@ -68,7 +68,7 @@ func (s *stranger) share(head string, tools ...string) {
 }
 
 // describe returns an offer and the entry with it.
-func (s *stranger) describe(head string, tools ...string) (offer, entry []byte) {
+func (s *rawNode) describe(head string, tools ...string) (offer, entry []byte) {
 	s.seq++
 	offer = []byte(head + "\n" + strings.Join(tools, "\n"))
 	entry, _ = json.Marshal(map[string]any{
@@ -95,14 +95,14 @@ func (s *stranger) describe(head string, tools ...string) (offer, entry []byte) 
 	return offer, entry
 }
 
-func (s *stranger) say(subject string, head map[string]any, body []byte) {
+func (s *rawNode) say(subject string, head map[string]any, body []byte) {
 	all := map[string]any{"run": s.self.Run, "future": map[string]any{"b": []int{1}}}
 	maps.Copy(all, head)
 	text, _ := json.Marshal(all)
 	_ = s.conn.Publish(subject, append(append(text, '\n'), body...)) // the test may be over
 }
 
-func (s *stranger) received(m *nats.Msg) {
+func (s *rawNode) received(m *nats.Msg) {
 	from, _ := s.subjects.From(m.Subject)
 	h, body, err := wire.Decode(m.Data)
 	if err != nil || from == "" || from == s.self.Node {
@@ -137,11 +137,11 @@ func (s *stranger) received(m *nats.Msg) {
 
 // Nodes of other versions with the same wire work together with what both know. One that requires an unknown
 // feature is left out, and the status says why.
-func TestC20OtherVersions(t *testing.T) {
+func TestOtherVersionsOfTheWire(t *testing.T) {
 	urls := sharedServers(t)
 	front := open(t, join(t, urls, "front", peers.AsMine), true)
-	older := newStranger(t, urls[0], "older")
-	newStranger(t, urls[1], "newer", "teleport")
+	older := newRawNode(t, urls[0], "older")
+	newRawNode(t, urls[1], "newer", "teleport")
 	awaitTool(t, front, "ext_older_y_greet", true)
 	if r, err := front.Call(within(t), "ext_older_y_greet", nil); err != nil || r.Text() != "hello" {
 		t.Errorf("%s, %v", r, err)
@@ -176,7 +176,7 @@ func TestC20OtherVersions(t *testing.T) {
 }
 
 // runOf returns the run of a node that has sent a message.
-func runOf(t testing.TB, s *stranger, node string) (run string) {
+func runOf(t testing.TB, s *rawNode, node string) (run string) {
 	t.Helper()
 	heard := make(chan string, 64)
 	sub, err := s.conn.Subscribe(s.subjects.ToRun(s.self), func(m *nats.Msg) {

@@ -56,13 +56,13 @@ func mark(t testing.TB, stopped, other string) (heard func()) {
 }
 
 // In a split network, each side serves what it has. Afterwards both sides reunite.
-func TestC9NetworkIsSplit(t *testing.T) {
+func TestSplitNetworkReunites(t *testing.T) {
 	processtest.Leaks(t)
 	free := processtest.FreePorts(t, 4)
 	way := newProxy(t, net.JoinHostPort("127.0.0.1", free[3]), nil)
 	_, between, _ := net.SplitHostPort(way.address())
 	natstest.Server{Port: free[1], RoutesPort: free[3]}.Spawn(t)
-	natstest.Server{Port: free[0], RoutesPort: free[2], Others: []string{between}}.Spawn(t)
+	natstest.Server{Port: free[0], RoutesPort: free[2], Routes: []string{between}}.Spawn(t)
 	var fronts []*exthost.Host
 	for i, side := range []string{"left", "right"} {
 		urls := []string{"nats://127.0.0.1:" + free[i]}
@@ -100,8 +100,8 @@ func TestC9NetworkIsSplit(t *testing.T) {
 		if _, err := h.Call(within(t), "ext_"+own+"_x_echo", map[string]any{"n": 1}); err != nil {
 			t.Errorf("its own side: %v", err)
 		}
-		if _, err := h.Call(within(t), "ext_"+other+"_x_echo",
-			map[string]any{"n": 1}); protocol.KindOf(err) != protocol.NotReady {
+		_, err := h.Call(within(t), "ext_"+other+"_x_echo", map[string]any{"n": 1})
+		if protocol.KindOf(err) != protocol.NotReady {
 			t.Errorf("the other side: %v", err)
 		}
 	}
@@ -150,7 +150,7 @@ func outcomes(t *testing.T, front *exthost.Host, tool string, callers, each int,
 
 // A connection breaks in the middle of a call. What the node did not receive is retried or refused, and
 // nothing runs twice.
-func TestC10HalfWritten(t *testing.T) {
+func TestConnectionBreaksDuringACall(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)
 	var calls atomic.Int64
@@ -169,7 +169,7 @@ func TestC10HalfWritten(t *testing.T) {
 }
 
 // Lost and duplicated messages cost no call: each has one result.
-func TestC11MessagesAreLost(t *testing.T) {
+func TestLostMessagesCostNoCall(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)
 	kinds := []string{wire.Call, wire.Result, wire.Pulse, wire.Pulsed, wire.Cancel}
@@ -216,7 +216,7 @@ func TestC11MessagesAreLost(t *testing.T) {
 
 // Replaying the bytes of a call does nothing: neither while its front is present, nor later, nor at the next
 // run of its owner.
-func TestC18BytesOfAnOldCall(t *testing.T) {
+func TestReplayedCallDoesNothing(t *testing.T) {
 	urls := sharedServers(t)
 	owner := startNode(t, urls, "gpu1", peers.AsMine)
 	var mu sync.Mutex

@@ -591,16 +591,16 @@ func TestPagesOfAnotherNode(t *testing.T) {
 			if name == "not attached" && other.Caller == "" {
 				continue // the owner cannot tell them apart
 			}
-			if text, err := call(web, other, "exthost_result_page",
-				page); protocol.KindOf(err) != protocol.InvalidArguments {
+			text, err := call(web, other, "exthost_result_page", page)
+			if protocol.KindOf(err) != protocol.InvalidArguments {
 				t.Errorf("%s reads what is %s: %.100s, %v", who, name, text, err)
 			}
 		}
 		if text, err := call(owner, s, "exthost_result_page", page); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("a caller of the owner reads what is %s: %.100s, %v", name, text, err)
 		}
-		if _, err := call(web, s, "exthost_result_page",
-			strings.Replace(page, "gpu1/", "nowhere/", 1)); protocol.KindOf(err) != protocol.NotReady ||
+		_, err = call(web, s, "exthost_result_page", strings.Replace(page, "gpu1/", "nowhere/", 1))
+		if protocol.KindOf(err) != protocol.NotReady ||
 			!strings.Contains(err.Error(), "the result is kept by node nowhere") {
 			t.Errorf("at a node that is not there: %v", err)
 		}

@@ -198,7 +198,7 @@ func (h *Hub) user(publish, subscribe []string, more ...nats.Option) (*nats.Conn
 		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))...)
 }
 
-// others returns peers without the own address.
-func others(peers []string, own string) []string {
+// otherHubs returns peers without the own address.
+func otherHubs(peers []string, own string) []string {
 	return slices.DeleteFunc(slices.Clone(peers), func(p string) bool { return p == own })
 }

@@ -38,12 +38,11 @@ func (a asker) Ask(ctx context.Context, subject string, header map[string]string
 func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quota {
 	t.Helper()
 	self := wire.Address{Node: c.Node, Run: wire.NewRun()}
+	access := c.Access
+	access.URLs = urls
 	l, err := link.Connect(t.Context(),
 		link.Options{
-			URLs:     urls,
-			TLS:      c.TLS,
-			JWT:      c.JWT,
-			Sign:     c.Sign,
+			Access:   access,
 			Subjects: subjects,
 			Self:     self,
 			Received: func(link.Message) {},
@@ -155,7 +154,7 @@ func TestAnswersReachWhoAsked(t *testing.T) {
 			for _, reply := range []string{
 				subjects.To(self, "n3"),
 				subjects.To(self, "n1"),
-				subjects.Nobody(self, "call7"),
+				subjects.NoResponder(self, "call7"),
 				subjects.Inbox("n2") + ".x",
 				subjects.Inbox("n1") + "x.y",
 			} {
@@ -206,7 +205,7 @@ func taken(t *testing.T, h *hub.Hub, c *credentials.Credentials) (sum int64) {
 }
 
 // Three hubs replicate the counters: one may end.
-func TestCountersOfThree(t *testing.T) {
+func TestThreeHubsReplicateCounters(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
 	c := invite(t, f, "n1")

@@ -89,15 +89,18 @@ func Init(dir, cluster string, urls []string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(create(filepath.Join(dir, caFile), cert),
-		create(filepath.Join(dir, caKeyFile), key)); err != nil {
+	if err := atomicfile.WritePrivate(filepath.Join(dir, caFile), cert); err != nil {
+		return nil, err
+	}
+	if err := atomicfile.WritePrivate(filepath.Join(dir, caKeyFile), key); err != nil {
 		return nil, err
 	}
 	if f.ca, err = readAuthority(cert, key); err != nil {
 		return nil, err
 	}
 	r := &record{Name: cluster, URLs: urls, Nodes: []Node{}}
-	return f, create(filepath.Join(dir, recordFile), r.bytes()) // written last: it marks a complete directory
+	// written last, because it marks a complete directory
+	return f, atomicfile.WritePrivate(filepath.Join(dir, recordFile), r.bytes())
 }
 
 // private refuses a directory that other users may access.
@@ -115,9 +118,6 @@ func private(dir string) error {
 	return nil
 }
 
-// create writes a new file, or overwrites one that an interrupted Init left.
-func create(path string, data []byte) error { return atomicfile.WritePrivate(path, data) }
-
 // made creates a key and writes its seed.
 func made(path string, make func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error) {
 	k, err := make()
@@ -128,7 +128,7 @@ func made(path string, make func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error
 	if err != nil {
 		return nil, err
 	}
-	return k, create(path, append(seed, '\n'))
+	return k, atomicfile.WritePrivate(path, append(seed, '\n'))
 }
 
 // OpenFiles reads the directory that [Init] created.

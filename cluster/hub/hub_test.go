@@ -176,9 +176,18 @@ func TestC18Identity(t *testing.T) {
 	if len(n1.refused) > 0 {
 		t.Fatal(<-n1.refused)
 	}
-	for _, forged := range []string{subjects.To(self, "n3"), subjects.To(self, "n1"), subjects.Nobody(self, "call7"),
-		subjects.All("n1"), subjects.Any("n1"),
-		"exthost.1.other.all.n2", "_INBOX.x", "$SYS.REQ.SERVER.PING", "$JS.API.INFO", "exthost.hub.record"} {
+	for _, forged := range []string{
+		subjects.To(self, "n3"),
+		subjects.To(self, "n1"),
+		subjects.NoResponder(self, "call7"),
+		subjects.All("n1"),
+		subjects.Any("n1"),
+		"exthost.1.other.all.n2",
+		"_INBOX.x",
+		"$SYS.REQ.SERVER.PING",
+		"$JS.API.INFO",
+		"exthost.hub.record",
+	} {
 		if err := n2.Publish(forged, []byte("forged")); err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +223,7 @@ func TestC18Identity(t *testing.T) {
 		}
 	}
 	absent := nats.NewMsg(subjects.To(wire.Address{Node: "n2", Run: "gone"}, "n1"))
-	absent.Reply = subjects.Nobody(self, "call7")
+	absent.Reply = subjects.NoResponder(self, "call7")
 	if err := n1.PublishMsg(absent); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +233,7 @@ func TestC18Identity(t *testing.T) {
 }
 
 // Nobody connects without an invitation, without TLS, or with the key of another cluster.
-func TestStrangers(t *testing.T) {
+func TestOnlyInvitedNodesConnect(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
 	_, other := made(t, "tls://127.0.0.1:7822")
@@ -234,8 +243,8 @@ func TestStrangers(t *testing.T) {
 	if _, err := nats.Connect(plain, nats.Timeout(deadline)); err == nil {
 		t.Error("a client without TLS is let in")
 	}
-	if _, err := nats.Connect(h.URL(), nats.Secure(own.TLS), nats.Timeout(deadline)); !errors.Is(err,
-		nats.ErrAuthorization) {
+	_, err := nats.Connect(h.URL(), nats.Secure(own.TLS), nats.Timeout(deadline))
+	if !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("without a user: %v", err)
 	}
 	if _, err := dial(foreign, h.URL()); err == nil || !strings.Contains(err.Error(), "certificate") {
@@ -263,12 +272,12 @@ func TestRevoke(t *testing.T) {
 	if _, err := f.Invite("n2"); !errors.Is(err, hub.ErrInvited) {
 		t.Errorf("invited twice: %v", err)
 	}
-	elsewhere, err := hub.OpenFiles(dir) // in another process
+	other, err := hub.OpenFiles(dir) // in another process
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := elsewhere.Revoke("n2"); err != nil {
+	if err := other.Revoke("n2"); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the revoked node is closed", n2.closed)
@@ -276,7 +285,7 @@ func TestRevoke(t *testing.T) {
 	if _, err := dial(c2, h.URL()); err == nil {
 		t.Error("a revoked node is let in again")
 	}
-	if err := elsewhere.Revoke("n2"); !errors.Is(err, hub.ErrNotInvited) {
+	if err := other.Revoke("n2"); !errors.Is(err, hub.ErrNotInvited) {
 		t.Errorf("revoked twice: %v", err)
 	}
 	again := invite(t, f, "n2")
@@ -296,7 +305,7 @@ func TestRevoke(t *testing.T) {
 
 // Three hubs with separate directories, as on three machines, form one cluster: messages pass between them,
 // an invitation or revocation at one holds at all, and two survive the death of the third.
-func TestThree(t *testing.T) {
+func TestThreeHubsFormOneCluster(t *testing.T) {
 	processtest.Leaks(t)
 	listen, routes := free(t, 3), free(t, 3)
 	dir, _ := made(t, "tls://"+listen[0], "tls://"+listen[1], "tls://"+listen[2])

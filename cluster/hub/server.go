@@ -64,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 		log:      slog.New(throttle.New(o.Log.Handler())), // failing work is retried every second
 		resolver: new(server.MemAccResolver),
 		told:     make(chan []byte, 1),
-		peers:    others(o.Peers, o.Routes),
+		peers:    otherHubs(o.Peers, o.Routes),
 		counts:   o.Store != "",
 	}
 	so, err := h.options(o)
@@ -259,8 +259,8 @@ func (h *Hub) follow(ctx context.Context) {
 	var seen regular.Version // some file systems have too coarse timestamps to rely on it alone
 	var admitted []byte
 	for {
-		if info, err := os.Stat(filepath.Join(h.files.dir, recordFile)); err != nil ||
-			!seen.Is(regular.VersionOf(info)) {
+		info, err := os.Stat(filepath.Join(h.files.dir, recordFile))
+		if err != nil || !seen.Is(regular.VersionOf(info)) {
 			r, wrong := h.files.record()
 			if wrong == nil && !bytes.Equal(r.bytes(), admitted) {
 				if wrong = h.admit(r); wrong == nil {

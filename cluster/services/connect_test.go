@@ -235,8 +235,8 @@ func TestCertificate(t *testing.T) {
 	known := httptest.NewTLSServer(nil) // its certificate is for 127.0.0.1
 	defer known.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate().Raw}),
-		0o600); err != nil {
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	address := func(o server.Options) string {

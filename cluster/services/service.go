@@ -90,7 +90,7 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 	case ctx.Err() != nil:
 		err = protocol.Errorf(protocol.Canceled, "the host stopped connecting: %w", ctx.Err())
 	default:
-		err = failed(a, err)
+		err = a.failed(err)
 	}
 	if err != nil {
 		_ = v.Close()
@@ -101,13 +101,12 @@ func open(ctx context.Context, a *access, s *runtime.Spec) (*service, error) {
 
 func (v *service) options() nats.Options {
 	a := v.access
-	to := natsclient.Access{URLs: a.URLs, TLS: a.TLS, JWT: a.JWT, NKey: a.NKey, Sign: a.Sign, Token: a.token}
-	o := to.Options(v.ctx, "exthost "+v.requests)
+	o := a.Options(v.ctx, "exthost "+v.requests)
 	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { v.disconnected(err) }
 	o.ReconnectedCB = func(*nats.Conn) { v.reconnected() }
 	o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) { v.fault(err) }
 	o.ClosedCB = func(c *nats.Conn) {
-		v.fail(ended(a, cmp.Or(c.LastError(), nats.ErrConnectionClosed)))
+		v.fail(a.ended(cmp.Or(c.LastError(), nats.ErrConnectionClosed)))
 		close(v.closed)
 	}
 	return o
@@ -126,7 +125,7 @@ func (v *service) subscribe(subject string, bytes int, take nats.MsgHandler) err
 		err = s.SetPendingLimits(maxPending, bytes)
 	}
 	if err != nil {
-		return ended(v.access, cmp.Or(v.conn.LastError(), err))
+		return v.access.ended(cmp.Or(v.conn.LastError(), err))
 	}
 	return nil
 }
@@ -218,13 +217,7 @@ func (v *service) tell(of *nats.Subscription, m jsonrpc.Message) {
 func (v *service) answered(m *nats.Msg) {
 	id := strings.TrimPrefix(m.Subject, v.inbox)
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		v.missing.Add(1)
-		if id != probeID {
-			v.deliver(jsonrpc.Message{ID: []byte(id), Invalid: absent(v.requests)})
-		}
-		if v.doubted.CompareAndSwap(false, true) {
-			v.tasks.Go(v.doubt)
-		}
+		v.noResponder(id)
 		return
 	}
 	v.heard.Add(1)
@@ -258,6 +251,17 @@ func (v *service) answered(m *nats.Msg) {
 		d = jsonrpc.Message{ID: []byte(id), Raw: line, Invalid: err}
 	}
 	v.deliver(d)
+}
+
+// noResponder handles the server's reply that request id has no subscriber.
+func (v *service) noResponder(id string) {
+	v.missing.Add(1)
+	if id != probeID {
+		v.deliver(jsonrpc.Message{ID: []byte(id), Invalid: absent(v.requests)})
+	}
+	if v.doubted.CompareAndSwap(false, true) {
+		v.tasks.Go(v.doubt)
+	}
 }
 
 // notified handles a message to the event subject. Anybody with permission may publish there, so the message

@@ -38,10 +38,7 @@ func (v *Services) Connect(ctx context.Context, s *runtime.Spec) (jsonrpc.Transp
 }
 
 // access holds the servers and credentials for a service.
-type access struct {
-	*credentials.Credentials
-	token string
-}
+type access struct{ natsclient.Access }
 
 // access returns the servers and credentials for s. Its errors name the setting to change.
 func (v *Services) access(s *runtime.Spec) (*access, error) {
@@ -49,12 +46,12 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, token, err := credentials.OfText(secret)
+	own, err := credentials.OfText(secret)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
 			"the credentials that transport.token_env or token_file states: %w", err)
 	}
-	a := &access{own, token}
+	a := &access{own.Access}
 	if url := s.Manifest.Transport.URL; url != "" {
 		if err := cluster.CheckURL(url); err != nil { // the URL may contain a secret
 			return nil, protocol.Errorf(protocol.ManifestInvalid, "transport.url: %w", err)
@@ -74,7 +71,7 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 		if err != nil {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %w", err)
 		}
-		a.Credentials = servers
+		a.Access = servers.Access
 	case v.host.Join != "":
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
 			"the hub of the cluster carries no messages of services: state transport.url, a NATS server of your own")
@@ -97,11 +94,11 @@ func subjectOf(s *runtime.Spec) (requests, events string, err error) {
 }
 
 // failed converts an error of the first connection.
-func failed(a *access, err error) *protocol.Error {
+func (a *access) failed(err error) *protocol.Error {
 	where := strings.Join(a.URLs, ", ")
 	switch {
 	case natsclient.IsRefusal(err):
-		return refused(a, err)
+		return a.refused(err)
 	case errors.Is(err, nats.ErrTLS), errors.Is(err, nats.ErrSecureConnWanted):
 		return protocol.Errorf(protocol.ConfigInvalid,
 			"there is no secure connection to NATS at %s: %w; the certificate of transport.url is checked with those "+
@@ -113,16 +110,16 @@ func failed(a *access, err error) *protocol.Error {
 }
 
 // ended converts the error of a connection that the server closed for good.
-func ended(a *access, err error) *protocol.Error {
+func (a *access) ended(err error) *protocol.Error {
 	if natsclient.IsRefusal(err) {
-		return refused(a, err)
+		return a.refused(err)
 	}
 	return protocol.Errorf(protocol.ChildExited, "the NATS server at %s has closed the connection: %w",
 		strings.Join(a.URLs, ", "), err)
 }
 
 // refused is the error of servers that reject the credentials.
-func refused(a *access, err error) *protocol.Error {
+func (a *access) refused(err error) *protocol.Error {
 	return protocol.Errorf(protocol.ConfigInvalid,
 		"%s does not take the credentials of this host: %w; state transport.token_env or token_file, or "+
 			"cluster.creds or cluster.nkey of the host", strings.Join(a.URLs, ", "), err)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/file/ownership"
 	"github.com/exthost/exthost/internal/file/regular"
@@ -22,12 +23,7 @@ import (
 type Credentials struct {
 	Cluster string // "": not in the file
 	Node    string // "": not in the file
-	URLs    []string
-	TLS     *tls.Config // nil: TLS if the server requires it, with the system's CAs
-
-	JWT  string                       // of the user; "": see NKey
-	NKey string                       // public key of a user without a JWT; "": none
-	Sign func([]byte) ([]byte, error) // set with JWT or NKey, else nil
+	natsclient.Access
 }
 
 // maxFile bounds the size of a file with credentials, a key or certificates, in bytes.
@@ -163,7 +159,8 @@ func (i *Invitation) String() string {
 
 // parse reads the text of a credentials file.
 func parse(text string) (*Credentials, error) {
-	c := &Credentials{JWT: block(text, beginJWT, endJWT)}
+	c := new(Credentials)
+	c.JWT = block(text, beginJWT, endJWT)
 	if c.JWT == "" {
 		return nil, errors.New("it has no JWT of a user")
 	}
@@ -208,4 +205,27 @@ func block(text, begin, end string) string {
 		return ""
 	}
 	return strings.TrimSpace(inside)
+}
+
+// OfText reads credentials for servers outside of the cluster: the text of a NATS credentials file, an NKey seed, or
+// otherwise a token. The result contains no servers. Errors do not quote the text.
+func OfText(text string) (*Credentials, error) {
+	c := new(Credentials)
+	switch {
+	case strings.Contains(text, beginJWT):
+		c, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("it is no file of NATS credentials: %w", err)
+		}
+		return c, nil
+	case strings.HasPrefix(seedIn(text), "SU"):
+		k, err := parseSeed(seedIn(text))
+		if err != nil {
+			return nil, fmt.Errorf("it holds no NKey of a user: %w", err)
+		}
+		c.NKey, c.Sign = k.public(), k.sign
+	default:
+		c.Token = strings.TrimSpace(text)
+	}
+	return c, nil
 }

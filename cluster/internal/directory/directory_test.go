@@ -309,7 +309,7 @@ func TestOffline(t *testing.T) {
 	})
 }
 
-func TestStrangeVersions(t *testing.T) {
+func TestIncompatibleVersions(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		a := n.start("a")
 		b := n.start("b")

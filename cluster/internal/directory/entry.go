@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/text/nodename"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/peers"
 )
@@ -80,8 +81,8 @@ func (e *entry) compare(other *entry) int {
 	return cmp.Or(cmp.Compare(e.Started, other.Started), cmp.Compare(e.Run, other.Run), cmp.Compare(e.Seq, other.Seq))
 }
 
-// strange returns why this version cannot communicate with the node, or "".
-func (e *entry) strange(features []string) string {
+// incompatibility returns why this version cannot communicate with the node, or "".
+func (e *entry) incompatibility(features []string) string {
 	if !slices.Contains(e.Wire, wire.Major) {
 		return fmt.Sprintf("it speaks %q and this node %s: its extensions are left out; run versions of exthost that "+
 			"are closer", e.Wire, wire.Major)
@@ -124,7 +125,7 @@ func decodeEntry(raw []byte) (*entry, error) {
 var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[A-Za-z0-9_.-]+)?$`)
 
 func (e *entry) check() error {
-	if err := wire.CheckName(e.Node); err != nil {
+	if err := nodename.Check(e.Node); err != nil {
 		return err
 	}
 	if !wire.IsRun(e.Run) {

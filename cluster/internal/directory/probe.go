@@ -19,10 +19,10 @@ const (
 
 // doubt is the evidence that a run is gone. Any message of the run clears it.
 type doubt struct {
-	nobody  time.Time // since when the servers report that the run does not exist
-	silent  time.Time // since when it does not answer
-	accused bool      // another node reported it lost
-	due     time.Time // when to probe it again; zero: never
+	unreachable time.Time // since when the servers report that the run does not exist
+	silent      time.Time // since when it does not answer
+	accused     bool      // another node reported it lost
+	due         time.Time // when to probe it again; zero: never
 }
 
 // question is a message that expects an answer.
@@ -88,14 +88,14 @@ func (s *state) refused(a wire.Address, now time.Time) {
 	if m == nil {
 		return
 	}
-	if m.nobody.IsZero() {
-		m.nobody = now
+	if m.unreachable.IsZero() {
+		m.unreachable = now
 	}
-	if m.accused || now.Sub(m.nobody) >= s.o.Grace {
+	if m.accused || now.Sub(m.unreachable) >= s.o.Grace {
 		s.lose(m, now)
 		return
 	}
-	s.suspect(m, now.Add(min(again, s.o.Grace-now.Sub(m.nobody))))
+	s.suspect(m, now.Add(min(again, s.o.Grace-now.Sub(m.unreachable))))
 }
 
 // unanswered handles a run that has not answered since at.
@@ -190,8 +190,8 @@ func (s *state) overdue(now time.Time) {
 	}
 }
 
-// noAnswer handles a question without an answer: its run is unreachable if nobody is set, else silent.
-func (s *state) noAnswer(q question, nobody bool, now time.Time) {
+// noAnswer handles a question without an answer: which its run could not receive if it is unreachable.
+func (s *state) noAnswer(q question, unreachable bool, now time.Time) {
 	switch {
 	case q.want != nil:
 		s.wantFailed(q.want, now)
@@ -199,7 +199,7 @@ func (s *state) noAnswer(q question, nobody bool, now time.Time) {
 		s.join(now)
 		return
 	}
-	if nobody {
+	if unreachable {
 		s.refused(q.to, now)
 	} else if q.want == nil {
 		s.unanswered(q.to, q.at, now)

@@ -58,10 +58,10 @@ type member struct {
 	hearsay bool      // its entry came from another node
 	spoke   bool      // it has sent a message itself
 	doubt
-	rtt, clock  time.Duration
-	note        string // why an extension has no place
-	strangeness string // why this version cannot communicate with it
-	places      []placed
+	rtt, clock   time.Duration
+	note         string // why an extension has no place
+	incompatible string // why this version cannot communicate with it
+	places       []placed
 }
 
 // departure is a run that is gone.
@@ -114,54 +114,72 @@ func (r *roster) learn(e *entry, itself bool, now time.Time) {
 		}
 		delete(r.gone, e.address())
 	}
-	m := r.members[e.Node]
+	m, changed := r.members[e.Node], false
 	switch {
 	case m == nil:
-		if len(r.members) >= maxMembers && !(itself && r.dropUnheard(now)) {
-			r.say(slog.LevelWarn, "the cluster has more nodes than this one can know", "most", maxMembers, "left_out",
-				e.Node)
-			return
-		}
-		m = &member{name: e.Node, entry: e, hearsay: !itself, spoke: itself}
-		r.members[e.Node] = m
-		i, _ := slices.BinarySearch(r.names, e.Node)
-		r.names = slices.Insert(r.names, i, e.Node)
-		r.enter(m, now)
+		m = r.add(e, itself, now)
+		changed = m != nil
 	case m.Run == e.Run:
-		if m.away { // but not lost: then it would be in r.gone
-			r.enter(m, now)
-		}
-		corrected := itself && m.hearsay && e.sum != m.sum // the entry of the node itself replaces hearsay
-		if itself {
-			m.doubt, m.hearsay, m.spoke = doubt{}, false, true
-		}
-		if e.Seq <= m.Seq && !corrected {
-			return
-		}
-		r.replace(m, e, now)
+		changed = r.update(m, e, itself, now)
 	case !itself && !m.away && !m.hearsay: // the node's own word outranks hearsay
-		return
 	case m.away || e.compare(m.entry) > 0:
-		old, away := m.address(), m.away
-		r.depart(old, false, now)
-		m.doubt, m.rtt, m.clock, m.hearsay, m.spoke = doubt{}, 0, 0, !itself, itself
-		r.replace(m, e, now)
-		if away {
-			r.enter(m, now)
-		} else {
-			r.lost = append(r.lost, old)
-		}
+		r.succeed(m, e, itself, now)
+		changed = true
 	case itself: // a clock was set back, or two runs have the same name: probe the known run
 		r.suspect(m, now)
-		return
-	default:
+	}
+	if !changed {
 		return
 	}
-	before := m.strangeness
-	if m.strangeness = m.strange(r.o.Features); m.strangeness != "" && m.strangeness != before {
-		r.say(slog.LevelWarn, "a node of the cluster cannot be used", "node", m.name, "reason", m.strangeness)
+	before := m.incompatible
+	if m.incompatible = m.incompatibility(r.o.Features); m.incompatible != "" && m.incompatible != before {
+		r.say(slog.LevelWarn, "a node of the cluster cannot be used", "node", m.name, "reason", m.incompatible)
 	}
 	r.dirty(now)
+}
+
+// add adds a node. It returns nil if there are too many.
+func (r *roster) add(e *entry, itself bool, now time.Time) *member {
+	if len(r.members) >= maxMembers && !(itself && r.dropUnheard(now)) {
+		r.say(slog.LevelWarn, "the cluster has more nodes than this one can know", "most", maxMembers, "left_out",
+			e.Node)
+		return nil
+	}
+	m := &member{name: e.Node, entry: e, hearsay: !itself, spoke: itself}
+	r.members[e.Node] = m
+	i, _ := slices.BinarySearch(r.names, e.Node)
+	r.names = slices.Insert(r.names, i, e.Node)
+	r.enter(m, now)
+	return m
+}
+
+// update replaces the entry of the known run of a node. It reports false for an entry that is not newer.
+func (r *roster) update(m *member, e *entry, itself bool, now time.Time) bool {
+	if m.away { // but not lost: then it would be in r.gone
+		r.enter(m, now)
+	}
+	corrected := itself && m.hearsay && e.sum != m.sum // the entry of the node itself replaces hearsay
+	if itself {
+		m.doubt, m.hearsay, m.spoke = doubt{}, false, true
+	}
+	if e.Seq <= m.Seq && !corrected {
+		return false
+	}
+	r.replace(m, e, now)
+	return true
+}
+
+// succeed replaces the run of a node by a later one.
+func (r *roster) succeed(m *member, e *entry, itself bool, now time.Time) {
+	old, away := m.address(), m.away
+	r.depart(old, false, now)
+	m.doubt, m.rtt, m.clock, m.hearsay, m.spoke = doubt{}, 0, 0, !itself, itself
+	r.replace(m, e, now)
+	if away {
+		r.enter(m, now)
+	} else {
+		r.lost = append(r.lost, old)
+	}
 }
 
 // enter marks a node as present.

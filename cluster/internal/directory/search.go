@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
+	"github.com/exthost/exthost/internal/text/nodename"
 )
 
 const (
@@ -153,39 +154,65 @@ func (x *search) haveList(w *want, h *wire.Head, body []byte, now time.Time) {
 	}
 	last, verified := w.after, 0
 	for line := range bytes.Lines(body) {
-		f := bytes.Fields(line)
-		if len(f) != 3 || len(f[2]) != 2*len(sum{}) || wire.CheckName(string(f[0])) != nil || string(f[0]) <= last {
+		l, ok := parseListed(line)
+		if !ok || l.run.Node <= last {
 			break
 		}
-		a := wire.Address{Node: string(f[0]), Run: string(f[1])}
-		var known sum
-		if _, err := hex.Decode(known[:], f[2]); err != nil || !wire.IsRun(a.Run) {
-			break
-		}
-		last = a.Node
+		last = l.run.Node
 		x.listed[last] = true
-		m := x.all.members[a.Node]
-		switch g, gone := x.all.gone[a]; {
-		case a == x.all.o.Self, m != nil && !m.away && m.sum == known:
-		case gone && g.lost && verified < maxVerified: // heard by the other node since then
+		if x.compareRun(l, verified < maxVerified, now) {
 			verified++
-			x.all.askPresence(a, now)
-		case gone:
-		case m != nil && !m.away && a.Node != x.with.Node: // only a node itself is trusted to correct its entry
-			if verified++; verified <= maxVerified {
-				x.askItself(a, now)
-			}
-		case len(x.need) < maxMembers:
-			x.need[a.Node] = known
 		}
 	}
 	if !h.Last && last != w.after && len(x.listed) <= maxMembers {
 		x.wantMore(&want{after: last}, now)
 		return
 	}
+	x.endList(maxVerified-verified, now)
+}
+
+// listed is a line in the list of a node.
+type listed struct {
+	run wire.Address
+	sum sum
+}
+
+// parseListed parses a line of [search.list]. It reports false for an invalid line.
+func parseListed(line []byte) (l listed, ok bool) {
+	f := bytes.Fields(line)
+	if len(f) != 3 || len(f[2]) != 2*len(l.sum) {
+		return l, false
+	}
+	l.run = wire.Address{Node: string(f[0]), Run: string(f[1])}
+	_, err := hex.Decode(l.sum[:], f[2])
+	return l, err == nil && nodename.Check(l.run.Node) == nil && wire.IsRun(l.run.Run)
+}
+
+// compareRun compares a listed run with what this directory knows. It either requests the missing entry later, or asks
+// the run itself, if mayAsk is set. It reports whether it asked.
+func (x *search) compareRun(l listed, mayAsk bool, now time.Time) (asked bool) {
+	m := x.all.members[l.run.Node]
+	switch g, gone := x.all.gone[l.run]; {
+	case l.run == x.all.o.Self, m != nil && !m.away && m.sum == l.sum:
+	case gone: // the other node may have heard it since it was lost
+		if asked = g.lost && mayAsk; asked {
+			x.all.askPresence(l.run, now)
+		}
+	case m != nil && !m.away && l.run.Node != x.with.Node: // only a node itself is trusted to correct its entry
+		if asked = mayAsk; asked {
+			x.askItself(l.run, now)
+		}
+	case len(x.need) < maxMembers:
+		x.need[l.run.Node] = l.sum
+	}
+	return asked
+}
+
+// endList asks up to mayAsk nodes that the other node did not list, and schedules the requests for missing entries.
+func (x *search) endList(mayAsk int, now time.Time) {
 	for name, m := range x.all.members {
-		if !m.away && !x.listed[name] && name != x.with.Node && verified < maxVerified {
-			verified++
+		if mayAsk > 0 && !m.away && !x.listed[name] && name != x.with.Node {
+			mayAsk--
 			x.all.askPresence(m.address(), now)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/testing/natstest"
 	"github.com/exthost/exthost/internal/testing/processtest"
@@ -32,7 +33,7 @@ func open(t *testing.T, url, name string) *linked {
 	x.Directory = New(Options{Self: self, Version: "1.2.3", Sender: s})
 	var err error
 	x.link, err = link.Connect(t.Context(), link.Options{
-		URLs:     []string{url},
+		Access:   natsclient.Access{URLs: []string{url}},
 		Subjects: wire.Subjects{Cluster: "main"},
 		Self:     self,
 		Received: func(m link.Message) {

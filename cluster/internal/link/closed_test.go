@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/testing/natstest"
 	"github.com/exthost/exthost/internal/testing/processtest"
@@ -66,8 +67,8 @@ func TestClosedForGood(t *testing.T) {
 		until(t, "it connects", func() bool { return len(a.got(&a.states, "true")) == 2+round })
 		meet(t, a, b)
 		meet(t, b, a)
-		if err := b.Send(wire.Address{Node: "a", Run: wire.NameRun}, "",
-			fmt.Appendf(nil, "name%d", round)); err != nil {
+		message := fmt.Appendf(nil, "name%d", round)
+		if err := b.Send(wire.Address{Node: "a", Run: wire.NameRun}, "", message); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the name is held",
@@ -173,7 +174,7 @@ func TestClosedAtOnce(t *testing.T) {
 	for range 2000 { // at a different moment each time
 		go func() {
 			k, err := Connect(t.Context(), Options{
-				URLs:     []string{url},
+				Access:   natsclient.Access{URLs: []string{url}},
 				Subjects: wire.Subjects{Cluster: "main"},
 				Self:     wire.Address{Node: "a", Run: wire.NewRun()},
 				Received: func(Message) {},

@@ -5,7 +5,6 @@ package link
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"sync"
@@ -29,16 +28,7 @@ var ErrRefused = errors.New("refused")
 
 // Options configures a link.
 type Options struct {
-	URLs []string    // nats://host:port or tls://host:port, at least one
-	TLS  *tls.Config // nil: TLS if the server requires it, with the system's CAs
-
-	JWT      string                       // of the user, with Sign
-	NKey     string                       // public key of a user without a JWT, with Sign
-	Sign     func([]byte) ([]byte, error) // signs the nonce of a server
-	User     string                       // with Password
-	Password string
-	Token    string
-
+	natsclient.Access
 	Subjects wire.Subjects
 	Self     wire.Address
 	Log      *slog.Logger // nil: discard
@@ -137,7 +127,7 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 	err := l.open()
 	if err != nil {
 		l.cut()
-		return nil, describe(o.URLs, err)
+		return nil, l.describe(err)
 	}
 	c := l.conn.Load()
 	if c.IsConnected() {
@@ -149,7 +139,7 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 		err = c.LastError()
 	case <-ctx.Done():
 	}
-	if err = describe(o.URLs, err); errors.Is(err, ErrRefused) {
+	if err = l.describe(err); errors.Is(err, ErrRefused) {
 		_ = l.Close(ctx)
 		return nil, err
 	}
@@ -204,23 +194,13 @@ func (l *Link) again() {
 		if err == nil || l.dials.Err() != nil {
 			return
 		}
-		l.o.State(false, describe(l.o.URLs, err).Error())
+		l.o.State(false, l.describe(err).Error())
 	}
 }
 
 // options returns the client options for c.
 func (l *Link) options(c *connection) nats.Options {
-	a := natsclient.Access{
-		URLs:     l.o.URLs,
-		TLS:      l.o.TLS,
-		JWT:      l.o.JWT,
-		NKey:     l.o.NKey,
-		Sign:     l.o.Sign,
-		User:     l.o.User,
-		Password: l.o.Password,
-		Token:    l.o.Token,
-	}
-	o := a.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
+	o := l.o.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
 	o.InboxPrefix = l.o.Subjects.Inbox(l.o.Self.Node)
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
 	o.NoEcho = true // messages to any node must not come back

@@ -44,8 +44,8 @@ func TestMessages(t *testing.T) {
 		t.Error("they come in another order")
 	}
 
-	if err := errors.Join(a.Broadcast([]byte("all")), a.Any([]byte("any")),
-		a.Send(wire.Address{Node: "b", Run: wire.NameRun}, "", []byte("name"))); err != nil {
+	named := a.Send(wire.Address{Node: "b", Run: wire.NameRun}, "", []byte("name"))
+	if err := errors.Join(named, a.Broadcast([]byte("all")), a.Any([]byte("any"))); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "each way", func() bool {

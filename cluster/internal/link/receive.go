@@ -81,7 +81,7 @@ func (l *Link) state(c *connection, connected bool, err error) {
 	if !connected {
 		reason = "disconnected"
 		if err != nil {
-			reason = describe(l.o.URLs, err).Error()
+			reason = l.describe(err).Error()
 		}
 	}
 	l.o.State(connected, reason)
@@ -112,11 +112,11 @@ func (l *Link) fault(c *connection, s *nats.Subscription, err error) {
 }
 
 // describe adds the servers and a remedy to an error of the connection.
-func describe(urls []string, err error) error {
+func (l *Link) describe(err error) error {
 	if err == nil {
 		return nil
 	}
-	where := strings.Join(urls, ", ")
+	where := strings.Join(l.o.URLs, ", ")
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var verify *tls.CertificateVerificationError

@@ -18,7 +18,7 @@ import (
 func (l *Link) Send(to wire.Address, notTaken string, message []byte) error {
 	s := l.o.Subjects
 	if notTaken != "" {
-		notTaken = s.Nobody(l.o.Self, notTaken)
+		notTaken = s.NoResponder(l.o.Self, notTaken)
 	}
 	return l.publish(s.To(to, l.o.Self.Node), notTaken, message)
 }
@@ -124,4 +124,25 @@ func (l *Link) Close(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Ask sends a request to the servers, such as to JetStream or to a hub, and returns the answer. [ErrUnsent]
+// means that nobody gets the request; after any other error somebody may have received it.
+func (l *Link) Ask(ctx context.Context, subject string, header map[string]string, data []byte) ([]byte, error) {
+	m := &nats.Msg{Subject: subject, Data: data, Header: make(nats.Header, len(header))}
+	for k, v := range header {
+		m.Header[k] = []string{v}
+	}
+	answer, err := l.conn.Load().RequestMsgWithContext(ctx, m)
+	switch {
+	case err == nil:
+		return answer.Data, nil
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, fmt.Errorf("%w: no server of the cluster takes %s at the moment", ErrUnsent, subject)
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return nil, fmt.Errorf("%w: there is no connection to the cluster", ErrUnsent)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("no answer about %s: %w", subject, context.Cause(ctx))
+	}
+	return nil, fmt.Errorf("asking about %s: %w", subject, err)
 }

@@ -87,8 +87,8 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	rand.Shuffle(len(addresses), func(i, k int) { addresses[i], addresses[k] = addresses[k], addresses[i] })
 	for _, a := range addresses {
 		var c net.Conn
-		if c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network,
-			net.JoinHostPort(a, port)); err == nil {
+		c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(d.ctx, network, net.JoinHostPort(a, port))
+		if err == nil {
 			return &dialed{c, context.AfterFunc(d.ctx, func() { _ = c.Close() })}, nil
 		}
 	}

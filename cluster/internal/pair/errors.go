@@ -13,12 +13,12 @@ import (
 
 const outcomeUnknown = "unknown"
 
-// ErrStrange is returned for a call that its owner never received and refuses for ever. The call may be made
+// ErrNotReceived is returned for a call that its owner never received and refuses for ever. The call may be made
 // again.
-var ErrStrange = errors.New("the call did not come to it")
+var ErrNotReceived = errors.New("the call did not come to it")
 
-// ErrNobody is returned for a call to a run that does not exist.
-var ErrNobody = errors.New("there is no such node now")
+// ErrUnreachable is returned for a call to a run that does not exist.
+var ErrUnreachable = errors.New("there is no such node now")
 
 var errLeaves = errors.New("this node leaves the cluster")
 

@@ -17,19 +17,19 @@ import (
 // front is the state of the calls that this run makes at a remote run.
 type front struct {
 	*channel
-	asks   *asks
-	open   map[uint64]*call
-	done   map[uint64]struct{} // outcomes that the owner has not been told of
-	nobody time.Time           // since when the servers report that the run does not exist; zero: it exists
-	ended  bool                // the run will never exist again
+	asks        *asks
+	open        map[uint64]*call
+	done        map[uint64]struct{} // outcomes that the owner has not been told of
+	unreachable time.Time           // since when the servers report that the run does not exist; zero: it exists
+	ended       bool                // the run will never exist again
 }
 
 // gone records that the run has ended. It reports whether no call is open.
 func (r *front) gone() (idle bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended = true; r.nobody.IsZero() {
-		r.nobody = time.Now()
+	if r.ended = true; r.unreachable.IsZero() {
+		r.unreachable = time.Now()
 	}
 	r.forgotten = len(r.open) == 0
 	return r.forgotten
@@ -189,7 +189,7 @@ func (r *front) finish(c *call, result []byte, err error) {
 	}
 	r.close(c)
 	c.over, c.result, c.err = true, result, err
-	wake(c)
+	c.signal()
 }
 
 // close removes a call that has an outcome. The caller holds r.mu.
@@ -200,7 +200,8 @@ func (r *front) close(c *call) {
 	}
 }
 
-func wake(c *call) {
+// signal wakes await.
+func (c *call) signal() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -221,7 +222,7 @@ func (r *front) push(n uint64, e event) (known, taken bool) {
 		return true, false
 	}
 	c.events, c.held = append(c.events, e), c.held+size
-	wake(c)
+	c.signal()
 	return true, true
 }
 
@@ -257,7 +258,7 @@ func (r *front) result(h *wire.Head, body []byte) {
 // heard records that the owner is alive. The caller holds r.mu.
 func (r *front) heard() {
 	if r.heardOwner = time.Now(); !r.ended {
-		r.nobody = time.Time{}
+		r.unreachable = time.Time{}
 	}
 }
 
@@ -266,10 +267,10 @@ func (r *front) confirmed(h *wire.Head) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heard()
-	for _, n := range h.Strange {
+	for _, n := range h.NotReceived {
 		if c := r.open[n]; c != nil {
-			r.p.counts.strange.Add(1)
-			r.finish(c, nil, notSent(ErrStrange))
+			r.p.counts.notReceived.Add(1)
+			r.finish(c, nil, notSent(ErrNotReceived))
 		}
 	}
 	for _, n := range h.Spent {
@@ -283,32 +284,31 @@ func (r *front) confirmed(h *wire.Head) {
 // pulses returns the pulses that are due. It gives up calls whose owner is gone or silent. The caller holds
 // r.mu.
 func (r *front) pulses(now time.Time, paused time.Duration) (list []*wire.Head) {
-	o := r
-	o.heardOwner = o.heardOwner.Add(paused)
-	if len(o.open) > 0 {
+	r.heardOwner = r.heardOwner.Add(paused)
+	if len(r.open) > 0 {
 		switch {
-		case !o.nobody.IsZero() && now.Sub(o.nobody) > r.p.o.Grace:
+		case !r.unreachable.IsZero() && now.Sub(r.unreachable) > r.p.o.Grace:
 			r.loseOpen("it has gone")
-		case now.Sub(o.heardOwner) > r.p.o.Silence:
+		case now.Sub(r.heardOwner) > r.p.o.Silence:
 			r.loseOpen(fmt.Sprintf("it has said nothing for %v", r.p.o.Silence))
 		}
 	}
-	if len(o.open) == 0 && !o.ended {
-		o.nobody = time.Time{}
+	if len(r.open) == 0 && !r.ended {
+		r.unreachable = time.Time{}
 	}
-	if len(o.open)+len(o.done) == 0 {
+	if len(r.open)+len(r.done) == 0 {
 		return nil
 	}
 	r.used = now
-	open, low := make([]uint64, 0, len(o.open)), r.p.numbers.Load()+1
-	for n, c := range o.open {
+	open, low := make([]uint64, 0, len(r.open)), r.p.numbers.Load()+1
+	for n, c := range r.open {
 		if low = min(low, n); c.sent {
 			open = append(open, n)
 		}
 	}
 	slices.Sort(open)
-	done := slices.Collect(maps.Keys(o.done))
-	clear(o.done)
+	done := slices.Collect(maps.Keys(r.done))
+	clear(r.done)
 	for len(open)+len(done) > 0 {
 		h := &wire.Head{Kind: wire.Pulse}
 		h.Low = low

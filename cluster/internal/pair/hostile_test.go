@@ -130,7 +130,7 @@ func TestRefusedNumbersAreBounded(t *testing.T) {
 		}
 		sent()
 		if there.executed["refused"] != 0 {
-			t.Error("a call ran that was said to be strange")
+			t.Error("a call ran that was reported as never received")
 		}
 	})
 }

@@ -13,12 +13,12 @@ import (
 // owner is the state of the calls that a remote run makes at this node.
 type owner struct {
 	*channel
-	asks    *asks
-	calls   map[uint64]*run
-	refused map[uint64]struct{} // numbers refused before their call arrived
-	low     uint64              // numbers below are refused, except those in calls
-	past    uint64              // numbers below may have run, but their state is gone
-	seen    uint64              // highest number seen
+	asks       *asks
+	calls      map[uint64]*run
+	refused    map[uint64]struct{} // numbers refused before their call arrived
+	low        uint64              // numbers below are refused, except those in calls
+	mayHaveRun uint64              // numbers below may have run, but their state is gone
+	seen       uint64              // highest number seen
 
 	unasked uint64    // the front waits for no number below
 	swept   uint64    // calls below have been ended
@@ -247,12 +247,12 @@ func (r *owner) pulsed(h *wire.Head) {
 	arriving, leaving := r.arrivingCalls(now), r.leavingResults(now)
 	for _, n := range h.Open {
 		switch one := r.calls[n]; {
-		case one == nil && n < r.past:
+		case one == nil && n < r.mayHaveRun:
 			back.Spent = append(back.Spent, n)
 		case one == nil && arriving[n], one != nil && leaving[n]: // a result in parts may be too large to be kept
 		case one == nil:
 			r.refuse(n)
-			back.Strange = append(back.Strange, n)
+			back.NotReceived = append(back.NotReceived, n)
 		case one.spent:
 			back.Spent = append(back.Spent, n)
 		case one.over && now.Sub(one.sent) >= r.p.o.Pulse/2:
@@ -260,7 +260,7 @@ func (r *owner) pulsed(h *wire.Head) {
 			again = append(again, outcome{n, one.failed, one.result})
 		}
 	}
-	if len(back.Strange) > 0 {
+	if len(back.NotReceived) > 0 {
 		r.refuseBodies(func(call uint64) bool { return !r.fresh(call) })
 	}
 	r.mu.Unlock()
@@ -321,7 +321,7 @@ func (r *owner) endAll() {
 // forgetBelow refuses all numbers below low and records that they may have run: a front that was considered
 // gone may come back and ask for them. The caller holds r.mu.
 func (r *owner) forgetBelow(low uint64) {
-	r.past, r.low = max(r.past, low), max(r.low, low)
+	r.mayHaveRun, r.low = max(r.mayHaveRun, low), max(r.low, low)
 }
 
 // owes reports whether calls are running or results are unconfirmed.

@@ -8,6 +8,7 @@
 package pair
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/cluster/internal/outbox"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/internal/concurrent/inflight"
 	"github.com/exthost/exthost/protocol"
@@ -34,8 +34,8 @@ type Node interface {
 // Options configures [Pairs].
 type Options struct {
 	Self   wire.Address
-	Sender outbox.Sender // its notTaken callback is [Pairs.NotTaken]
-	Unsent error         // wrapped by Sender errors which guarantee that nobody gets the message
+	Sender Sender // its notTaken callback is [Pairs.NotTaken]
+	Unsent error  // wrapped by Sender errors which guarantee that nobody gets the message
 	Node   Node
 	Log    *slog.Logger
 
@@ -57,7 +57,7 @@ const (
 	maxBytes   = 256 << 20        // bytes of bodies that arrive in parts; the same for those that leave
 	maxStreams = 1 << 13          // concurrent forwarded HTTP requests
 	maxRuns    = 16               // runs per node
-	maxPast    = 4096             // dropped runs of which the lowest number is kept
+	maxDropped = 4096             // dropped runs of which the lowest number is kept
 )
 
 // Pairs holds the pairs of one run with all remote runs. Its methods may be called concurrently.
@@ -77,30 +77,30 @@ type Pairs struct {
 	streams   atomic.Int64 // incoming HTTP requests
 	receiving atomic.Int64 // incoming bodies
 	busy      atomic.Int64 // calls in both directions
-	outbox    *outbox.Outbox
+	outbox    *outbox
 	leaving   atomic.Bool
 	counts    counters
 
-	mu   sync.Mutex // guards what follows
-	runs map[wire.Address]*peer
-	past map[wire.Address]uint64 // lowest acceptable number by dropped run
+	mu      sync.Mutex // guards what follows
+	runs    map[wire.Address]*peer
+	dropped map[wire.Address]uint64 // lowest acceptable number by dropped run
 }
 
-type counters struct{ resent, strange, lost atomic.Uint64 }
+type counters struct{ resent, notReceived, lost atomic.Uint64 }
 
 // Counts are totals since New.
 type Counts struct {
-	Resent  uint64 // results sent again
-	Strange uint64 // calls that never reached their owner
-	Lost    uint64 // calls with an unknown outcome
+	Resent      uint64 // results sent again
+	NotReceived uint64 // calls that never reached their owner
+	Lost        uint64 // calls with an unknown outcome
 }
 
 // New returns the pairs of run o.Self. Run must be called for them to work.
 func New(o Options) *Pairs {
-	defaultTo(&o.MaxCalls, 1024)
-	defaultTo(&o.Pulse, 250*time.Millisecond)
-	defaultTo(&o.Grace, 2*time.Second)
-	defaultTo(&o.Silence, 10*time.Second)
+	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
+	o.Pulse = cmp.Or(o.Pulse, 250*time.Millisecond)
+	o.Grace = cmp.Or(o.Grace, 2*time.Second)
+	o.Silence = cmp.Or(o.Silence, 10*time.Second)
 	p := &Pairs{
 		o:         o,
 		kept:      budget{limit: maxKept},
@@ -108,18 +108,11 @@ func New(o Options) *Pairs {
 		arriving:  budget{limit: maxBytes},
 		departing: budget{limit: maxBytes},
 		runs:      make(map[wire.Address]*peer),
-		past:      make(map[wire.Address]uint64),
+		dropped:   make(map[wire.Address]uint64),
 	}
-	p.workers.next, p.outbox = make(chan func()), outbox.New(o.Sender, o.Batches)
+	p.workers.next, p.outbox = make(chan func()), newOutbox(o.Sender, o.Batches)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
-}
-
-func defaultTo[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Run sends pulses and does the other periodic work until ctx ends.
@@ -128,7 +121,7 @@ func (p *Pairs) Run(ctx context.Context) {
 	defer tick.Stop()
 	var sends sync.WaitGroup
 	defer sends.Wait()
-	sends.Go(func() { p.outbox.Run(ctx) })
+	sends.Go(func() { p.outbox.run(ctx) })
 	last := time.Now()
 	for {
 		select {
@@ -271,8 +264,8 @@ func (p *Pairs) peer(to wire.Address) *peer {
 
 func (p *Pairs) add(a wire.Address) *peer {
 	r := newPeer(p, a)
-	r.in.low, r.in.past = p.past[a], p.past[a]
-	delete(p.past, a)
+	r.in.low, r.in.mayHaveRun = p.dropped[a], p.dropped[a]
+	delete(p.dropped, a)
 	p.runs[a] = r
 	return r
 }
@@ -282,13 +275,13 @@ func (p *Pairs) forget(r *peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.runs, r.to)
-	if len(p.past) >= maxPast {
-		for a := range p.past {
-			delete(p.past, a)
+	if len(p.dropped) >= maxDropped {
+		for a := range p.dropped {
+			delete(p.dropped, a)
 			break
 		}
 	}
-	p.past[r.to] = r.in.next()
+	p.dropped[r.to] = r.in.next()
 	r.asks.drop()
 }
 
@@ -333,10 +326,63 @@ func (p *Pairs) InFlight(run wire.Address) int {
 
 // Counts returns the totals so far.
 func (p *Pairs) Counts() Counts {
-	return Counts{p.counts.resent.Load(), p.counts.strange.Load(), p.counts.lost.Load()}
+	return Counts{p.counts.resent.Load(), p.counts.notReceived.Load(), p.counts.lost.Load()}
 }
 
 // Bye tells a run that a session has ended.
 func (p *Pairs) Bye(to wire.Address, session string) {
 	_ = p.peer(to).send(&wire.Head{Kind: wire.Bye, Request: wire.Request{Session: &wire.Session{ID: session}}}, nil)
+}
+
+// budget bounds the bytes that all pairs together use for one purpose.
+type budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// take reserves n bytes until give, or reports false if they exceed the limit.
+func (b *budget) take(n int64) bool {
+	if b.used.Add(n) > b.limit {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (b *budget) give(n int64) { b.used.Add(-n) }
+
+// workers run incoming calls on goroutines that wait for further calls: a call needs a deep stack, which a
+// new goroutine would have to grow in several steps.
+type workers struct {
+	next chan func() // unbuffered: only a waiting worker receives
+}
+
+// run runs f on a waiting worker. It reports false if there is none.
+func (w *workers) run(f func()) bool {
+	select {
+	case w.next <- f:
+		return true
+	default:
+		return false
+	}
+}
+
+// work runs f and further functions until ctx ends or endOne stops the worker.
+func (w *workers) work(ctx context.Context, f func()) {
+	for f != nil {
+		f()
+		select {
+		case f = <-w.next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// endOne ends one waiting worker, if there is one.
+func (w *workers) endOne() { w.run(nil) }
+
+// goCall runs f for an incoming call. It reports false once the pairs are closed.
+func (p *Pairs) goCall(f func()) bool {
+	return p.workers.run(f) || p.work.Go(func() { p.workers.work(p.ctx, f) })
 }

@@ -3,7 +3,6 @@ package pair
 import (
 	"time"
 
-	"github.com/exthost/exthost/cluster/internal/outbox"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -49,7 +48,7 @@ func (r *channel) sendWhole(h *wire.Head, body []byte) error {
 	if err != nil {
 		return err
 	}
-	return r.p.outbox.Send(l)
+	return r.p.outbox.deliver(l)
 }
 
 // few is the number of calls in flight up to which batching does not pay.
@@ -58,10 +57,10 @@ const few = 2
 // post sends a call or a result, batched with others if many calls are in flight. sent, which may be nil, is
 // called with the error.
 func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
-	if len(body) <= min(r.p.chunk(), outbox.MaxBatch) && r.p.busy.Load() > few {
+	if len(body) <= min(r.p.chunk(), maxBatch) && r.p.busy.Load() > few {
 		if l, err := r.letter(h, body); err == nil {
-			l.Sent = sent
-			r.p.outbox.Post(l)
+			l.sent = sent
+			r.p.outbox.post(l)
 			return
 		}
 	}
@@ -71,9 +70,9 @@ func (r *channel) post(h *wire.Head, body []byte, sent func(error)) {
 }
 
 // letter encodes a message.
-func (r *channel) letter(h *wire.Head, body []byte) (outbox.Letter, error) {
+func (r *channel) letter(h *wire.Head, body []byte) (letter, error) {
 	h.Run = r.p.o.Self.Run
-	l, err := outbox.Write(r.to, h, body)
+	l, err := newLetter(r.to, h, body)
 	if err != nil {
 		return l, protocol.Errorf(protocol.LineTooLong, "%w; what the client says of itself may be too long", err)
 	}
@@ -83,7 +82,7 @@ func (r *channel) letter(h *wire.Head, body []byte) (outbox.Letter, error) {
 // NotTaken reports that no run received a message, given the token it was sent with. It returns false for a
 // token of another sender.
 func (p *Pairs) NotTaken(what string) bool {
-	to, calls, ok := outbox.ReadToken(what)
+	to, calls, ok := readToken(what)
 	if !ok {
 		return false
 	}
@@ -95,12 +94,12 @@ func (p *Pairs) NotTaken(what string) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.out.nobody.IsZero() {
-		r.out.nobody = time.Now()
+	if r.out.unreachable.IsZero() {
+		r.out.unreachable = time.Now()
 	}
 	for _, n := range calls {
 		if c := r.out.open[n]; c != nil {
-			r.out.finish(c, nil, notSent(ErrNobody))
+			r.out.finish(c, nil, notSent(ErrUnreachable))
 		}
 	}
 	return true

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/cluster/internal/link"
+	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/internal/testing/natstest"
@@ -78,7 +79,7 @@ func open(name string, nodes int, urls ...string) (q *Quota, closed func(), err 
 	self := wire.Address{Node: name, Run: wire.NewRun()}
 	l, err := link.Connect(context.Background(),
 		link.Options{
-			URLs:     urls,
+			Access:   natsclient.Access{URLs: urls},
 			Subjects: wire.Subjects{Cluster: "main"},
 			Self:     self,
 			Received: func(link.Message) {},

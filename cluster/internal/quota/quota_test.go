@@ -313,8 +313,8 @@ func TestNoCounter(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, l, err)
 		}
 	}
-	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&c), map[string]string{"KV-Operation": "DEL"},
-		nil); err != nil {
+	deleted := map[string]string{"KV-Operation": "DEL"}
+	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&c), deleted, nil); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := q.Lease(t.Context(), c); err != nil || l.Units != 10 {

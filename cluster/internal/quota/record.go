@@ -82,35 +82,27 @@ type answer struct {
 
 // settle decides how many units a claim gets from the record. r is nil if there is no record.
 func settle(r *record, w *want) (*answer, error) {
-	window := int64(w.Window)
-	start := w.now - w.now%window
-	if r != nil && (r.Window == window && r.Start < start || r.Window != window && r.ends() <= w.now) {
-		r = nil // its window has ended
-	}
-	if r == nil {
-		r = &record{Start: start, Window: window, Limit: w.Limit, By: w.node}
-	}
-	if r.Window != window {
+	r = w.current(r)
+	if r.Window != int64(w.Window) {
 		return nil, &windowsDiffer{w.Policy, r.By, time.Duration(r.Window), w.Window, r.ends()}
 	}
 	a := &answer{ends: r.ends(), seen: own{r.Start, r.Taken[w.run]}}
 	if r.Start > w.now { // the servers' clock was ahead: limit how long the window stays valid
-		a.ends = w.now + window
+		a.ends = w.now + r.Window
 	}
 	a.lease.Of = r.Start
 	limit := w.Limit
 	if r.By != w.node { // the node that stated the limit may change it
 		limit = min(r.Limit, limit)
-	}
-	if r.Limit != w.Limit && r.By != w.node {
-		a.lease.Note = fmt.Sprintf("node %s lets %d through in %v, and this node %d: the smaller limit holds for both",
-			r.By, r.Limit, w.Window, w.Limit)
+		if r.Limit != w.Limit {
+			a.lease.Note = fmt.Sprintf("node %s lets %d through in %v, and this node %d: the smaller limit holds "+
+				"for both", r.By, r.Limit, w.Window, w.Limit)
+		}
 	}
 	// Grant again what this run took without receiving the answer.
+	a.lease.Units = a.seen.taken
 	if w.seen.start == r.Start {
 		a.lease.Units = max(a.seen.taken-w.seen.taken, 0)
-	} else {
-		a.lease.Units = a.seen.taken
 	}
 	held := a.lease.Units - w.Debt
 	if w.Of == r.Start {
@@ -128,6 +120,19 @@ func settle(r *record, w *want) (*answer, error) {
 	a.seen.taken += lost + more
 	a.next = r.with(w, a.seen.taken, limit)
 	return a, nil
+}
+
+// current returns the record r unless its window has ended, else that of a new window.
+func (w *want) current(r *record) *record {
+	window := int64(w.Window)
+	start := w.now - w.now%window
+	switch {
+	case r != nil && r.Window == window && r.Start >= start:
+		return r
+	case r != nil && r.Window != window && r.ends() > w.now:
+		return r
+	}
+	return &record{Start: start, Window: window, Limit: w.Limit, By: w.node}
 }
 
 // lost returns the units that this run took and the record misses: servers that lose power may lose their

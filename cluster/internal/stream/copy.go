@@ -49,16 +49,13 @@ func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte)
 			break
 		}
 		if !began && p.Status != 0 {
-			if p.Status < http.StatusOK || p.Status > 599 {
-				return false, protocol.Errorf(protocol.InvalidResponse, "a response with the status %d", p.Status)
+			if err = p.writeHeader(w, out); err != nil {
+				return false, err
 			}
-			setHeader(w.Header(), p.Header)
-			_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters do not support deadlines
-			w.WriteHeader(p.Status)
 			began = true
 		}
 		if began {
-			err = write(w, out, p)
+			err = p.write(w, out)
 		}
 		switch {
 		case p.Stream == 0 && p.Cut || !began && len(p.data) > 0:
@@ -90,18 +87,25 @@ func mayHaveRun(err error) error {
 	return &told
 }
 
-func setHeader(to, from http.Header) {
-	for name, values := range from {
+// writeHeader writes the status and the headers of the first piece.
+func (p *piece) writeHeader(w http.ResponseWriter, out *http.ResponseController) error {
+	if p.Status < http.StatusOK || p.Status > 599 {
+		return protocol.Errorf(protocol.InvalidResponse, "a response with the status %d", p.Status)
+	}
+	for name, values := range p.Header {
 		// two Content-Length values could smuggle a second response
 		if len(values) == 1 && (carried[name] || strings.HasPrefix(name, "Mcp-")) {
-			to[name] = values
+			w.Header()[name] = values
 		}
 	}
+	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters do not support deadlines
+	w.WriteHeader(p.Status)
+	return nil
 }
 
 // write writes a piece to the client. It clears the deadline afterwards: over HTTP/2, an expired deadline
 // ends the stream even if nothing is being written.
-func write(w http.ResponseWriter, out *http.ResponseController, p *piece) error {
+func (p *piece) write(w http.ResponseWriter, out *http.ResponseController) error {
 	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := w.Write(p.data); err != nil || p.Stream == 0 {
 		return err

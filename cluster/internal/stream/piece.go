@@ -28,7 +28,11 @@ type piece struct {
 	data   []byte
 }
 
+// encode returns the piece as the result of a call; nil for nil.
 func (p *piece) encode() []byte {
+	if p == nil {
+		return nil
+	}
 	head, _ := json.Marshal(p) // strings and numbers always encode
 	return append(append(append(make([]byte, 0, len(head)+1+len(p.data)), head...), '\n'), p.data...)
 }

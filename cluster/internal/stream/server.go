@@ -131,10 +131,10 @@ func (s *Server) next(ctx context.Context, r *response) ([]byte, error) {
 	p, err := r.take(ctx)
 	if err != nil || p.Stream == 0 {
 		s.forget(r)
-		return encoded(p), mayHaveRun(err)
+		return p.encode(), mayHaveRun(err)
 	}
 	r.left.Reset(unread)
-	return encoded(p), nil
+	return p.encode(), nil
 }
 
 // forget ends a stream.
@@ -154,13 +154,6 @@ func (s *Server) forgetLocked(r *response) {
 	}
 	r.left.Stop()
 	r.end()
-}
-
-func encoded(p *piece) []byte {
-	if p == nil {
-		return nil
-	}
-	return p.encode()
 }
 
 // Gone ends the streams of a run that is gone.

@@ -55,7 +55,7 @@ func (p *Pulses) appendTo(m *members) {
 	number(m, "low", p.Low)
 	m.numbers("open", p.Open)
 	m.numbers("done", p.Done)
-	m.numbers("strange", p.Strange)
+	m.numbers("strange", p.NotReceived)
 	m.numbers("spent", p.Spent)
 }
 

@@ -64,11 +64,11 @@ type Request struct {
 
 // Pulses holds the fields of Pulse and Pulsed, which are numbers of calls.
 type Pulses struct {
-	Low     uint64   `json:"low,omitempty"`
-	Open    []uint64 `json:"open,omitempty"`
-	Done    []uint64 `json:"done,omitempty"`
-	Strange []uint64 `json:"strange,omitempty"`
-	Spent   []uint64 `json:"spent,omitempty"`
+	Low         uint64   `json:"low,omitempty"`
+	Open        []uint64 `json:"open,omitempty"`
+	Done        []uint64 `json:"done,omitempty"`
+	NotReceived []uint64 `json:"strange,omitempty"`
+	Spent       []uint64 `json:"spent,omitempty"`
 }
 
 // Chunk holds the fields of messages about a body that is sent in parts.

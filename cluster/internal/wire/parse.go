@@ -132,7 +132,7 @@ func (p *Pulses) member(key []byte, v json.RawMessage) bool {
 	case "done":
 		return list(v, &p.Done, parseUint)
 	case "strange":
-		return list(v, &p.Strange, parseUint)
+		return list(v, &p.NotReceived, parseUint)
 	}
 	return list(v, &p.Spent, parseUint)
 }

@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"crypto/rand"
 	"strings"
 
 	"github.com/exthost/exthost/internal/text/nodename"
@@ -13,7 +14,7 @@ const Major = "exthost.1"
 
 // Address identifies a run, which is one process of a node.
 type Address struct {
-	Node string // see [CheckName]
+	Node string // see [nodename.Check]
 	Run  string // 10 random letters and digits
 }
 
@@ -29,9 +30,9 @@ func (s Subjects) To(to Address, from string) string {
 	return major + s.Cluster + ".to." + to.Node + "." + to.Run + "." + from
 }
 
-// Nobody returns the reply subject for a message of sender. The server replies to it if no run receives the
+// NoResponder returns the reply subject for a message of sender. The server replies to it if no run receives the
 // message; what, one token, identifies the message.
-func (s Subjects) Nobody(sender Address, what string) string {
+func (s Subjects) NoResponder(sender Address, what string) string {
 	return major + s.Cluster + ".to." + sender.Node + "." + sender.Run + "." + nobody + "." + what
 }
 
@@ -65,7 +66,7 @@ func (s Subjects) ToHubs() string { return s.root() + ".to." + hub + ".*.*" }
 func (s Subjects) Asked(subject string) (what, from string) {
 	rest, of := strings.CutPrefix(subject, s.root()+".to."+hub+".")
 	what, from, ok := strings.Cut(rest, ".")
-	if !of || !ok || CheckName(from) != nil {
+	if !of || !ok || nodename.Check(from) != nil {
 		return "", ""
 	}
 	return what, from
@@ -94,7 +95,7 @@ func (s Subjects) Subscribe(node string) []string {
 // nobody takes the place of the sender in replies of the server. It is no valid name of a node.
 const nobody = nodename.Nobody
 
-// From returns the sender of a message, or the what of [Subjects.Nobody] for a reply of the server. Both are
+// From returns the sender of a message, or the what of [Subjects.NoResponder] for a reply of the server. Both are
 // "" for other subjects.
 func (s Subjects) From(subject string) (node, notTaken string) {
 	rest, of := strings.CutPrefix(subject, major)
@@ -122,5 +123,27 @@ func (s Subjects) From(subject string) (node, notTaken string) {
 // maxTokens exceeds the number of tokens after the cluster in any subject.
 const maxTokens = 6
 
-// CheckName calls [nodename.Check].
-func CheckName(name string) error { return nodename.Check(name) }
+const (
+	runLength   = 10
+	runAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
+)
+
+// NewRun returns a random run name.
+func NewRun() string {
+	b := make([]byte, runLength)
+	_, _ = rand.Read(b) // never fails
+	for i := range b {
+		b[i] = runAlphabet[b[i]%32]
+	}
+	return string(b)
+}
+
+// IsRun reports whether s is a valid run name.
+func IsRun(s string) bool {
+	for _, c := range []byte(s) {
+		if strings.IndexByte(runAlphabet, c) < 0 {
+			return false
+		}
+	}
+	return len(s) == runLength
+}

@@ -22,7 +22,7 @@ const Name = "natsd"
 type Server struct {
 	Port       string
 	RoutesPort string             // for other servers; "": no cluster
-	Others     []string           // RoutesPort of all servers
+	Routes     []string           // RoutesPort of all servers
 	MaxPayload int32              // 0: default
 	Store      string             // directory of JetStream; "": no JetStream
 	Token      string             // required from clients; "": none
@@ -35,7 +35,7 @@ func Knowing(t testing.TB, n int) (list []Server) {
 	t.Helper()
 	free := processtest.FreePorts(t, 2*n)
 	for i := range n {
-		list = append(list, Server{Port: free[i], RoutesPort: free[n+i], Others: free[n:]})
+		list = append(list, Server{Port: free[i], RoutesPort: free[n+i], Routes: free[n:]})
 	}
 	return list
 }
@@ -69,8 +69,8 @@ func (s Server) Options() (*server.Options, error) {
 		}
 		// without advertising, tests decide where their clients connect
 		o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port, NoAdvertise: true}
-		for _, other := range s.Others {
-			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: "127.0.0.1:" + other})
+		for _, port := range s.Routes {
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: "127.0.0.1:" + port})
 		}
 	}
 	return o, nil

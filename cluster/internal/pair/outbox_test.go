@@ -1,4 +1,4 @@
-package outbox
+package pair
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (r *recorded) Send(to wire.Address, notTaken string, m []byte) error {
 		}
 		line += fmt.Sprint(" ", h.Kind, h.N)
 	}
-	if back, calls, ok := ReadToken(notTaken); ok {
+	if back, calls, ok := readToken(notTaken); ok {
 		if back != to {
 			r.t.Errorf("%s goes to %v", notTaken, to)
 		}
@@ -41,10 +41,10 @@ func (r *recorded) Send(to wire.Address, notTaken string, m []byte) error {
 
 // Letters to one run are batched in order, as many as fit. A run that does not read batches gets each on its
 // own. Each letter reports the error of its message.
-func TestTogether(t *testing.T) {
+func TestLettersAreBatched(t *testing.T) {
 	const run = "aaaaaaaaaa"
 	r := &recorded{t: t}
-	o := New(r, func(to wire.Address) bool { return to.Node != "old" })
+	o := newOutbox(r, func(to wire.Address) bool { return to.Node != "old" })
 	var told []string
 	for i, l := range []struct {
 		node, kind string
@@ -54,17 +54,17 @@ func TestTogether(t *testing.T) {
 		{"a", wire.Result, 1},
 		{"old", wire.Call, 1}, {"b", wire.Call, 940}, {"b", wire.Call, 1}, {"c", wire.Pulse, 1},
 	} {
-		one, err := Write(wire.Address{Node: l.node, Run: run}, &wire.Head{Kind: l.kind, Run: run, N: uint64(i)},
+		one, err := newLetter(wire.Address{Node: l.node, Run: run}, &wire.Head{Kind: l.kind, Run: run, N: uint64(i)},
 			make([]byte, l.long))
 		if err != nil {
 			t.Fatal(err)
 		}
-		one.Sent = func(err error) { told = append(told, fmt.Sprint(i, " ", err)) }
-		o.Post(one)
+		one.sent = func(err error) { told = append(told, fmt.Sprint(i, " ", err)) }
+		o.post(one)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	o.Run(over)
+	o.run(over)
 	if want := []string{
 		"a: result1 result5",
 		"b: call0 result3 call4 [0 4]",
@@ -81,7 +81,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%q, want %q", told, want)
 	}
 	for _, other := range []string{"", "calls", "probe_1_a_b", "calls_1_a"} {
-		if _, _, ok := ReadToken(other); ok {
+		if _, _, ok := readToken(other); ok {
 			t.Errorf("%q is taken", other)
 		}
 	}

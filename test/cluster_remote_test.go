@@ -56,7 +56,7 @@ func (w *web) node(name, as string) *webNode {
 	return n
 }
 
-func (w *web) others(name string) (list []*webNode) {
+func (w *web) except(name string) (list []*webNode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {
@@ -69,7 +69,7 @@ func (w *web) others(name string) (list []*webNode) {
 }
 
 func (n *webNode) tell() {
-	for _, o := range n.web.others(n.name) {
+	for _, o := range n.web.except(n.name) {
 		o.mu.Lock()
 		h := o.host
 		o.mu.Unlock()
@@ -98,7 +98,7 @@ func (n *webNode) Offer(list []peers.Offer) {
 func (n *webNode) SharedAs(string) string { return n.as }
 
 func (n *webNode) Places() (list []*peers.Place) {
-	for _, o := range n.web.others(n.name) {
+	for _, o := range n.web.except(n.name) {
 		o.mu.Lock()
 		if o.host != nil {
 			for _, offer := range o.offers {
@@ -155,7 +155,7 @@ func (n *webNode) EndSession(*protocol.Session) {}
 
 func (n *webNode) Status() *status.Cluster {
 	s := &status.Cluster{Name: "web", Node: n.name}
-	for _, o := range n.web.others(n.name) {
+	for _, o := range n.web.except(n.name) {
 		o.mu.Lock()
 		if o.host != nil {
 			node := status.Node{Name: o.name, State: status.NodeReady, Approvals: o.waiting}
@@ -194,7 +194,7 @@ func (n *webNode) Waiting(requests int) {
 	n.mu.Lock()
 	n.waiting = requests
 	n.mu.Unlock()
-	for _, o := range n.web.others(n.name) {
+	for _, o := range n.web.except(n.name) {
 		o.mu.Lock()
 		h := o.host
 		o.mu.Unlock()
@@ -239,8 +239,8 @@ func TestExtensionOfAnotherNode(t *testing.T) {
 	if err != nil || result.Text() != "Hello, Ada!" {
 		t.Fatalf("%s, %v", result, err)
 	}
-	if _, err := front.Call(hosttest.Deadline(t), "ext_gpu1_x_greet",
-		map[string]any{"name": 1}); protocol.KindOf(err) != protocol.InvalidArguments {
+	_, err = front.Call(hosttest.Deadline(t), "ext_gpu1_x_greet", map[string]any{"name": 1})
+	if protocol.KindOf(err) != protocol.InvalidArguments {
 		t.Errorf("arguments that do not fit: %v", err)
 	}
 	client := hosttest.NewRecorder()
