@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/local/daemon"
-	"github.com/exthost/exthost/internal/local/relay/variables"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
 
@@ -170,7 +169,7 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 		Flags:   c.Flags,
 		Strict:  c.Strict,
 		Started: c.started,
-		Env:     variables.Parse(c.Environ).Digests(hello.Nonce),
+		Env:     parseEnviron(c.Environ).digests(hello.Nonce),
 	}
 	if err := send(conn, q); err != nil {
 		return conn, "", err

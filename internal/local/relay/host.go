@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/local/daemon"
-	"github.com/exthost/exthost/internal/local/relay/pipes"
-	"github.com/exthost/exthost/internal/local/relay/variables"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
 
@@ -53,7 +51,7 @@ type HostOptions struct {
 // Host accepts the clients of relays.
 type Host struct {
 	HostOptions
-	env     variables.Set
+	env     variables
 	changed chan struct{} // signals a change of open or retired
 
 	mu      sync.Mutex
@@ -67,7 +65,7 @@ type Host struct {
 func NewHost(o HostOptions) *Host {
 	return &Host{
 		HostOptions: o,
-		env:         variables.Parse(o.Environ),
+		env:         parseEnviron(o.Environ),
 		open:        make(map[*client]struct{}),
 		changed:     make(chan struct{}, 1),
 	}
@@ -190,7 +188,7 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 	var in io.ReadCloser
 	var out io.WriteCloser
 	if c != nil {
-		in, out, err = pipes.Take(conn, helloTimeout)
+		in, out, err = takePipes(conn, helloTimeout)
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -254,7 +252,7 @@ func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 	if flag := q.Flags.differ(h.Flags); flag != "" {
 		return h.refuse(q, "the client's "+flag+" differs")
 	}
-	if names := h.env.Differ(q.Env, c.nonce, h.Variables()); names != nil {
+	if names := h.env.differ(q.Env, c.nonce, h.Variables()); names != nil {
 		return h.refuse(q, "the client has other values of "+listed(names))
 	}
 	if q.As != "" {
@@ -343,7 +341,7 @@ func (h *Host) Recheck() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.open {
-		if others := h.env.Differ(c.env, c.nonce, names); others != nil {
+		if others := h.env.differ(c.env, c.nonce, names); others != nil {
 			h.Log.Info("a client gets another host, because variables that matter now differ", "variables",
 				listed(others))
 			c.cancel()

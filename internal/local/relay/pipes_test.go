@@ -10,10 +10,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/local/relay/pipes"
+	"golang.org/x/sys/unix"
+
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
@@ -68,7 +70,7 @@ func TestPipes(t *testing.T) {
 		})
 	}()
 	host := func() end {
-		r, w, err := pipes.Take(<-hosts, patience)
+		r, w, err := takePipes(<-hosts, patience)
 		if err != nil || r == nil {
 			t.Fatalf("Take: %v, %v", r, err)
 		}
@@ -119,5 +121,44 @@ func TestPipes(t *testing.T) {
 	b.out.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTake: fewer than two descriptors are refused, and all are closed. A relay that is gone is not an error.
+func TestTake(t *testing.T) {
+	processtest.Leaks(t)
+	connect := pairs(t)
+	for n, want := range []string{"it sends 0 pipes", "it sends 1 pipes", ""} {
+		relay, host := connect()
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rights []byte
+		if n > 0 {
+			rights = unix.UnixRights([]int{int(w.Fd()), int(w.Fd())}[:n]...)
+		}
+		if _, _, err := relay.WriteMsgUnix([]byte{'\n'}, rights, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		in, out, err := takePipes(host, patience)
+		if want == "" {
+			if err != nil || in.Close() != nil || out.Close() != nil {
+				t.Errorf("%d descriptors: %v", n, err)
+			}
+		} else if in != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d descriptors: %v, %v, want %s", n, in, err, want)
+		}
+		_ = r.SetReadDeadline(time.Now().Add(patience))
+		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%d descriptors: one is still open: %v", n, err)
+		}
+		r.Close()
+	}
+	relay, host := connect()
+	relay.Close()
+	if in, _, err := takePipes(host, patience); in != nil || err != nil {
+		t.Errorf("from a relay that has gone: %v, %v", in, err)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/local/relay/pipes"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -96,7 +95,7 @@ type relay struct {
 }
 
 type link struct {
-	conn pipes.Conn
+	conn hostConn
 	in   *lineReader
 	scan scanner       // of lines from the host
 	lost chan struct{} // closed when the client has been told that the host ended
@@ -179,30 +178,40 @@ func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 			}
 			return nil, why
 		}
-		switch {
-		case r.pass(l, piece, false):
-			n, err := l.conn.Write(piece)
-			if err != nil && n == 0 && r.recall() {
-				<-l.lost
-				continue // the host received nothing
+		if r.pass(l, piece, false) {
+			if r.deliver(l, piece) {
+				return l, nil
 			}
-			if r.passed() != l { // the host ended meanwhile, before end could see this piece
-				r.unanswered()
-			}
-			if err != nil {
-				<-l.lost // by then every request has its error
-			}
-			return l, nil
-		case begun != nil: // the host just ended, and no other host may get the rest of the line
-			piece, begun = r.drop(piece, cut()), nil
-			if r.scan.began {
-				return nil, cut()
-			}
-			if len(piece) == 0 {
-				return nil, nil
-			}
+			continue
+		}
+		if begun == nil {
+			continue
+		}
+		piece, begun = r.drop(piece, cut()), nil // no other host may get the rest of the line
+		if r.scan.began {
+			return nil, cut()
+		}
+		if len(piece) == 0 {
+			return nil, nil
 		}
 	}
+}
+
+// deliver writes an announced piece to the host. It returns false if the host received nothing of it, so that another
+// host may get it.
+func (r *relay) deliver(l *link, piece []byte) bool {
+	n, err := l.conn.Write(piece)
+	if err != nil && n == 0 && r.recall() {
+		<-l.lost
+		return false
+	}
+	if r.passed() != l { // the host ended meanwhile, before end could see this piece
+		r.unanswered()
+	}
+	if err != nil {
+		<-l.lost // by then every request has its error
+	}
+	return true
 }
 
 // drop consumes the first line of a piece, and refuses it if it is complete. It returns the rest.
@@ -229,9 +238,9 @@ func (r *relay) linked() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c pipes.Conn = conn
+	var c hostConn = conn
 	if r.pipes {
-		if c, err = pipes.Send(conn); err != nil {
+		if c, err = sendPipes(conn); err != nil {
 			return nil, err
 		}
 	}
@@ -239,7 +248,7 @@ func (r *relay) linked() (*link, error) {
 	if err := r.resume(c, in); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	pipes.Block(c)
+	blockPipes(c)
 	l := &link{conn: c, in: in, lost: make(chan struct{})}
 	r.mu.Lock()
 	r.link = l

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/exthost/exthost/internal/local/relay/pipes"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -84,7 +83,7 @@ func (s *session) failed(calls []string) {
 
 // resume opens the client's session in a new host and repeats its subscriptions. The client does not see the
 // responses, but is notified that all lists may have changed.
-func (r *relay) resume(conn pipes.Conn, in *lineReader) error {
+func (r *relay) resume(conn hostConn, in *lineReader) error {
 	s := &r.session
 	if !s.open {
 		return nil

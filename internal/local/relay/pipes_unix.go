@@ -1,6 +1,6 @@
 //go:build unix
 
-package pipes
+package relay
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func (p *pipes) Read(b []byte) (int, error)  { return p.r.Read(b) }
 func (p *pipes) Write(b []byte) (int, error) { return p.w.Write(b) }
 func (p *pipes) CloseWrite() error           { return p.w.Close() }
 
-// Close implements [io.Closer]. After Block, a pending read ends when the host closes its ends, which it does
+// Close implements [io.Closer]. After blockPipes, a pending read ends when the host closes its ends, which it does
 // when the client leaves.
 func (p *pipes) Close() error { return errors.Join(p.w.Close(), p.r.Close()) }
 
@@ -29,17 +29,17 @@ func (p *pipes) SetDeadline(t time.Time) error {
 	return errors.Join(p.r.SetReadDeadline(t), p.w.SetWriteDeadline(t))
 }
 
-// Block makes reads and writes block a thread each, which wakes up sooner than a goroutine in the runtime's
+// blockPipes makes reads and writes block a thread each, which wakes up sooner than a goroutine in the runtime's
 // poller.
-func Block(c Conn) {
+func blockPipes(c hostConn) {
 	if p, ok := c.(*pipes); ok {
 		_, _ = p.r.Fd(), p.w.Fd()
 	}
 }
 
-// Send replaces conn by pipes: it creates them, sends the host its ends, and closes conn. If the host is gone,
+// sendPipes replaces conn by pipes: it creates them, sends the host its ends, and closes conn. If the host is gone,
 // its ends are closed, and reads return EOF.
-func Send(conn *net.UnixConn) (Conn, error) {
+func sendPipes(conn *net.UnixConn) (hostConn, error) {
 	defer conn.Close()
 	var p pipes
 	hostR, w, err := os.Pipe()
@@ -58,9 +58,9 @@ func Send(conn *net.UnixConn) (Conn, error) {
 	return &p, nil
 }
 
-// Take receives the pipe ends that a relay sends on conn, and closes conn. It returns nil if the relay is gone or
+// takePipes receives the pipe ends that a relay sends on conn, and closes conn. It returns nil if the relay is gone or
 // sends nothing within the given time.
-func Take(conn net.Conn, within time.Duration) (io.ReadCloser, io.WriteCloser, error) {
+func takePipes(conn net.Conn, within time.Duration) (io.ReadCloser, io.WriteCloser, error) {
 	defer conn.Close()
 	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, nil, err

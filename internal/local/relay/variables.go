@@ -1,5 +1,4 @@
-// Package variables compares the environments of two processes without exchanging values.
-package variables
+package relay
 
 import (
 	"crypto/hmac"
@@ -11,12 +10,12 @@ import (
 	"strings"
 )
 
-// Set maps variable names to values.
-type Set map[string]string
+// variables maps names to values. Relay and host compare theirs without exchanging values.
+type variables map[string]string
 
-// Parse parses NAME=value pairs.
-func Parse(environ []string) Set {
-	env := make(Set, len(environ))
+// parseEnviron parses NAME=value pairs.
+func parseEnviron(environ []string) variables {
+	env := make(variables, len(environ))
 	for _, kv := range environ {
 		if i := strings.Index(kv[min(1, len(kv)):], "="); i >= 0 { // Windows has names that start with "="
 			env[envName(kv[:i+1])] = kv[i+2:]
@@ -33,8 +32,8 @@ func envName(name string) string {
 	return name
 }
 
-// Digests returns a keyed hash of each variable, so that values do not leave the process.
-func (e Set) Digests(nonce string) map[string]string {
+// digests returns a keyed hash of each variable, so that values do not leave the process.
+func (e variables) digests(nonce string) map[string]string {
 	sums := make(map[string]string, len(e))
 	for name, value := range e {
 		sums[name] = digest(nonce, name, value)
@@ -51,20 +50,20 @@ func digest(nonce, name, value string) string {
 // located are the variables that determine where configuration files are.
 var located = []string{"HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA", "PROGRAMDATA"}
 
-// settings starts the names of variables that set configuration keys.
-const settings = "EXTHOST_"
+// settingsPrefix starts the names of variables that set configuration keys.
+const settingsPrefix = "EXTHOST_"
 
-// Differ returns the sorted names of variables whose values differ from a client's digests, or nil. It compares
-// names, located, and the variables with prefix settings.
-func (e Set) Differ(sums map[string]string, nonce string, names []string) (others []string) {
+// differ returns the sorted names of variables whose values differ from a client's digests, or nil. It compares
+// names, located, and the variables with settingsPrefix.
+func (e variables) differ(sums map[string]string, nonce string, names []string) (others []string) {
 	all := slices.Concat(names, located)
 	for name := range e {
-		if strings.HasPrefix(name, settings) {
+		if strings.HasPrefix(name, settingsPrefix) {
 			all = append(all, name)
 		}
 	}
 	for name := range sums {
-		if strings.HasPrefix(name, settings) {
+		if strings.HasPrefix(name, settingsPrefix) {
 			all = append(all, name)
 		}
 	}
