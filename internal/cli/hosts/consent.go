@@ -15,8 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/authoring/bundled"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/supply/lock/locked"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -50,7 +49,7 @@ func Consent(cfg *config.Config) (*consent.Consent, error) {
 		Stated:  func(id string) consent.Stated { return consent.StatedBy(cfg, id) },
 	}
 	if cfg.Extensions.Trust == config.TrustLock {
-		f, err := lockfile.Read(cfg.Project.Dir)
+		f, err := lock.Read(cfg.Project.Dir)
 		if err != nil {
 			return nil, &console.Error{
 				Code: console.ExitInvalid,
@@ -69,7 +68,7 @@ func Consent(cfg *config.Config) (*consent.Consent, error) {
 // Lock writes what may run in the working directory into its lock file: the configuration, and the trusted extensions
 // of found. An entry of a package keeps its other fields.
 func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) ([]string, error) {
-	f, unlock, err := lockfile.Lock(cfg.Project.Dir)
+	f, unlock, err := lock.Edit(cfg.Project.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) (
 		if id := cmp.Or(c.Owner, c.ID); v.Trusted() && !v.Bundled {
 			e, before := f.Extensions[id], f.Extensions[id]
 			e.Manifest, e.Files, e.Command = "sha256:"+
-				v.Files[manifest.FileName].Sum, v.Files.Digest(), locked.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
+				v.Files[manifest.FileName].Sum, v.Files.Digest(), lock.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
 			if e.Files != before.Files || e.Manifest != before.Manifest || e.Command != before.Command {
 				e.Approved, e.ApprovedBy = time.Now().UTC().Format(time.RFC3339), Operator()
 			}
@@ -103,18 +102,18 @@ func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) (
 }
 
 // lockedSo compares an extension with the lock file of its directory.
-func lockedSo(f *lockfile.File, c *discovery.Candidate, files consent.Files) error {
+func lockedSo(f *lock.File, c *discovery.Candidate, files consent.Files) error {
 	id := cmp.Or(c.Owner, c.ID)
 	e, ok := f.Lookup(id)
 	switch {
 	case !ok:
 		return protocol.Errorf(protocol.Untrusted,
-			"%s does not name %s; exthost trust --lock %s writes it there, where you agree to it", lockfile.FileName,
+			"%s does not name %s; exthost trust --lock %s writes it there, where you agree to it", lock.FileName,
 			id, id)
 	case e.Files != files.Digest():
 		return protocol.Errorf(protocol.Untrusted,
 			"its files of code are not those of %s; exthost trust --lock %s changes that, where you agree to them",
-			lockfile.FileName, id)
+			lock.FileName, id)
 	}
 	return nil
 }
@@ -154,7 +153,7 @@ func Trusted(cfg *config.Config) (exthost.Consent, error) {
 	case k.Locked != nil:
 		return nil, &console.Error{
 			Code: console.ExitDenied,
-			Text: "the configuration of " + console.Safe(cfg.Project.Dir) + " is not what " + lockfile.FileName +
+			Text: "the configuration of " + console.Safe(cfg.Project.Dir) + " is not what " + lock.FileName +
 				" says",
 			Hint: "exthost trust . --lock, where you agree to it; or --no-project-config, which leaves it out",
 		}

@@ -8,8 +8,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/supply/lock/locked"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/status"
 )
@@ -27,9 +26,9 @@ func PackageStore() (store.Store, error) {
 }
 
 // Packages returns the packages in the lock file of the working directory.
-func Packages(cfg *config.Config) (*locked.Packages, error) {
+func Packages(cfg *config.Config) (*lock.Packages, error) {
 	u, err := PackageUses()
-	return locked.New(cfg.Project.Dir, u), err
+	return lock.NewPackages(cfg.Project.Dir, u), err
 }
 
 // lockTools updates the tools in the lock file in dir that were accepted and differ from it.
@@ -38,7 +37,7 @@ func lockTools(dir string, accepted []status.Pin) error {
 	if len(accepted) == 0 {
 		return nil
 	}
-	f, unlock, err := lockfile.Lock(dir)
+	f, unlock, err := lock.Edit(dir)
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func lockTools(dir string, accepted []status.Pin) error {
 }
 
 // PackageUses returns the list of directories whose lock files may name packages of this user.
-func PackageUses() (locked.Uses, error) {
+func PackageUses() (lock.Uses, error) {
 	dir, err := packageDir()
-	return locked.Uses{Path: filepath.Join(dir, "directories.json"), Store: store.New(dir, consent.HoldsCode)}, err
+	return lock.Uses{Path: filepath.Join(dir, "directories.json"), Store: store.New(dir, consent.HoldsCode)}, err
 }

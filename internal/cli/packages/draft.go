@@ -16,8 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/file/atomicfile"
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/supply/lock/locked"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/internal/text/below"
@@ -35,8 +34,8 @@ type draft struct {
 	root    bool // the search path did not exist
 	locked  bool // the lock file existed
 
-	entry  *lockfile.Entry // the previous entry; nil: none
-	next   lockfile.Entry
+	entry  *lock.Entry // the previous entry; nil: none
+	next   lock.Entry
 	text   []byte          // of plugin.toml before
 	record *consent.Record // the previous record of trust
 	pkg    *packages.Package
@@ -64,7 +63,7 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 	if d.k, err = hosts.Consent(d.cfg); err != nil {
 		return nil, err
 	}
-	_, err = os.Lstat(filepath.Join(cfg.Project.Dir, lockfile.FileName))
+	_, err = os.Lstat(filepath.Join(cfg.Project.Dir, lock.FileName))
 	d.locked = err == nil
 	_, err = os.Lstat(cfg.Extensions.SearchPaths[0])
 	d.root = errors.Is(err, fs.ErrNotExist)
@@ -120,15 +119,15 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	if m == nil {
 		return fmt.Errorf("%v", diags)
 	}
-	d.next = lockfile.Entry{
+	d.next = lock.Entry{
 		Source:     p.Source.String(),
 		Version:    p.Version,
 		Tree:       p.Tree,
 		Parts:      p.Parts,
 		Scripts:    p.Scripts,
-		Manifest:   lockfile.Sum(text),
+		Manifest:   lock.Sum(text),
 		Files:      d.asked.Items[0].Digest(),
-		Command:    locked.CommandSum(m),
+		Command:    lock.CommandSum(m),
 		Approved:   time.Now().UTC().Format(time.RFC3339),
 		ApprovedBy: hosts.Operator(),
 	}
@@ -238,7 +237,7 @@ func (d *draft) unlock() error {
 	}
 	if !d.locked && len(f.Extensions) == 0 && f.Configuration == "" {
 		// the file may not be written yet
-		if err := os.Remove(filepath.Join(d.cfg.Project.Dir, lockfile.FileName)); !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(d.cfg.Project.Dir, lock.FileName)); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
@@ -246,14 +245,14 @@ func (d *draft) unlock() error {
 	return f.Write(d.cfg.Project.Dir)
 }
 
-func readLock(cfg *config.Config) (*lockfile.File, error) {
-	f, err := lockfile.Read(cfg.Project.Dir)
+func readLock(cfg *config.Config) (*lock.File, error) {
+	f, err := lock.Read(cfg.Project.Dir)
 	return f, unusableLock(err)
 }
 
 // changeLock is readLock for a change. No other process can change the file until unlock is called.
-func changeLock(cfg *config.Config) (f *lockfile.File, unlock func(), err error) {
-	f, unlock, err = lockfile.Lock(cfg.Project.Dir)
+func changeLock(cfg *config.Config) (f *lock.File, unlock func(), err error) {
+	f, unlock, err = lock.Edit(cfg.Project.Dir)
 	return f, unlock, unusableLock(err)
 }
 
@@ -261,7 +260,7 @@ func unusableLock(err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, lockfile.ErrBusy) {
+	if errors.Is(err, lock.ErrBusy) {
 		return &console.Error{Code: console.ExitFailed, Text: err.Error(), Hint: "the same command again"}
 	}
 	return &console.Error{

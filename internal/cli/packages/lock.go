@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/supply/launcher"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/manifest"
@@ -85,7 +85,7 @@ func lockNamed(ctx context.Context, c *console.Console, t *terms, ids []string) 
 
 // unlocked returns the plugin.toml of an extension that downloads its package at each start and that has no package in
 // the lock file; nil for others.
-func unlocked(cfg *config.Config, f *lockfile.File, id string) []byte {
+func unlocked(cfg *config.Config, f *lock.File, id string) []byte {
 	if f.Extensions[id].Tree != "" || manifest.ValidateID(id) != nil || len(cfg.Extensions.SearchPaths) == 0 {
 		return nil
 	}

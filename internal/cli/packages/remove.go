@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -37,11 +37,11 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 	if err != nil {
 		return err
 	}
-	lock, err := readLock(cfg)
+	file, err := readLock(cfg)
 	if err != nil {
 		return err
 	}
-	e, ok := lock.Lookup(id)
+	e, ok := file.Lookup(id)
 	if !ok || e.Tree == "" {
 		return notLocked(id)
 	}
@@ -87,13 +87,13 @@ func tellState(c *console.Console, id string) error {
 
 // unlist removes an extension from the lock file.
 func unlist(cfg *config.Config, id string) error {
-	lock, unlock, err := changeLock(cfg)
+	file, unlock, err := changeLock(cfg)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	delete(lock.Extensions, id)
-	return lock.Write(cfg.Project.Dir)
+	delete(file.Extensions, id)
+	return file.Write(cfg.Project.Dir)
 }
 
 // Outdated returns exthost outdated.
@@ -111,7 +111,7 @@ func Outdated(c *console.Console) *cobra.Command {
 			list := []outdated{}
 			var names []string
 			err := eachLocked(cmd.Context(), c, args,
-				func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
+				func(ctx context.Context, cfg *config.Config, id string, e lock.Entry) error {
 					one, err := t.newest(ctx, c, cfg, id, e)
 					list, names = append(list, one), append(names, id)
 					rows = append(rows, []string{id, one.Source, one.Locked, one.Newest})
@@ -135,7 +135,7 @@ type outdated struct {
 	Differs bool   `json:"differs"` // also true if only its dependencies differ
 }
 
-func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lockfile.Entry,
+func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry,
 ) (outdated, error) {
 	one := outdated{ID: id, Source: e.Source, Locked: e.Version}
 	i, err := t.installer(cfg)

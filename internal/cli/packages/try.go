@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/host/policies"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -108,7 +108,7 @@ func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, yes bool) erro
 }
 
 // fetch downloads the package of one lock file entry into the store.
-func fetch(ctx context.Context, c *console.Console, i *packages.Installer, id string, e lockfile.Entry) error {
+func fetch(ctx context.Context, c *console.Console, i *packages.Installer, id string, e lock.Entry) error {
 	defer c.Progress(func() string { return "fetching " + e.Source })()
 	aside, err := i.Fetch(ctx, e)
 	tellLeft(c, "set aside, because the package has others or none in their place", aside)

@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/text/shellwords"
@@ -44,7 +44,7 @@ func Upgrade(c *console.Console) *cobra.Command {
 				return err
 			}
 			return eachLocked(cmd.Context(), c, rest,
-				func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
+				func(ctx context.Context, cfg *config.Config, id string, e lock.Entry) error {
 					return upgrade(ctx, c, &t, cfg, id, e)
 				})
 		},
@@ -55,20 +55,20 @@ func Upgrade(c *console.Console) *cobra.Command {
 
 // eachLocked calls f for the named packages of the lock file, or for all of them.
 func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ctx context.Context, cfg *config.Config,
-	id string, e lockfile.Entry) error) error {
+	id string, e lock.Entry) error) error {
 	cfg, _, err := hosts.LoadTrusted(c)
 	if err != nil {
 		return err
 	}
-	lock, err := readLock(cfg)
+	file, err := readLock(cfg)
 	if err != nil {
 		return err
 	}
-	if ids, err = lockedIDs(lock, ids); err != nil {
+	if ids, err = lockedIDs(file, ids); err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if err := f(ctx, cfg, id, lock.Extensions[id]); err != nil {
+		if err := f(ctx, cfg, id, file.Extensions[id]); err != nil {
 			return err
 		}
 	}
@@ -76,10 +76,10 @@ func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ct
 }
 
 // lockedIDs returns ids after checking that each has a package in the lock file; without ids, all that have one.
-func lockedIDs(lock *lockfile.File, ids []string) ([]string, error) {
-	none := func(id string) bool { return lock.Extensions[id].Tree == "" }
+func lockedIDs(f *lock.File, ids []string) ([]string, error) {
+	none := func(id string) bool { return f.Extensions[id].Tree == "" }
 	if len(ids) == 0 {
-		return slices.DeleteFunc(slices.Sorted(maps.Keys(lock.Extensions)), none), nil
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(f.Extensions)), none), nil
 	}
 	if n := slices.IndexFunc(ids, none); n >= 0 {
 		return nil, notLocked(ids[n])
@@ -95,7 +95,7 @@ func notLocked(id string) error {
 	}
 }
 
-func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry,
+func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lock.Entry,
 ) (err error) {
 	i, err := t.installer(cfg)
 	if err != nil {
@@ -136,7 +136,7 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 		}
 	}()
 	before, diags := manifest.Parse(path, d.text)
-	if before == nil || lockfile.Sum(d.text) != e.Manifest {
+	if before == nil || lock.Sum(d.text) != e.Manifest {
 		return &console.Error{
 			Code: console.ExitDenied,
 			Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags),
@@ -177,7 +177,7 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 
 // stateTools starts the extension of an entry without tools and locks their hashes. The tools are missing if this
 // machine lacked a requirement when the package was added.
-func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry,
+func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lock.Entry,
 ) error {
 	if e.Tools != nil {
 		return nil
@@ -212,7 +212,7 @@ func afterProgram(command string, words []string) []string {
 }
 
 // differences lists what another version of a package changes.
-func differences(e *lockfile.Entry, p *packages.Package, before, after *manifest.Manifest) (lines []string) {
+func differences(e *lock.Entry, p *packages.Package, before, after *manifest.Manifest) (lines []string) {
 	lines = append(lines, fmt.Sprintf("%s: %s → %s", e.Source, e.Version, p.Version))
 	was, is := map[string]string{}, map[string]string{}
 	for _, part := range e.Parts {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/program"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/supply/store"
@@ -29,7 +29,7 @@ type archive struct {
 }
 
 // assemble fetches all parts and unpacks them into a tree. The caller puts the tree into the store or drops it.
-func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.Part) (*store.Tree, error) {
+func (i *Installer) assemble(ctx context.Context, from origin, parts []lock.Part) (*store.Tree, error) {
 	client, err := from.client()
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.
 
 // unpackAll unpacks the parts in order while later parts are being downloaded.
 func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree,
-	parts []lockfile.Part) error {
+	parts []lock.Part) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -88,7 +88,7 @@ func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from
 }
 
 // fetch downloads a part and verifies its hash.
-func (i *Installer) fetch(ctx context.Context, client *download.Client, from origin, p lockfile.Part) (a archive) {
+func (i *Installer) fetch(ctx context.Context, client *download.Client, from origin, p lock.Part) (a archive) {
 	if isLocal(p) || isGit(p) {
 		return i.fetchLocal(ctx, p)
 	}
@@ -105,7 +105,7 @@ func (i *Installer) fetch(ctx context.Context, client *download.Client, from ori
 }
 
 // sameName refuses an archive whose metadata names another package.
-func sameName(dir string, p lockfile.Part) error {
+func sameName(dir string, p lock.Part) error {
 	dir = filepath.Join(dir, filepath.FromSlash(p.Path))
 	if unpacked.IsWheel(p) {
 		return unpacked.SameWheel(dir, p)
@@ -125,7 +125,7 @@ func sameName(dir string, p lockfile.Part) error {
 
 // finish runs the install scripts of the named parts, without secrets in the environment, and normalizes file
 // modes for the store.
-func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lockfile.Part, names []string) error {
+func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lock.Part, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/file/regular"
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/gitrepo"
 	"github.com/exthost/exthost/internal/supply/packages/program"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
@@ -20,8 +20,8 @@ import (
 )
 
 // isGit and isLocal report whether a part is a commit, or a bundle or folder, rather than a registry's archive.
-func isGit(p lockfile.Part) bool   { return strings.HasPrefix(p.URL, "git+") }
-func isLocal(p lockfile.Part) bool { return !strings.Contains(p.URL, "://") }
+func isGit(p lock.Part) bool   { return strings.HasPrefix(p.URL, "git+") }
+func isLocal(p lock.Part) bool { return !strings.Contains(p.URL, "://") }
 
 // resolveLocal resolves a commit, bundle or folder, and the dependencies in its package.json.
 func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err error) {
@@ -29,7 +29,7 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 	if err != nil {
 		return r, err
 	}
-	r = resolved{source: s, version: first.Version, parts: []lockfile.Part{first}}
+	r = resolved{source: s, version: first.Version, parts: []lock.Part{first}}
 	tree, err := i.assemble(ctx, r.from, r.parts)
 	if err != nil {
 		return r, err
@@ -53,25 +53,25 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 }
 
 // base returns the part for s itself, and makes its path relative to the lock file.
-func (i *Installer) base(ctx context.Context, s *Source) (lockfile.Part, error) {
+func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 	name := strings.TrimSuffix(filepath.Base(s.Name), ".git")
 	if s.Kind == Git {
 		commit, err := gitrepo.Commit(ctx, i.environ(), s.Name, s.Version)
-		return lockfile.Part{Name: name, Version: commit, URL: "git+" + s.Name}, err
+		return lock.Part{Name: name, Version: commit, URL: "git+" + s.Name}, err
 	}
 	abs, err := filepath.Abs(s.Name)
 	if err != nil {
-		return lockfile.Part{}, err
+		return lock.Part{}, err
 	}
 	rel, err := filepath.Rel(i.Dir, abs)
 	if err != nil {
-		return lockfile.Part{}, err
+		return lock.Part{}, err
 	}
 	if rel = filepath.ToSlash(rel); !strings.HasPrefix(rel, ".") {
 		rel = "./" + rel
 	}
 	s.Name = rel
-	p := lockfile.Part{Name: strings.TrimSuffix(filepath.Base(abs), filepath.Ext(abs)), Version: "0.0.0", URL: rel}
+	p := lock.Part{Name: strings.TrimSuffix(filepath.Base(abs), filepath.Ext(abs)), Version: "0.0.0", URL: rel}
 	if s.Kind == Bundle {
 		data, _, err := regular.Read(abs, store.MaxArchive, true)
 		if err != nil {
@@ -114,7 +114,7 @@ func (i *Installer) resolveOf(ctx context.Context, tree string) (r resolved, err
 }
 
 // fetchLocal reads the files of a commit, bundle or folder.
-func (i *Installer) fetchLocal(ctx context.Context, p lockfile.Part) (a archive) {
+func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 	path := filepath.Join(i.Dir, filepath.FromSlash(p.URL))
 	switch info, err := os.Stat(path); {
 	case isGit(p):

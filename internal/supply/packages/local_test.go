@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/internal/testing/processtest"
@@ -143,8 +143,8 @@ func (b workbench) refused(t *testing.T, p *Package, err error, want string) {
 }
 
 // locked returns the lock file entry of a package.
-func locked(p *Package) lockfile.Entry {
-	return lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+func locked(p *Package) lock.Entry {
+	return lock.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
 }
 
 // TestGit resolves a tag to its commit, and fetches that commit after the tag has moved.
@@ -176,14 +176,14 @@ func TestGit(t *testing.T) {
 	if _, err := i.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(p *lockfile.Part){
-		"a moved tag in the lock": func(p *lockfile.Part) { p.Version = "v1" },
-		"an option for a commit":  func(p *lockfile.Part) { p.Version = "--upload-pack=touch" },
-		"a program for a place":   func(p *lockfile.Part) { p.URL = "git+ext::sh -c evil" },
-		"a local repository":      func(p *lockfile.Part) { p.URL = "git+file://" + r.dir },
-		"a host of the network":   func(p *lockfile.Part) { p.URL = "git+https://10.0.0.1/weather" },
+	for name, change := range map[string]func(p *lock.Part){
+		"a moved tag in the lock": func(p *lock.Part) { p.Version = "v1" },
+		"an option for a commit":  func(p *lock.Part) { p.Version = "--upload-pack=touch" },
+		"a program for a place":   func(p *lock.Part) { p.URL = "git+ext::sh -c evil" },
+		"a local repository":      func(p *lock.Part) { p.URL = "git+file://" + r.dir },
+		"a host of the network":   func(p *lock.Part) { p.URL = "git+https://10.0.0.1/weather" },
 	} {
-		e.Parts = []lockfile.Part{p.Parts[0]}
+		e.Parts = []lock.Part{p.Parts[0]}
 		change(&e.Parts[0])
 		if _, err := i.Fetch(t.Context(), e); err == nil {
 			t.Errorf("%s was fetched", name)

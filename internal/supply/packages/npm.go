@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
@@ -88,23 +88,23 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 	if main == "" {
 		return r, nil
 	}
-	n := slices.IndexFunc(r.parts, func(p lockfile.Part) bool { return p.Path == "node_modules/"+main })
+	n := slices.IndexFunc(r.parts, func(p lock.Part) bool { return p.Path == "node_modules/"+main })
 	if n < 0 || r.parts[n].Name != main {
 		return r, fmt.Errorf("npm resolved it to something else than %s", main)
 	}
 	first := r.parts[n]
-	r.version, r.parts = first.Version, append([]lockfile.Part{first}, slices.Delete(r.parts, n, n+1)...)
+	r.version, r.parts = first.Version, append([]lock.Part{first}, slices.Delete(r.parts, n, n+1)...)
 	return r, nil
 }
 
 // locate asks the registry for each entry's archive and publication time.
 func (i *Installer) locate(ctx context.Context, client *download.Client, config *npmConfig, entries []npmEntry,
-) ([]lockfile.Part, error) {
+) ([]lock.Part, error) {
 	byName := map[string][]int{}
 	for n, e := range entries {
 		byName[e.name] = append(byName[e.name], n)
 	}
-	parts := make([]lockfile.Part, len(entries))
+	parts := make([]lock.Part, len(entries))
 	return parts, inParallel(ctx, byName, func(ctx context.Context, name string, at []int) error {
 		registry := config.of(name)
 		doc, err := readPackument(ctx, client, registry, name)
@@ -138,7 +138,7 @@ func (i *Installer) locate(ctx context.Context, client *download.Client, config 
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", name, e.Version, err)
 			}
-			parts[n] = lockfile.Part{Name: name, Version: e.Version, URL: at, Integrity: hash, Path: e.path}
+			parts[n] = lock.Part{Name: name, Version: e.Version, URL: at, Integrity: hash, Path: e.path}
 		}
 		return nil
 	})

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/registrytest"
@@ -492,20 +492,20 @@ func TestAttacksLocked(t *testing.T) {
 	moved := left("1.0.0")
 	moved.Files = map[string]string{"index.js": "evil"}
 	for name, tt := range map[string]struct {
-		attack func(e *lockfile.Entry)
+		attack func(e *lock.Entry)
 		want   string
 	}{
-		"moved version": {func(*lockfile.Entry) { l.Publish(moved) }, "its content has the hash"},
-		"another tree": {func(e *lockfile.Entry) { e.Tree = "h1:" + strings.Repeat("A", 43) + "=" },
+		"moved version": {func(*lock.Entry) { l.Publish(moved) }, "its content has the hash"},
+		"another tree": {func(e *lock.Entry) { e.Tree = "h1:" + strings.Repeat("A", 43) + "=" },
 			"the lock file states"},
-		"a part less":         {func(e *lockfile.Entry) { e.Parts = e.Parts[:1] }, "the lock file states"},
-		"integrity taken out": {func(e *lockfile.Entry) { e.Parts[1].Integrity = "" }, "is stated for it"},
-		"address of a file": {func(e *lockfile.Entry) { e.Parts[1].URL = "file:///etc/passwd" },
+		"a part less":         {func(e *lock.Entry) { e.Parts = e.Parts[:1] }, "the lock file states"},
+		"integrity taken out": {func(e *lock.Entry) { e.Parts[1].Integrity = "" }, "is stated for it"},
+		"address of a file": {func(e *lock.Entry) { e.Parts[1].URL = "file:///etc/passwd" },
 			"not reached over https"},
-		"address in the network": {func(e *lockfile.Entry) { e.Parts[1].URL = "https://10.0.0.1/left.tgz" },
+		"address in the network": {func(e *lock.Entry) { e.Parts[1].URL = "https://10.0.0.1/left.tgz" },
 			"private address"},
-		"place of another part":     {func(e *lockfile.Entry) { e.Parts[1].Path = e.Parts[0].Path }, "twice"},
-		"scripts that nobody named": {func(e *lockfile.Entry) { e.Scripts = []string{"left"} }, "--allow-scripts left"},
+		"place of another part":     {func(e *lock.Entry) { e.Parts[1].Path = e.Parts[0].Path }, "twice"},
+		"scripts that nobody named": {func(e *lock.Entry) { e.Scripts = []string{"left"} }, "--allow-scripts left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := l.Store.Remove(p.Tree); err != nil {
@@ -513,7 +513,7 @@ func TestAttacksLocked(t *testing.T) {
 			}
 			l.Publish(left("1.0.0"))
 			e := good
-			e.Parts = append([]lockfile.Part{}, good.Parts...)
+			e.Parts = append([]lock.Part{}, good.Parts...)
 			tt.attack(&e)
 			if _, err := l.Fetch(context.Background(), e); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v; want %q", err, tt.want)

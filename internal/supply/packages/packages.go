@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/supply/store"
 )
@@ -49,21 +49,21 @@ func (i *Installer) environ() []string {
 type Package struct {
 	Source  Source
 	Version string
-	Tree    string          // hash of its files
-	Parts   []lockfile.Part // its archives; the package itself comes first
-	Scripts []string        // packages whose install scripts ran
-	Held    []string        // packages whose install scripts did not run
-	Aside   store.Left      // foreign files that were moved aside for the package's files
+	Tree    string      // hash of its files
+	Parts   []lock.Part // its archives; the package itself comes first
+	Scripts []string    // packages whose install scripts ran
+	Held    []string    // packages whose install scripts did not run
+	Aside   store.Left  // foreign files that were moved aside for the package's files
 	Run     unpacked.Run
 }
 
 // Same reports whether p is the package of a lock file entry. Without a Tree, or if install scripts ran only for
 // the entry and may have changed files, it compares the archives instead.
-func (p *Package) Same(e lockfile.Entry) bool {
-	folder := func(p lockfile.Part) bool { return isLocal(p) && p.Integrity == "" }
+func (p *Package) Same(e lock.Entry) bool {
+	folder := func(p lock.Part) bool { return isLocal(p) && p.Integrity == "" }
 	scripts := len(e.Scripts) > 0 && len(p.Scripts) == 0 && !slices.ContainsFunc(p.Parts, folder)
 	return p.Tree == e.Tree || (p.Tree == "" || scripts) &&
-		slices.EqualFunc(p.Parts, e.Parts, func(a, b lockfile.Part) bool {
+		slices.EqualFunc(p.Parts, e.Parts, func(a, b lock.Part) bool {
 			a.URL, b.URL = "", "" // mirrors differ
 			return a == b
 		})
@@ -72,7 +72,7 @@ func (p *Package) Same(e lockfile.Entry) bool {
 // resolved is the current version of a source.
 type resolved struct {
 	version string
-	parts   []lockfile.Part
+	parts   []lock.Part
 	from    origin
 
 	source Source            // in the form of the lock file
@@ -131,7 +131,7 @@ func (i *Installer) Add(ctx context.Context, s Source) (*Package, error) {
 
 // Fetch puts the exact package of a lock file entry into the store. aside are foreign files that were moved to
 // make room. It fails if any part is gone or has changed.
-func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) (aside store.Left, err error) {
+func (i *Installer) Fetch(ctx context.Context, e lock.Entry) (aside store.Left, err error) {
 	if _, _, err := i.Store.Verify(e.Tree); err == nil {
 		return aside, nil
 	}
@@ -196,7 +196,7 @@ func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 
 // scripts returns the parts whose install scripts may run, and those whose scripts are held back. A name in
 // AllowScripts without install scripts is an error.
-func (i *Installer) scripts(dir string, parts []lockfile.Part) (run, held []string, err error) {
+func (i *Installer) scripts(dir string, parts []lock.Part) (run, held []string, err error) {
 	for _, p := range parts {
 		if unpacked.IsWheel(p) {
 			continue
@@ -263,7 +263,7 @@ func (o origin) client() (*download.Client, error) {
 }
 
 // origin returns the origin of an entry's parts.
-func (i *Installer) origin(ctx context.Context, e lockfile.Entry) (o origin, err error) {
+func (i *Installer) origin(ctx context.Context, e lock.Entry) (o origin, err error) {
 	s, err := i.Source(e)
 	switch {
 	case err != nil:
@@ -297,7 +297,7 @@ func (i *Installer) origin(ctx context.Context, e lockfile.Entry) (o origin, err
 }
 
 // Source parses the source of a lock file entry, whose path may be relative to the lock file.
-func (i *Installer) Source(e lockfile.Entry) (Source, error) {
+func (i *Installer) Source(e lock.Entry) (Source, error) {
 	if strings.HasPrefix(e.Source, ".") {
 		return Parse(filepath.Join(i.Dir, filepath.FromSlash(e.Source)))
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/program"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 )
@@ -61,7 +61,7 @@ func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client,
 		for _, w := range wheels {
 			byName[unpacked.NormalName(w.Metadata.Name)] = w
 		}
-		parts, fresh := map[string]lockfile.Part{}, map[string][]string{}
+		parts, fresh := map[string]lock.Part{}, map[string][]string{}
 		results := make(chan located, len(byName))
 		err = inParallel(ctx, byName, func(ctx context.Context, name string, w pipWheel) error {
 			one, err := i.locateWheel(ctx, client, config, name, w)
@@ -93,7 +93,7 @@ func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client,
 // located is a wheel found in the index.
 type located struct {
 	name   string
-	part   lockfile.Part
+	part   lock.Part
 	young  error    // set if it is too young
 	others []string // versions that are younger still
 }
@@ -118,13 +118,13 @@ func (i *Installer) locateWheel(ctx context.Context, client *download.Client, co
 }
 
 // inOrder sorts the parts by name, main first.
-func inOrder(parts map[string]lockfile.Part, main string) (r resolved, err error) {
+func inOrder(parts map[string]lock.Part, main string) (r resolved, err error) {
 	first, ok := parts[main]
 	if !ok {
 		return r, fmt.Errorf("pip resolved it to something else than %s", main)
 	}
 	delete(parts, main)
-	r.version, r.parts = first.Version, []lockfile.Part{first}
+	r.version, r.parts = first.Version, []lock.Part{first}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		r.parts = append(r.parts, parts[name])
 	}
@@ -233,7 +233,7 @@ func (c *pipConfig) page(ctx context.Context, client *download.Client, name stri
 }
 
 // find returns the part for the wheel that pip chose, matched by SHA-256.
-func (p *indexPage) find(index, name string, w pipWheel) (part lockfile.Part, published time.Time, err error) {
+func (p *indexPage) find(index, name string, w pipWheel) (part lock.Part, published time.Time, err error) {
 	for _, f := range p.Files {
 		sum := f.Hashes["sha256"]
 		if sum == "" || sum != w.Download.Archive.Hashes["sha256"] {
@@ -248,7 +248,7 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lockfile.Part, pu
 		if err != nil {
 			return part, published, err
 		}
-		part = lockfile.Part{Name: name, Version: w.Metadata.Version, Path: unpacked.LibFolder + "/" + name}
+		part = lock.Part{Name: name, Version: w.Metadata.Version, Path: unpacked.LibFolder + "/" + name}
 		if part.URL, err = stated(index, at.String()); err != nil {
 			return part, published, fmt.Errorf("%s %s: %w", name, part.Version, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/registrytest"
@@ -114,7 +114,7 @@ func TestAddPyPI(t *testing.T) {
 // TestForeignTemporaryFiles: files of others in the temporary directory are neither run nor read.
 func TestForeignTemporaryFiles(t *testing.T) {
 	py, npm := newPyLab(t, pyWeather("1.0"), right("1.0")), newLab(t, weather("1.0.0"), left("1.0.0"))
-	var entries []lockfile.Entry
+	var entries []lock.Entry
 	for _, add := range []func() (*Package, error){
 		func() (*Package, error) { return py.add(t, "pypi:mcp-weather") },
 		func() (*Package, error) { return npm.add(t, "npm:@acme/mcp-weather") },
@@ -272,7 +272,7 @@ func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error)
 	}
 	return l.put(t.Context(), resolved{
 		version: one.Version,
-		parts:   []lockfile.Part{found.part},
+		parts:   []lock.Part{found.part},
 		from:    origin{registries: []string{config.index}},
 	})
 }

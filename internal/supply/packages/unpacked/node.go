@@ -12,8 +12,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/file/regular"
-	"github.com/exthost/exthost/internal/supply/lock/locked"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -21,7 +20,7 @@ import (
 const MaxPackageJSON = 4 << 20
 
 // Root refers to the directory of the package's files in a manifest.
-const Root = "${" + locked.Variable + "}"
+const Root = "${" + lock.Variable + "}"
 
 // Run is how a package is run, and its metadata.
 type Run struct {
@@ -105,7 +104,7 @@ func (p *PackageJSON) bin() (short, clean string, err error) {
 }
 
 // Complete adds the files and modes that a package needs to run.
-func Complete(tree *store.Tree, parts []lockfile.Part) error {
+func Complete(tree *store.Tree, parts []lock.Part) error {
 	switch {
 	case IsWheel(parts[0]):
 		return addLauncher(tree, parts)
@@ -115,13 +114,13 @@ func Complete(tree *store.Tree, parts []lockfile.Part) error {
 	return nil
 }
 
-func isBundle(dir string, parts []lockfile.Part) bool {
+func isBundle(dir string, parts []lock.Part) bool {
 	_, err := os.Lstat(filepath.Join(dir, BundleFile))
 	return err == nil && parts[0].Path == ""
 }
 
 // Describe returns how the package of the first part is run.
-func Describe(dir string, parts []lockfile.Part) (Run, error) {
+func Describe(dir string, parts []lock.Part) (Run, error) {
 	if IsWheel(parts[0]) {
 		return describeWheel(dir, parts[0])
 	}

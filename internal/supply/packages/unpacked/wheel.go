@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/file/regular"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -75,7 +75,7 @@ func wheelMetadata(dir string) (headers map[string]string, text string, err erro
 }
 
 // SameWheel refuses a wheel whose METADATA names another package.
-func SameWheel(dir string, p lockfile.Part) error {
+func SameWheel(dir string, p lock.Part) error {
 	headers, _, err := wheelMetadata(dir)
 	switch {
 	case err != nil:
@@ -121,7 +121,7 @@ func consoleScript(dir, pkg string) (name, module, function string, err error) {
 }
 
 // addLauncher adds the script that runs the first wheel's program with all wheels on the path.
-func addLauncher(tree *store.Tree, parts []lockfile.Part) error {
+func addLauncher(tree *store.Tree, parts []lock.Part) error {
 	_, module, function, err := consoleScript(filepath.Join(tree.Dir(), LibFolder, parts[0].Name), parts[0].Name)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func first(dotted string) string {
 
 // describeWheel returns how the first wheel is run: isolated from the system's packages, and with bytecode in the
 // extension's state directory, as the tree is read-only.
-func describeWheel(dir string, p lockfile.Part) (Run, error) {
+func describeWheel(dir string, p lock.Part) (Run, error) {
 	at := filepath.Join(dir, filepath.FromSlash(p.Path))
 	headers, text, err := wheelMetadata(at)
 	if err != nil {
@@ -190,4 +190,4 @@ func describeWheel(dir string, p lockfile.Part) (Run, error) {
 }
 
 // IsWheel reports whether a part is a wheel.
-func IsWheel(p lockfile.Part) bool { return path.Ext(p.URL) == ".whl" }
+func IsWheel(p lock.Part) bool { return path.Ext(p.URL) == ".whl" }

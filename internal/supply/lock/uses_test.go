@@ -1,4 +1,4 @@
-package locked
+package lock
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
 )
 
 // has reports whether the tree is in the store.
@@ -42,7 +40,7 @@ func TestRelease(t *testing.T) {
 	if !b.has(b.tree) || b.has(other) {
 		t.Errorf("the tree in use: %v, the other: %v", b.has(b.tree), b.has(other))
 	}
-	if err := os.Remove(filepath.Join(b.dir, lockfile.FileName)); err != nil {
+	if err := os.Remove(filepath.Join(b.dir, FileName)); err != nil {
 		t.Fatal(err)
 	}
 	b.release(b.tree)
@@ -55,7 +53,7 @@ func TestRelease(t *testing.T) {
 func TestReleaseBrokenLock(t *testing.T) {
 	b := newBench(t)
 	if err := errors.Join(b.uses.Add(b.dir),
-		os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("<<<<<<< ours\n"), 0o644)); err != nil {
+		os.WriteFile(filepath.Join(b.dir, FileName), []byte("<<<<<<< ours\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	b.release(b.tree)
@@ -79,7 +77,7 @@ func TestReleaseBrokenList(t *testing.T) {
 // already.
 func TestReleaseOfAClone(t *testing.T) {
 	b := newBench(t)
-	if _, _, err := New(b.dir, b.uses).Verify(b.candidate()); err != nil {
+	if _, _, err := NewPackages(b.dir, b.uses).Verify(b.candidate()); err != nil {
 		t.Fatal(err)
 	}
 	b.release(b.tree)

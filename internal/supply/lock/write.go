@@ -1,4 +1,4 @@
-package lockfile
+package lock
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ import (
 	"github.com/exthost/exthost/internal/text/literal"
 )
 
-// ErrBusy is returned by [Lock] while another program changes the lock file.
+// ErrBusy is returned by [Edit] while another program changes the lock file.
 var ErrBusy = errors.New("another program is changing it")
 
-// Lock reads the lock file and keeps other programs from changing it until unlock. It waits a few seconds for
+// Edit reads the lock file and keeps other programs from changing it until unlock. It waits a few seconds for
 // them.
-func Lock(dir string) (f *File, unlock func(), err error) {
+func Edit(dir string) (f *File, unlock func(), err error) {
 	unlock, err = dirlock.Lock(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w", filepath.Join(dir, FileName), ErrBusy, err)

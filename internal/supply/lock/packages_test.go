@@ -1,4 +1,4 @@
-package locked
+package lock
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -83,21 +82,21 @@ func (b *bench) candidate() *discovery.Candidate {
 }
 
 // entry builds the lock file's entry for the extension on disk.
-func (b *bench) entry() lockfile.Entry {
-	return lockfile.Entry{
-		Manifest: lockfile.Sum([]byte(text)),
+func (b *bench) entry() Entry {
+	return Entry{
+		Manifest: Sum([]byte(text)),
 		Files:    "x",
 		Command:  CommandSum(b.candidate().Manifest),
 		Source:   "npm:weather",
 		Version:  "1.0.0",
 		Tree:     b.tree,
-		Parts:    []lockfile.Part{{Name: "weather", Version: "1.0.0", URL: "https://registry.example/weather.tgz"}},
+		Parts:    []Part{{Name: "weather", Version: "1.0.0", URL: "https://registry.example/weather.tgz"}},
 	}
 }
 
-func (b *bench) lock(dir string, e lockfile.Entry) {
+func (b *bench) lock(dir string, e Entry) {
 	b.t.Helper()
-	f := &lockfile.File{Extensions: map[string]lockfile.Entry{"weather": e}}
+	f := &File{Extensions: map[string]Entry{"weather": e}}
 	if err := f.Write(dir); err != nil {
 		b.t.Fatal(err)
 	}
@@ -105,7 +104,7 @@ func (b *bench) lock(dir string, e lockfile.Entry) {
 
 // TestVerify changes one thing at a time; the refusal names it and the command to run next.
 func TestVerify(t *testing.T) {
-	change := func(f func(e *lockfile.Entry)) func(b *bench) {
+	change := func(f func(e *Entry)) func(b *bench) {
 		return func(b *bench) {
 			e := b.entry()
 			f(&e)
@@ -120,10 +119,10 @@ func TestVerify(t *testing.T) {
 		"nothing": {func(*bench) {}, "", "", ""},
 		"manifest changed": {func(b *bench) { b.manifest(text + "# edited\n") }, protocol.Untrusted,
 			"plugin.toml is not the one", "exthost trust --lock weather"},
-		"manifest of another hash": {change(func(e *lockfile.Entry) { e.Manifest = lockfile.Sum(nil) }),
+		"manifest of another hash": {change(func(e *Entry) { e.Manifest = Sum(nil) }),
 			protocol.Untrusted,
 			"plugin.toml is not the one", "exthost trust --lock weather"},
-		"command changed": {change(func(e *lockfile.Entry) { e.Command = lockfile.Sum(nil) }), protocol.Untrusted,
+		"command changed": {change(func(e *Entry) { e.Command = Sum(nil) }), protocol.Untrusted,
 			"its command lines are not those", "exthost trust --lock weather"},
 		"tree changed": {func(b *bench) {
 			dir, err := b.uses.Store.Path(b.tree)
@@ -141,15 +140,15 @@ func TestVerify(t *testing.T) {
 			}
 		}, protocol.NotReady, "npm:weather 1.0.0 is not on this machine", "exthost add --locked weather"},
 		"lock missing": {func(b *bench) {
-			if err := os.Remove(filepath.Join(b.dir, lockfile.FileName)); err != nil {
+			if err := os.Remove(filepath.Join(b.dir, FileName)); err != nil {
 				b.t.Fatal(err)
 			}
 		}, protocol.Untrusted, "exthost.lock names none for it", "exthost add"},
-		"lock without a package": {change(func(e *lockfile.Entry) { e.Tree, e.Source, e.Parts = "", "", nil }),
+		"lock without a package": {change(func(e *Entry) { e.Tree, e.Source, e.Parts = "", "", nil }),
 			protocol.Untrusted,
 			"exthost.lock names none for it", "exthost add"},
 		"lock that is none": {func(b *bench) {
-			if err := os.WriteFile(filepath.Join(b.dir, lockfile.FileName), []byte("version = 9\n"),
+			if err := os.WriteFile(filepath.Join(b.dir, FileName), []byte("version = 9\n"),
 				0o644); err != nil {
 				b.t.Fatal(err)
 			}
@@ -157,7 +156,7 @@ func TestVerify(t *testing.T) {
 	} {
 		b := newBench(t)
 		tt.change(b)
-		l := New(b.dir, b.uses)
+		l := NewPackages(b.dir, b.uses)
 		dir, _, err := l.Verify(b.candidate())
 		if tt.want == "" {
 			if err != nil || filepath.Dir(dir) != filepath.Dir(b.uses.Path) {
@@ -178,7 +177,7 @@ func TestVerify(t *testing.T) {
 func TestVerifyWhileEditing(t *testing.T) {
 	b := newBench(t)
 	b.manifest(text + "[transport.env]\nMODE = \"fast\"\n")
-	l := New(b.dir, b.uses)
+	l := NewPackages(b.dir, b.uses)
 	l.Editing = true
 	if dir, _, err := l.Verify(b.candidate()); dir == "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
@@ -195,7 +194,7 @@ func TestVerifyWhileEditing(t *testing.T) {
 // no entry.
 func TestVerifyOtherDirectory(t *testing.T) {
 	b := newBench(t)
-	l := New(t.TempDir(), b.uses)
+	l := NewPackages(t.TempDir(), b.uses)
 	b.lock(l.dir, b.entry())
 	dir, _, err := l.Verify(b.candidate())
 	if dir != "" || protocol.KindOf(err) != protocol.Untrusted || !strings.Contains(err.Error(), "names none for it") {
@@ -219,7 +218,7 @@ func TestVerifyServersOfAManifest(t *testing.T) {
 	if c.Owner != "weather" {
 		t.Fatalf("%+v", c)
 	}
-	if dir, _, err := New(b.dir, b.uses).Verify(c); err == nil {
+	if dir, _, err := NewPackages(b.dir, b.uses).Verify(c); err == nil {
 		t.Errorf("a manifest that is not locked: %q", dir)
 	}
 	data, err := os.ReadFile(filepath.Join(c.Dir, manifest.FileName))
@@ -227,9 +226,9 @@ func TestVerifyServersOfAManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := b.entry()
-	e.Manifest, e.Command = lockfile.Sum(data), CommandSum(c.OwnedBy)
+	e.Manifest, e.Command = Sum(data), CommandSum(c.OwnedBy)
 	b.lock(b.dir, e)
-	if dir, _, err := New(b.dir, b.uses).Verify(c); dir == "" || err != nil {
+	if dir, _, err := NewPackages(b.dir, b.uses).Verify(c); dir == "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
 	}
 }

@@ -1,4 +1,4 @@
-package locked
+package lock
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 	"github.com/exthost/exthost/internal/file/atomicfile"
 	"github.com/exthost/exthost/internal/file/dirlock"
 	"github.com/exthost/exthost/internal/file/regular"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -58,7 +57,7 @@ func (u Uses) Add(dir string) error {
 		return err
 	}
 	dirs = slices.DeleteFunc(dirs, func(d string) bool {
-		_, err := os.Lstat(filepath.Join(d, lockfile.FileName))
+		_, err := os.Lstat(filepath.Join(d, FileName))
 		return errors.Is(err, fs.ErrNotExist)
 	})
 	data, err := json.Marshal(append(dirs, dir))
@@ -76,7 +75,7 @@ func (u Uses) Release(tree string, copies ...store.Copy) (left store.Left, err e
 		return left, err
 	}
 	for _, dir := range dirs {
-		f, err := lockfile.Read(dir)
+		f, err := Read(dir)
 		if err != nil {
 			return left, nil // reported when that directory's extensions start
 		}

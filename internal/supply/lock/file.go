@@ -1,6 +1,6 @@
-// Package lockfile reads and writes exthost.lock, which records the exact content of a directory's extensions and
-// who approved it.
-package lockfile
+// Package lock reads and writes exthost.lock, which records the exact content of a directory's extensions and who
+// approved it, and verifies packages against it before each start, without a network.
+package lock
 
 import (
 	"bytes"
@@ -189,34 +189,49 @@ func check(f *File, r *strict.Report, at strict.Positions) {
 		if err := manifest.ValidateID(id); err != nil {
 			report("", "%v", err)
 		}
-		if !isSum(e.Manifest) {
-			report("manifest", "manifest is no SHA-256 of a file")
+		e.check(report)
+		e.checkTools(id, report)
+		e.checkParts(report)
+	}
+}
+
+// reporter reports an invalid value under the key of an entry.
+type reporter func(key, format string, args ...any)
+
+func (e *Entry) check(report reporter) {
+	if !isSum(e.Manifest) {
+		report("manifest", "manifest is no SHA-256 of a file")
+	}
+	if e.Files == "" {
+		report("files", "files is missing")
+	}
+	if (e.Tree == "") != (len(e.Parts) == 0) || (e.Tree == "") != (e.Source == "") {
+		report("tree", "source, tree and parts belong together")
+	}
+	if e.Tree != "" && !isTree(e.Tree) {
+		report("tree", "tree is no hash of files")
+	}
+}
+
+func (e *Entry) checkTools(id string, report reporter) {
+	if len(e.Tools) > maxTools {
+		report("tools", "it has over %d tools", maxTools)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
+		owner, tool, _ := strings.Cut(name, "/")
+		if owner != id && !strings.HasPrefix(owner, id+".") || tool == "" || !isSum(e.Tools[name]) {
+			report("tools", "%q is no hash of a tool of %s: ID/TOOL", name, id)
 		}
-		if e.Files == "" {
-			report("files", "files is missing")
-		}
-		if (e.Tree == "") != (len(e.Parts) == 0) || (e.Tree == "") != (e.Source == "") {
-			report("tree", "source, tree and parts belong together")
-		}
-		if e.Tree != "" && !isTree(e.Tree) {
-			report("tree", "tree is no hash of files")
-		}
-		if len(e.Tools) > maxTools {
-			report("tools", "it has over %d tools", maxTools)
-		}
-		for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
-			if at, tool, _ := strings.Cut(name, "/"); at != id && !strings.HasPrefix(at, id+".") || tool == "" ||
-				!isSum(e.Tools[name]) {
-				report("tools", "%q is no hash of a tool of %s: ID/TOOL", name, id)
-			}
-		}
-		if len(e.Parts) > maxParts {
-			report("parts", "it has over %d parts", maxParts)
-		}
-		for i, p := range e.Parts {
-			if p.Path != "" && !filepath.IsLocal(filepath.FromSlash(p.Path)) {
-				report(fmt.Sprintf("parts[%d].path", i), "part %s lies outside of the package: %q", p.Name, p.Path)
-			}
+	}
+}
+
+func (e *Entry) checkParts(report reporter) {
+	if len(e.Parts) > maxParts {
+		report("parts", "it has over %d parts", maxParts)
+	}
+	for i, p := range e.Parts {
+		if p.Path != "" && !filepath.IsLocal(filepath.FromSlash(p.Path)) {
+			report(fmt.Sprintf("parts[%d].path", i), "part %s lies outside of the package: %q", p.Name, p.Path)
 		}
 	}
 }

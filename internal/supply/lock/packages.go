@@ -1,6 +1,4 @@
-// Package locked verifies, before each start and without a network, that extensions with a package are as
-// exthost.lock records them.
-package locked
+package lock
 
 import (
 	"cmp"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/file/regular"
-	"github.com/exthost/exthost/internal/supply/lock/lockfile"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -30,14 +27,14 @@ type Packages struct {
 	Editing bool
 
 	dir   string // absolute directory of the lock file
-	lock  *lockfile.Reader
+	lock  *Reader
 	uses  Uses
 	noted sync.Once
 }
 
-// New returns the packages of the lock file in dir, an absolute path. uses has the store with their files.
-func New(dir string, uses Uses) *Packages {
-	return &Packages{dir: dir, lock: lockfile.NewReader(dir), uses: uses}
+// NewPackages returns the packages of the lock file in dir, an absolute path. uses has the store with their files.
+func NewPackages(dir string, uses Uses) *Packages {
+	return &Packages{dir: dir, lock: NewReader(dir), uses: uses}
 }
 
 // Refused is why an extension with a package does not start. Its kind is untrusted if something differs from the
@@ -59,7 +56,7 @@ func (r *Refused) Unwrap() error { return r.cause }
 func (r *Refused) Next() string { return r.next }
 
 // Entry returns the lock file's entry and id for c; ok is false if c runs no package.
-func (l *Packages) Entry(c *discovery.Candidate) (e lockfile.Entry, id string, ok bool, err error) {
+func (l *Packages) Entry(c *discovery.Candidate) (e Entry, id string, ok bool, err error) {
 	id = cmp.Or(c.Owner, c.ID)
 	if rel, err := filepath.Rel(l.dir, c.Dir); err != nil || !filepath.IsLocal(rel) { // another directory's extension
 		return e, id, false, nil // another directory's
@@ -109,8 +106,8 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 		if !refers(m) {
 			return "", nil, nil
 		}
-		return "", nil, refuse(protocol.Untrusted, "it runs a package, and "+lockfile.FileName+" names none for it",
-			"exthost add, which writes both; or "+lockfile.FileName+" from where the extension is from")
+		return "", nil, refuse(protocol.Untrusted, "it runs a package, and "+FileName+" names none for it",
+			"exthost add, which writes both; or "+FileName+" from where the extension is from")
 	}
 	data, _, err := regular.Read(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
 	if err != nil {
@@ -119,11 +116,11 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 	const agree = ", where you agree to it"
 	switch {
 	case l.Editing:
-	case lockfile.Sum(data) != e.Manifest:
+	case Sum(data) != e.Manifest:
 		return "", nil, refuse(protocol.Untrusted,
-			manifest.FileName+" is not the one that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
+			manifest.FileName+" is not the one that "+FileName+" states", "exthost trust --lock "+id+agree)
 	case CommandSum(m) != e.Command:
-		return "", nil, refuse(protocol.Untrusted, "its command lines are not those that "+lockfile.FileName+" states",
+		return "", nil, refuse(protocol.Untrusted, "its command lines are not those that "+FileName+" states",
 			"exthost trust --lock "+id+agree)
 	}
 	dir, beside, err = l.uses.Store.Verify(e.Tree)
@@ -147,13 +144,13 @@ func refers(m *manifest.Manifest) bool {
 	return err != nil || strings.Contains(string(data), "${"+Variable)
 }
 
-// CommandSum returns the hash for [lockfile.Entry.Command].
+// CommandSum returns the hash for [Entry.Command].
 func CommandSum(m *manifest.Manifest) string {
 	data, err := json.Marshal(commands(m))
 	if err != nil { // cannot happen: texts always encode
 		return ""
 	}
-	return lockfile.Sum(data)
+	return Sum(data)
 }
 
 // commands returns all command lines of a manifest, with their environment.

@@ -1,4 +1,4 @@
-package lockfile
+package lock
 
 import (
 	"bytes"
@@ -198,7 +198,7 @@ func TestChangesAtOnce(t *testing.T) {
 	var changes sync.WaitGroup
 	for i := range 8 {
 		changes.Go(func() {
-			f, unlock, err := Lock(dir)
+			f, unlock, err := Edit(dir)
 			if err != nil {
 				t.Error(err)
 				return
