@@ -21,7 +21,6 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/supply/packages"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -161,7 +160,7 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 		return err
 	}
 	if err := d.write(ctx, p, manifestOf(p, id,
-		users{args: args, asks: t.asks, data: data, cwd: unpacked.State})); err != nil {
+		users{args: args, asks: t.asks, data: data, cwd: packages.State})); err != nil {
 		return err
 	}
 	describe(c, p, data)
@@ -176,8 +175,8 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 
 // unmoved removes the variables of data that already lies beside the code, from a version of exthost add that did not
 // set them: the program would not find the data elsewhere.
-func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id string, data []unpacked.Data,
-) ([]unpacked.Data, error) {
+func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id string, data []packages.Data,
+) ([]packages.Data, error) {
 	_, beside, err := i.Store.Verify(p.Tree)
 	if err != nil {
 		return nil, err
@@ -186,7 +185,7 @@ func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id 
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(data, func(d unpacked.Data) bool {
+	return slices.DeleteFunc(data, func(d packages.Data) bool {
 		n := slices.IndexFunc(beside, func(name string) bool { return path.Base(name) == d.Path })
 		_, err := os.Lstat(filepath.Join(state, id, d.Path))
 		if n < 0 || err == nil {
@@ -210,7 +209,7 @@ func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s p
 }
 
 // describe prints what a package contains.
-func describe(c *console.Console, p *packages.Package, data []unpacked.Data) {
+func describe(c *console.Console, p *packages.Package, data []packages.Data) {
 	tellLeft(c, "set aside, because the package has others or none in their place", p.Aside)
 	first := p.Parts[0]
 	c.Tell(console.Safe(fmt.Sprintf("%s is %s %s, with %s of others", p.Source, first.Name, p.Version,
@@ -224,7 +223,7 @@ func describe(c *console.Console, p *packages.Package, data []unpacked.Data) {
 	}
 	for _, d := range data {
 		c.Tell(console.Safe(fmt.Sprintf("  %s, which its README documents for its data: plugin.toml sets it to %s/%s",
-			d.Name, unpacked.State, d.Path)))
+			d.Name, packages.State, d.Path)))
 	}
 	fmt.Fprintln(c.Err)
 }

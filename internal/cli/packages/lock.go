@@ -17,7 +17,6 @@ import (
 	"github.com/exthost/exthost/internal/supply/launcher"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -124,7 +123,7 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
 		}
 	}()
-	if run.Program != "" && unpacked.NormalName(run.Program) != unpacked.NormalName(p.Run.Program) {
+	if run.Program != "" && packages.NormalName(run.Program) != packages.NormalName(p.Run.Program) {
 		return invalid(fmt.Errorf("it runs %s of the package, and a locked package runs %s", run.Program,
 			p.Run.Program))
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/supply/packages"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/literal"
 	"github.com/exthost/exthost/internal/text/strict"
@@ -29,13 +28,13 @@ type users struct {
 	asks []string // variables needed in addition to the package's
 	bins []string // programs needed in addition to the runtime
 
-	data []unpacked.Data // where the program shall keep its data
+	data []packages.Data // where the program shall keep its data
 	cwd  string          // working directory; "": leave it as it is
 }
 
 // documented returns the variables that a package documents for its data directory, without those that the user sets.
-func documented(p *packages.Package, states func(name string) bool) []unpacked.Data {
-	return slices.DeleteFunc(slices.Clone(p.Run.Data), func(d unpacked.Data) bool {
+func documented(p *packages.Package, states func(name string) bool) []packages.Data {
+	return slices.DeleteFunc(slices.Clone(p.Run.Data), func(d packages.Data) bool {
 		_, own := p.Run.Env[d.Name]
 		return own || slices.Contains(p.Run.Asks, d.Name) || states(d.Name)
 	})
@@ -55,7 +54,7 @@ func settings(p *packages.Package, u users) (list []setting) {
 		set("transport", "cwd", quote(u.cwd))
 	}
 	for _, d := range u.data {
-		set("transport.env", d.Name, quote(unpacked.State+"/"+d.Path))
+		set("transport.env", d.Name, quote(packages.State+"/"+d.Path))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Run.Env)) {
 		set("transport.env", name, quote(p.Run.Env[name]))

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/internal/supply/packages"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -26,9 +25,9 @@ func parsed(t *testing.T, text []byte) *manifest.Manifest {
 func TestUpgraded(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.0.0",
-		Run: unpacked.Run{
+		Run: packages.Run{
 			Command: "node",
-			Args:    []string{unpacked.Root + "/server.js", "${NOTES}"},
+			Args:    []string{packages.Root + "/server.js", "${NOTES}"},
 			Env:     map[string]string{"MODE": "${MODE:-fast}"},
 			Asks:    []string{"NOTES"},
 		},
@@ -38,9 +37,9 @@ func TestUpgraded(t *testing.T) {
 	text = strings.Replace(text, "[transport]\n", "[transport]\ncwd = \"work\"\n", 1)
 	p = &packages.Package{
 		Version: "1.1.0",
-		Run: unpacked.Run{
+		Run: packages.Run{
 			Command:     "node",
-			Args:        []string{unpacked.Root + "/main.js", "${NOTES}"},
+			Args:        []string{packages.Root + "/main.js", "${NOTES}"},
 			Description: "Notes.",
 			License:     "MIT",
 			Env:         map[string]string{"MODE": "${MODE:-slow}", "LOG": "1"},
@@ -89,7 +88,7 @@ license = "MIT"
 		"meta.license = 'MIT'\n" + strings.Replace(text, "[meta]\nlicense = \"MIT\"\n", "", 1),
 	} {
 		if after, err := upgraded([]byte(form),
-			&packages.Package{Version: "2.0.0", Run: unpacked.Run{Command: "node", Homepage: "https://h.example"}},
+			&packages.Package{Version: "2.0.0", Run: packages.Run{Command: "node", Homepage: "https://h.example"}},
 			users{}); err == nil {
 			t.Errorf("written in spite of its form:\n%s", after)
 		}
@@ -100,7 +99,7 @@ license = "MIT"
 func TestArgumentsOfABinary(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.0.0",
-		Run:     unpacked.Run{Command: unpacked.Root + "/bin/server", Args: []string{"serve"}},
+		Run:     packages.Run{Command: packages.Root + "/bin/server", Args: []string{"serve"}},
 	}
 	m := parsed(t, manifestOf(p, "notes", users{args: []string{"--verbose"}}))
 	if got := usersOf(m, p); !slices.Equal(got.args, []string{"--verbose"}) {
@@ -112,7 +111,7 @@ func TestArgumentsOfABinary(t *testing.T) {
 func TestUpgradedForms(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.1.0",
-		Run:     unpacked.Run{Command: "node", Args: []string{unpacked.Root + "/main.js"}},
+		Run:     packages.Run{Command: "node", Args: []string{packages.Root + "/main.js"}},
 	}
 	const head = "[plugin]\nid = \"notes\"\nversion = \"1.0.0\"\n"
 	for name, form := range map[string]string{
@@ -149,7 +148,7 @@ func TestUpgradedForms(t *testing.T) {
 			continue
 		}
 		m := parsed(t, after)
-		if d := cmp.Diff([]string{"node", unpacked.Root + "/main.js", "it's \"quoted\" # $HOME\n"},
+		if d := cmp.Diff([]string{"node", packages.Root + "/main.js", "it's \"quoted\" # $HOME\n"},
 			m.Transport.CommandLine()); d != "" || m.Plugin.Version != "1.1.0" || len(m.Requires.Bins) != 2 {
 			t.Errorf("%s: %s\n%s", name, d, after)
 		}

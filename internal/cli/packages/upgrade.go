@@ -18,7 +18,6 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/text/shellwords"
 	"github.com/exthost/exthost/manifest"
 )
@@ -200,11 +199,11 @@ func usersOf(m *manifest.Manifest, p *packages.Package) users {
 
 // afterProgram returns the words after the last one that names a file of the package.
 func afterProgram(command string, words []string) []string {
-	if strings.HasPrefix(command, unpacked.Root) {
+	if strings.HasPrefix(command, packages.Root) {
 		return words
 	}
 	for n, word := range slices.Backward(words) {
-		if strings.HasPrefix(word, unpacked.Root) {
+		if strings.HasPrefix(word, packages.Root) {
 			return words[n+1:]
 		}
 	}

@@ -15,8 +15,6 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/program"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -41,7 +39,7 @@ func (i *Installer) assemble(ctx context.Context, from origin, parts []lock.Part
 	}
 	err = i.unpackAll(ctx, client, from, tree, parts)
 	if err == nil {
-		err = unpacked.Complete(tree, parts)
+		err = complete(tree, parts)
 	}
 	if err != nil {
 		return nil, errors.Join(err, tree.Drop())
@@ -92,7 +90,7 @@ func (i *Installer) fetch(ctx context.Context, client *download.Client, from ori
 	if isLocal(p) || isGit(p) {
 		return i.fetchLocal(ctx, p)
 	}
-	if a.form, a.strip = store.TarGz, 1; unpacked.IsWheel(p) {
+	if a.form, a.strip = store.TarGz, 1; isWheel(p) {
 		a.form, a.strip = store.Zip, 0
 	}
 	at, err := from.address(p.Name, p.URL)
@@ -107,13 +105,13 @@ func (i *Installer) fetch(ctx context.Context, client *download.Client, from ori
 // sameName refuses an archive whose metadata names another package.
 func sameName(dir string, p lock.Part) error {
 	dir = filepath.Join(dir, filepath.FromSlash(p.Path))
-	if unpacked.IsWheel(p) {
-		return unpacked.SameWheel(dir, p)
+	if isWheel(p) {
+		return sameWheel(dir, p)
 	}
 	if isLocal(p) || isGit(p) { // it has no registry name
 		return nil
 	}
-	pkg, err := unpacked.ReadPackageJSON(dir)
+	pkg, err := readPackageJSON(dir)
 	switch {
 	case err != nil:
 		return err
@@ -141,7 +139,7 @@ func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lock.P
 			argv = append(argv, "./"+p.Path)
 		}
 	}
-	if _, err := (program.Program{Dir: tree.Dir(), Argv: argv, Env: env}).Run(ctx); err != nil {
+	if _, err := (command{dir: tree.Dir(), argv: argv, env: env}).run(ctx); err != nil {
 		return fmt.Errorf("the install scripts of %s: %w", strings.Join(names, ", "), err)
 	}
 	return filepath.WalkDir(tree.Dir(), func(path string, d fs.DirEntry, err error) error {

@@ -13,9 +13,6 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/gitrepo"
-	"github.com/exthost/exthost/internal/supply/packages/program"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -35,7 +32,7 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 		return r, err
 	}
 	defer func() { _ = tree.Drop() }() // needed only to read its metadata
-	says, err := unpacked.Describe(tree.Dir(), r.parts)
+	says, err := describePackage(tree.Dir(), r.parts)
 	if err != nil {
 		return r, err
 	}
@@ -56,7 +53,7 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 	name := strings.TrimSuffix(filepath.Base(s.Name), ".git")
 	if s.Kind == Git {
-		commit, err := gitrepo.Commit(ctx, i.environ(), s.Name, s.Version)
+		commit, err := gitCommit(ctx, i.environ(), s.Name, s.Version)
 		return lock.Part{Name: name, Version: commit, URL: "git+" + s.Name}, err
 	}
 	abs, err := filepath.Abs(s.Name)
@@ -84,8 +81,8 @@ func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 
 // needsPackages reports whether dir has a package.json with dependencies, and is not a bundle.
 func needsPackages(dir string) bool {
-	p, err := unpacked.ReadPackageJSON(dir)
-	if _, bundle := os.Lstat(filepath.Join(dir, unpacked.BundleFile)); err != nil || bundle == nil {
+	p, err := readPackageJSON(dir)
+	if _, bundle := os.Lstat(filepath.Join(dir, bundleFile)); err != nil || bundle == nil {
 		return false
 	}
 	return len(p.Dependencies) > 0
@@ -100,7 +97,7 @@ func (i *Installer) resolveOf(ctx context.Context, tree string) (r resolved, err
 	}
 	defer os.RemoveAll(dir)
 	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, _, err := regular.Read(filepath.Join(tree, name), program.MaxOutput, false)
+		data, _, err := regular.Read(filepath.Join(tree, name), maxOutput, false)
 		if err != nil && name == "package.json" {
 			return r, err
 		}
@@ -120,7 +117,7 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 	case isGit(p):
 		a.form = store.Tar
 		if _, a.err = parseGit(p.URL + "@" + p.Version); a.err == nil {
-			a.data, a.err = gitrepo.Archive(ctx, i.environ(), strings.TrimPrefix(p.URL, "git+"), p.Version)
+			a.data, a.err = gitArchive(ctx, i.environ(), strings.TrimPrefix(p.URL, "git+"), p.Version)
 		}
 	case err != nil:
 		a.err = err

@@ -15,7 +15,6 @@ import (
 
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/registrytest"
@@ -161,7 +160,7 @@ func TestGit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Version != commit || p.Parts[0].Version != commit || p.Run.Args[0] != unpacked.Root+"/index.js" {
+	if p.Version != commit || p.Parts[0].Version != commit || p.Run.Args[0] != Root+"/index.js" {
 		t.Errorf("%+v", p)
 	}
 	r.commit(map[string]string{"index.js": "evil()"})
@@ -282,7 +281,7 @@ func TestBundle(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.Source.Name != "./notes.mcpb" || p.Version != "1.2.3" ||
-				p.Run.Args[0] != unpacked.Root+"/server/index.js" || p.Run.Env["KEY"] != "${API_KEY}" ||
+				p.Run.Args[0] != Root+"/server/index.js" || p.Run.Env["KEY"] != "${API_KEY}" ||
 				strings.Contains(p.Run.Env["MODE"], "SECRET") {
 				t.Errorf("%+v", p)
 			}
@@ -372,7 +371,7 @@ func TestBinaryBundle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Run.Command != unpacked.Root+"/server/notes" {
+			if p.Run.Command != Root+"/server/notes" {
 				t.Errorf("%+v", p.Run)
 			}
 			run := func() {
@@ -385,7 +384,7 @@ func TestBinaryBundle(t *testing.T) {
 				if tt.override != "{}" {
 					want = "own\n"
 				}
-				if out, err := exec.Command(strings.Replace(p.Run.Command, unpacked.Root, dir, 1),
+				if out, err := exec.Command(strings.Replace(p.Run.Command, Root, dir, 1),
 					p.Run.Args...).Output(); err != nil || string(out) != want {
 					t.Errorf("%q, %v", out, err)
 				}

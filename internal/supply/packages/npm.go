@@ -14,7 +14,6 @@ import (
 
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
 // npmFlags make npm only resolve, regardless of its configuration. Older versions ignore the --allow flags; for
@@ -66,11 +65,11 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 	if i.MinAge > 0 && len(i.AgeOf) == 0 { // npm then prefers the newest version that is old enough
 		argv = append(argv, "--before="+time.Now().Add(-i.MinAge).UTC().Format(time.RFC3339))
 	}
-	if _, err := (program.Program{Dir: dir, Argv: argv, Env: config.env, Hide: r.from.paths()}).Run(ctx); err != nil {
-		if f, ok := errors.AsType[*program.Failure](err); ok &&
-			(strings.Contains(f.Text, "with a date before") || strings.Contains(f.Text, "ENOVERSIONS")) {
+	if _, err := (command{dir: dir, argv: argv, env: config.env, hide: r.from.paths()}).run(ctx); err != nil {
+		if f, ok := errors.AsType[*failedCommand](err); ok &&
+			(strings.Contains(f.text, "with a date before") || strings.Contains(f.text, "ENOVERSIONS")) {
 			return r, fmt.Errorf("no version is %s old, or a package that it needs has none; --min-release-age "+
-				"NAME=0 takes younger ones of that package: %s", i.MinAge, f.Text)
+				"NAME=0 takes younger ones of that package: %s", i.MinAge, f.text)
 		}
 		return r, err
 	}

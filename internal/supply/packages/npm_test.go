@@ -14,7 +14,6 @@ import (
 
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/registrytest"
 )
@@ -72,7 +71,7 @@ func TestAddNPM(t *testing.T) {
 		p.Parts[1].Path != "node_modules/left" {
 		t.Errorf("%+v", p)
 	}
-	if want := unpacked.Root + "/node_modules/@acme/mcp-weather/index.js"; p.Run.Command != "node" ||
+	if want := Root + "/node_modules/@acme/mcp-weather/index.js"; p.Run.Command != "node" ||
 		p.Run.Args[0] != want {
 		t.Errorf("runs %s %v, want node %s", p.Run.Command, p.Run.Args, want)
 	}

@@ -16,8 +16,6 @@ import (
 
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/packages/credentials"
-	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
 // maxMetadata limits a registry's answer about a package, in bytes.
@@ -62,11 +60,11 @@ func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, e
 	if err != nil {
 		return nil, err
 	}
-	out, err := (program.Program{
-		Dir:  dir,
-		Argv: []string{"npm", "config", "list", "--json", "--prefix=" + dir},
+	out, err := (command{
+		dir:  dir,
+		argv: []string{"npm", "config", "list", "--json", "--prefix=" + dir},
 		Env:  env,
-	}).Run(ctx)
+	}).run(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +79,7 @@ func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, e
 	c := &npmConfig{scopes: map[string]string{}, env: env}
 	global, _ := values["globalconfig"].(string)
 	user, _ := values["userconfig"].(string)
-	if c.credentials, err = credentials.NPM(env, global, user); err != nil { // npm config list hides credentials
+	if c.credentials, err = npmCredentials(env, global, user); err != nil { // npm config list hides credentials
 		return nil, err
 	}
 	for key, value := range values {

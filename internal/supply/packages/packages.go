@@ -18,7 +18,6 @@ import (
 
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -54,7 +53,7 @@ type Package struct {
 	Scripts []string    // packages whose install scripts ran
 	Held    []string    // packages whose install scripts did not run
 	Aside   store.Left  // foreign files that were moved aside for the package's files
-	Run     unpacked.Run
+	Run     Run
 }
 
 // Same reports whether p is the package of a lock file entry. Without a Tree, or if install scripts ran only for
@@ -176,7 +175,7 @@ func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Run, err = unpacked.Describe(tree.Dir(), r.parts); err == nil {
+	if p.Run, err = describePackage(tree.Dir(), r.parts); err == nil {
 		err = r.server.check(&p.Run)
 	}
 	if err == nil {
@@ -198,11 +197,11 @@ func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 // AllowScripts without install scripts is an error.
 func (i *Installer) scripts(dir string, parts []lock.Part) (run, held []string, err error) {
 	for _, p := range parts {
-		if unpacked.IsWheel(p) {
+		if isWheel(p) {
 			continue
 		}
 		at := filepath.Join(dir, filepath.FromSlash(p.Path))
-		pkg, err := unpacked.ReadPackageJSON(at)
+		pkg, err := readPackageJSON(at)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -210,7 +209,7 @@ func (i *Installer) scripts(dir string, parts []lock.Part) (run, held []string, 
 			return nil, nil, err
 		}
 		switch {
-		case !pkg.Installs(at):
+		case !pkg.installs(at):
 		case slices.Contains(i.AllowScripts, p.Name):
 			run = append(run, p.Name)
 		default:
@@ -268,7 +267,7 @@ func (i *Installer) origin(ctx context.Context, e lock.Entry) (o origin, err err
 	switch {
 	case err != nil:
 		return o, err
-	case s.Kind == Registry && len(e.Parts) > 0 && unpacked.IsWheel(e.Parts[0]): // which names a package of one of both
+	case s.Kind == Registry && len(e.Parts) > 0 && isWheel(e.Parts[0]): // which names a package of one of both
 		s.Kind = PyPI
 	case s.Kind == Registry:
 		s.Kind = NPM

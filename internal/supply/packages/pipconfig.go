@@ -7,9 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/exthost/exthost/internal/supply/packages/credentials"
-	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
 // pipConfig is the index that pip uses, and how pip is started.
@@ -36,7 +33,7 @@ var kept = []string{
 // readPipConfig asks pip for its settings, so that files and variables have pip's precedence. It drops the
 // settings that add other sources of packages.
 func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, error) {
-	out, err := (program.Program{Dir: dir, Argv: []string{"python3", "-m", "pip", "config", "list"}, Env: env}).Run(ctx)
+	out, err := (command{dir: dir, argv: []string{"python3", "-m", "pip", "config", "list"}, Env: env}).run(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +83,7 @@ func indexOrigin(index string, env []string) (origin, error) {
 	if err != nil || u.User != nil {
 		return o, nil // the client sends the credentials in the URL, or refuses it
 	}
-	header, err := credentials.Netrc(env, u.Hostname())
+	header, err := netrcHeader(env, u.Hostname())
 	if header != "" {
 		o.credentials = map[string]string{"//" + strings.TrimSuffix(strings.ToLower(u.Host), ":443") + "/": header}
 	}

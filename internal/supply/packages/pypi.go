@@ -16,8 +16,6 @@ import (
 
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/program"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 )
 
 // maxRounds limits how often pip resolves again without the versions that are too young.
@@ -59,7 +57,7 @@ func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client,
 		}
 		byName := map[string]pipWheel{}
 		for _, w := range wheels {
-			byName[unpacked.NormalName(w.Metadata.Name)] = w
+			byName[NormalName(w.Metadata.Name)] = w
 		}
 		parts, fresh := map[string]lock.Part{}, map[string][]string{}
 		results := make(chan located, len(byName))
@@ -79,7 +77,7 @@ func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client,
 			}
 		}
 		if young == nil {
-			return inOrder(parts, unpacked.NormalName(s.Name))
+			return inOrder(parts, NormalName(s.Name))
 		}
 		for name, versions := range fresh {
 			for _, v := range versions {
@@ -169,7 +167,7 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 	argv := []string{"python3", "-c", pipAlone, "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:",
 		"--no-input", "--disable-pip-version-check", "--quiet",
 		"--constraint", constraints, "--report", report, "--", wanted}
-	if _, err := (program.Program{Dir: dir, Argv: argv, Env: c.env, Hide: c.origin.paths()}).Run(ctx); err != nil {
+	if _, err := (command{dir: dir, argv: argv, env: c.env, hide: c.origin.paths()}).run(ctx); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(report)
@@ -190,7 +188,7 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 
 // explain improves pip's error if the index denies access or has no wheel.
 func (c *pipConfig) explain(ctx context.Context, client *download.Client, s Source, failed error) error {
-	page, err := c.page(ctx, client, unpacked.NormalName(s.Name))
+	page, err := c.page(ctx, client, NormalName(s.Name))
 	if status, ok := errors.AsType[*download.Status](err); ok && status.Denied() {
 		return err
 	}
@@ -239,8 +237,8 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lock.Part, publis
 		if sum == "" || sum != w.Download.Archive.Hashes["sha256"] {
 			continue
 		}
-		if named, version := unpacked.WheelName(f.Filename); named != name ||
-			version != unpacked.NormalVersion(w.Metadata.Version) {
+		if named, version := wheelName(f.Filename); named != name ||
+			version != normalVersion(w.Metadata.Version) {
 			return part, published, fmt.Errorf("the index has %q in place of a wheel of %s %s", f.Filename, name,
 				w.Metadata.Version)
 		}
@@ -248,7 +246,7 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lock.Part, publis
 		if err != nil {
 			return part, published, err
 		}
-		part = lock.Part{Name: name, Version: w.Metadata.Version, Path: unpacked.LibFolder + "/" + name}
+		part = lock.Part{Name: name, Version: w.Metadata.Version, Path: libFolder + "/" + name}
 		if part.URL, err = stated(index, at.String()); err != nil {
 			return part, published, fmt.Errorf("%s %s: %w", name, part.Version, err)
 		}
@@ -266,7 +264,7 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lock.Part, publis
 func (p *indexPage) after(published time.Time) (versions []string) {
 	for _, f := range p.Files {
 		if at, err := time.Parse(time.RFC3339, f.Uploaded); err == nil && at.After(published) {
-			if _, version := unpacked.WheelName(f.Filename); version != "" && !slices.Contains(versions, version) {
+			if _, version := wheelName(f.Filename); version != "" && !slices.Contains(versions, version) {
 				versions = append(versions, version)
 			}
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/registrytest"
 )
@@ -85,7 +84,7 @@ func TestAddPyPI(t *testing.T) {
 	}
 	args := append([]string{}, p.Run.Args...)
 	for n := range args {
-		args[n] = strings.NewReplacer(unpacked.Root, dir, "${EXTHOST_STATE_DIR}", l.Dir).Replace(args[n])
+		args[n] = strings.NewReplacer(Root, dir, "${EXTHOST_STATE_DIR}", l.Dir).Replace(args[n])
 	}
 	if out, err := exec.Command(p.Run.Command, append(args, "--here")...).CombinedOutput(); err != nil ||
 		string(out) != "sun ['--here']\n" {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/packages/unpacked"
 )
 
 const mcpRegistry = "https://registry.modelcontextprotocol.io"
@@ -45,7 +44,7 @@ type registeredServer struct {
 }
 
 // check refuses a package that does not name the server, and adds the server's required variables.
-func (r *registeredServer) check(run *unpacked.Run) error {
+func (r *registeredServer) check(run *Run) error {
 	switch {
 	case r == nil:
 		return nil
@@ -66,7 +65,7 @@ func (i *Installer) resolveRegistered(ctx context.Context, s Source) (resolved, 
 	}
 	defer client.Close()
 	data, err := client.Get(ctx, base+"/v0.1/servers/"+url.PathEscape(s.Name)+"/versions/"+cmp.Or(s.Version, "latest"),
-		"application/json", unpacked.MaxPackageJSON)
+		"application/json", maxPackageJSON)
 	if err != nil {
 		return resolved{}, err
 	}

@@ -53,22 +53,34 @@ func Parse(text string) (Source, error) {
 	case kind == "npm":
 		return parseNPM(text, rest)
 	case kind == "pypi":
-		name, version, stated := strings.Cut(rest, "==")
-		if !pypiName.MatchString(name) || len(name) > maxName || stated && !pypiVer.MatchString(version) {
-			return Source{}, fmt.Errorf("%q is no package: pypi:NAME or pypi:NAME==VERSION", text)
-		}
-		return Source{PyPI, name, version}, nil
+		return parsePyPI(text, rest)
 	case kind == "registry":
-		name, version, stated := strings.Cut(rest, "@")
-		if !server.MatchString(name) || len(name) > maxName || stated && !serverVer.MatchString(version) {
-			return Source{}, fmt.Errorf("%q is no server: registry:io.github.OWNER/NAME", text)
-		}
-		return Source{Registry, name, version}, nil
+		return parseRegistry(text, rest)
 	case strings.HasPrefix(kind, "git+"):
 		return parseGit(text)
 	case strings.HasPrefix(rest, "//") || strings.HasPrefix(text, "-"):
 		return Source{}, fmt.Errorf("%q is no source: %s", text, Forms)
 	}
+	return parsePath(text)
+}
+
+func parsePyPI(text, rest string) (Source, error) {
+	name, version, stated := strings.Cut(rest, "==")
+	if !pypiName.MatchString(name) || len(name) > maxName || stated && !pypiVer.MatchString(version) {
+		return Source{}, fmt.Errorf("%q is no package: pypi:NAME or pypi:NAME==VERSION", text)
+	}
+	return Source{PyPI, name, version}, nil
+}
+
+func parseRegistry(text, rest string) (Source, error) {
+	name, version, stated := strings.Cut(rest, "@")
+	if !server.MatchString(name) || len(name) > maxName || stated && !serverVer.MatchString(version) {
+		return Source{}, fmt.Errorf("%q is no server: registry:io.github.OWNER/NAME", text)
+	}
+	return Source{Registry, name, version}, nil
+}
+
+func parsePath(text string) (Source, error) {
 	info, err := os.Stat(text)
 	switch {
 	case err != nil:

@@ -1,5 +1,4 @@
-// Package gitrepo fetches the files of a commit with git, configured so that it starts no other program.
-package gitrepo
+package packages
 
 import (
 	"context"
@@ -10,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/supply/download"
-	"github.com/exthost/exthost/internal/supply/packages/program"
 )
 
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
@@ -21,24 +19,24 @@ var gitFlags = []string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmoni
 	"-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false", "-c", "credential.helper=", "-c",
 	"gc.auto=0", "-c", "core.attributesFile=" + os.DevNull}
 
-// git runs git in a temporary repository that contains only the fetched reference.
-type git struct {
+// gitRepo runs git in a temporary repository that contains only the fetched reference.
+type gitRepo struct {
 	dir  string
 	env  []string
 	http bool // allow http, for a repository on this machine
 }
 
-func (g *git) run(ctx context.Context, args ...string) ([]byte, error) {
+func (g *gitRepo) run(ctx context.Context, args ...string) ([]byte, error) {
 	allow := "protocol.https.allow=always"
 	if g.http {
 		allow = "protocol.http.allow=always"
 	}
 	argv := append(append([]string{"git"}, gitFlags...), "-c", allow)
-	return (program.Program{Dir: g.dir, Argv: append(argv, args...), Env: g.env}).Run(ctx)
+	return (command{dir: g.dir, argv: append(argv, args...), env: g.env}).run(ctx)
 }
 
-// fetch creates the repository. address is a valid http or https URL.
-func fetch(ctx context.Context, env []string, address, ref string) (*git, error) {
+// fetchGit creates the repository. address is a valid http or https URL.
+func fetchGit(ctx context.Context, env []string, address, ref string) (*gitRepo, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -55,7 +53,7 @@ func fetch(ctx context.Context, env []string, address, ref string) (*git, error)
 	if err := client.Allows(address); err != nil {
 		return nil, err
 	}
-	g := &git{http: u.Scheme == "http"}
+	g := &gitRepo{http: u.Scheme == "http"}
 	for _, v := range env {
 		if !strings.HasPrefix(v, "GIT_") && !strings.HasPrefix(v, "SSH_ASKPASS") {
 			g.env = append(g.env, v)
@@ -77,9 +75,9 @@ func fetch(ctx context.Context, env []string, address, ref string) (*git, error)
 	return g, nil
 }
 
-// Commit resolves a reference to a commit hash.
-func Commit(ctx context.Context, env []string, address, ref string) (string, error) {
-	g, err := fetch(ctx, env, address, ref)
+// gitCommit resolves a reference to a commit hash.
+func gitCommit(ctx context.Context, env []string, address, ref string) (string, error) {
+	g, err := fetchGit(ctx, env, address, ref)
 	if err != nil {
 		return "", err
 	}
@@ -91,12 +89,12 @@ func Commit(ctx context.Context, env []string, address, ref string) (string, err
 	return "", fmt.Errorf("git says %q in place of a commit", out)
 }
 
-// Archive returns the files of a commit as a tar archive.
-func Archive(ctx context.Context, env []string, address, commit string) ([]byte, error) {
+// gitArchive returns the files of a commit as a tar archive.
+func gitArchive(ctx context.Context, env []string, address, commit string) ([]byte, error) {
 	if !commitHash.MatchString(commit) {
 		return nil, fmt.Errorf("%q is no commit", commit)
 	}
-	g, err := fetch(ctx, env, address, commit)
+	g, err := fetchGit(ctx, env, address, commit)
 	if err != nil {
 		return nil, err
 	}

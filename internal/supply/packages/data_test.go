@@ -1,4 +1,4 @@
-package unpacked
+package packages
 
 import (
 	"errors"

@@ -1,5 +1,4 @@
-// Package unpacked determines from the files of a package how it is run.
-package unpacked
+package packages
 
 import (
 	"encoding/json"
@@ -16,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// MaxPackageJSON limits a package.json, in bytes.
-const MaxPackageJSON = 4 << 20
+// maxPackageJSON limits a package.json, in bytes.
+const maxPackageJSON = 4 << 20
 
 // Root refers to the directory of the package's files in a manifest.
 const Root = "${" + lock.Variable + "}"
@@ -37,8 +36,8 @@ type Run struct {
 	Data        []Data // variables for its data; npm and PyPI only
 }
 
-// PackageJSON holds the fields of a package.json that are used.
-type PackageJSON struct {
+// packageJSON holds the fields of a package.json that are used.
+type packageJSON struct {
 	Name        string            `json:"name"`
 	Version     string            `json:"version"`
 	Description string            `json:"description"`
@@ -51,15 +50,15 @@ type PackageJSON struct {
 	Dependencies map[string]string `json:"dependencies"`
 }
 
-// ReadPackageJSON reads the package.json of dir.
-func ReadPackageJSON(dir string) (*PackageJSON, error) {
-	data, _, err := regular.Read(filepath.Join(dir, "package.json"), MaxPackageJSON+1, false)
+// readPackageJSON reads the package.json of dir.
+func readPackageJSON(dir string) (*packageJSON, error) {
+	data, _, err := regular.Read(filepath.Join(dir, "package.json"), maxPackageJSON+1, false)
 	if err != nil {
 		return nil, err
 	}
-	p := new(PackageJSON)
-	if len(data) > MaxPackageJSON {
-		return nil, fmt.Errorf("package.json is over %d MiB", MaxPackageJSON>>20)
+	p := new(packageJSON)
+	if len(data) > maxPackageJSON {
+		return nil, fmt.Errorf("package.json is over %d MiB", maxPackageJSON>>20)
 	}
 	if err := json.Unmarshal(data, p); err != nil {
 		return nil, fmt.Errorf("package.json: %w", err)
@@ -67,8 +66,8 @@ func ReadPackageJSON(dir string) (*PackageJSON, error) {
 	return p, nil
 }
 
-// Installs reports whether npm would run install scripts for the package.
-func (p *PackageJSON) Installs(dir string) bool {
+// installs reports whether npm would run install scripts for the package.
+func (p *packageJSON) installs(dir string) bool {
 	if p.Scripts["preinstall"]+p.Scripts["install"]+p.Scripts["postinstall"] != "" {
 		return true
 	}
@@ -77,7 +76,7 @@ func (p *PackageJSON) Installs(dir string) bool {
 }
 
 // bin returns the name and the path of the package's program.
-func (p *PackageJSON) bin() (short, clean string, err error) {
+func (p *packageJSON) bin() (short, clean string, err error) {
 	short = p.Name[strings.LastIndexByte(p.Name, '/')+1:]
 	program := ""
 	switch bin := p.Bin.(type) {
@@ -103,10 +102,10 @@ func (p *PackageJSON) bin() (short, clean string, err error) {
 	return short, clean, nil
 }
 
-// Complete adds the files and modes that a package needs to run.
-func Complete(tree *store.Tree, parts []lock.Part) error {
+// complete adds the files and modes that a package needs to run.
+func complete(tree *store.Tree, parts []lock.Part) error {
 	switch {
-	case IsWheel(parts[0]):
+	case isWheel(parts[0]):
 		return addLauncher(tree, parts)
 	case isBundle(tree.Dir(), parts):
 		return makeExecutable(tree.Dir())
@@ -115,13 +114,13 @@ func Complete(tree *store.Tree, parts []lock.Part) error {
 }
 
 func isBundle(dir string, parts []lock.Part) bool {
-	_, err := os.Lstat(filepath.Join(dir, BundleFile))
+	_, err := os.Lstat(filepath.Join(dir, bundleFile))
 	return err == nil && parts[0].Path == ""
 }
 
-// Describe returns how the package of the first part is run.
-func Describe(dir string, parts []lock.Part) (Run, error) {
-	if IsWheel(parts[0]) {
+// describePackage returns how the package of the first part is run.
+func describePackage(dir string, parts []lock.Part) (Run, error) {
+	if isWheel(parts[0]) {
 		return describeWheel(dir, parts[0])
 	}
 	if isBundle(dir, parts) {
@@ -132,7 +131,7 @@ func Describe(dir string, parts []lock.Part) (Run, error) {
 
 func describeNode(dir, at string) (Run, error) {
 	own := filepath.Join(dir, filepath.FromSlash(at))
-	p, err := ReadPackageJSON(own)
+	p, err := readPackageJSON(own)
 	if err != nil {
 		return Run{}, err
 	}

@@ -1,4 +1,4 @@
-package credentials
+package packages
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func write(t *testing.T, text string) string {
+func writeRC(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rc")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -17,9 +17,9 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func TestNPM(t *testing.T) {
-	global := write(t, "//h.example/:_authToken=global\n//global.example/:_auth=YTpi\n")
-	user := write(t, `; a comment
+func TestNPMCredentials(t *testing.T) {
+	global := writeRC(t, "//h.example/:_authToken=global\n//global.example/:_auth=YTpi\n")
+	user := writeRC(t, `; a comment
 registry = https://h.example/
 //h.example/:_authToken = user ; which comes from elsewhere
 //h.example:8443/npm/:_authToken="quoted # text"
@@ -39,7 +39,7 @@ _authToken=for-nobody
 [section]
 //section.example/:_authToken=x
 `)
-	got, err := NPM([]string{
+	got, err := npmCredentials([]string{
 		"TOKEN=t",
 		"NAMED=named.example",
 		"NPM_CONFIG_//env.example/:_authToken=${TOKEN}",
@@ -63,7 +63,7 @@ _authToken=for-nobody
 }
 
 func TestNetrc(t *testing.T) {
-	path := write(t, `# a comment
+	path := writeRC(t, `# a comment
 machine other.example login x password y
 machine h.example
 	login ada
@@ -82,11 +82,11 @@ default login anonymous password guest
 		"none.example":  "",
 		"":              "",
 	} {
-		if got, err := Netrc([]string{"NETRC=" + path}, host); err != nil || got != want {
+		if got, err := netrcHeader([]string{"NETRC=" + path}, host); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", host, got, err, want)
 		}
 	}
-	if got, err := Netrc([]string{"HOME=" + t.TempDir(), "USERPROFILE=" + t.TempDir()}, "h.example"); got != "" ||
+	if got, err := netrcHeader([]string{"HOME=" + t.TempDir(), "USERPROFILE=" + t.TempDir()}, "h.example"); got != "" ||
 		err != nil {
 		t.Errorf("without a file: %q, %v", got, err)
 	}

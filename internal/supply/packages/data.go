@@ -1,4 +1,4 @@
-package unpacked
+package packages
 
 import (
 	"bytes"
@@ -31,43 +31,19 @@ var (
 	dataName = regexp.MustCompile(`\b[A-Z][A-Z0-9_]*_(?:PATH|FILE|DB|DATABASE|DIR|DIRECTORY|FOLDER)\b`)
 	// notData matches variables for files that users write, not programs.
 	notData = regexp.MustCompile(`CONFIG|SETTINGS|CREDENTIALS|CERT|KEY|SCHEMA|TEMPLATE`)
-	// stated matches a default after the word "default"; cell matches one that fills a table cell.
-	stated = regexp.MustCompile("(?i)\\bdefaults?\\b[^`\"'\\w./\\\\~$]*" +
+	// statedDefault matches a default after the word "default"; cellDefault matches one that fills a table cell.
+	statedDefault = regexp.MustCompile("(?i)\\bdefaults?\\b[^`\"'\\w./\\\\~$]*" +
 		"(?:(?:to|is|value|path|file|location)\\b[^`\"'\\w./\\\\~$]*)*[`\"']?([^\\s`\"'(),;|]+)")
-	cell   = regexp.MustCompile("^[\\s`\"']*([^\\s`\"'(),;|]+)")
-	plainF = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_-]{0,60}\.[A-Za-z0-9]{1,10}$`)
-	plainD = regexp.MustCompile(`^\.?[A-Za-z0-9_-]{1,60}$`)
+	cellDefault = regexp.MustCompile("^[\\s`\"']*([^\\s`\"'(),;|]+)")
+	plainF      = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_-]{0,60}\.[A-Za-z0-9]{1,10}$`)
+	plainD      = regexp.MustCompile(`^\.?[A-Za-z0-9_-]{1,60}$`)
 )
 
 const maxScanned = 64 << 20 // bytes of code searched for variables
 
 // dataOf returns the data variables that docs documents for the package in dir.
 func dataOf(dir, docs string) (list []Data) {
-	found := map[string]string{}
-	column := -1 // table column with defaults; -1 outside of tables
-	for line := range strings.Lines(docs) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 3 {
-			column = -1
-		} else if n := slices.IndexFunc(cells,
-			func(c string) bool { return strings.Contains(strings.ToLower(c), "default") }); n >= 0 &&
-			!dataName.MatchString(line) {
-			column = n
-		}
-		for _, at := range dataName.FindAllStringIndex(line, -1) {
-			name := line[at[0]:at[1]]
-			m := stated.FindStringSubmatch(line[at[1]:])
-			if m == nil && column >= 0 && column < len(cells) {
-				m = cell.FindStringSubmatch(cells[column])
-			}
-			if m == nil || found[name] != "" || notData.MatchString(name) || process.LoadsCode(name) {
-				continue
-			}
-			if value, ok := relative(name, m[1]); ok {
-				found[name] = value
-			}
-		}
-	}
+	found := documentedDefaults(docs)
 	if len(found) == 0 {
 		return nil
 	}
@@ -81,9 +57,46 @@ func dataOf(dir, docs string) (list []Data) {
 	return list
 }
 
-// relative returns the last element of a default that is a relative path, to a file with an extension or to a
+// documentedDefaults returns the relative defaults in docs by variable.
+func documentedDefaults(docs string) map[string]string {
+	found := map[string]string{}
+	column := -1
+	for line := range strings.Lines(docs) {
+		cells := strings.Split(line, "|")
+		column = defaultColumn(line, cells, column)
+		for _, at := range dataName.FindAllStringIndex(line, -1) {
+			name := line[at[0]:at[1]]
+			m := statedDefault.FindStringSubmatch(line[at[1]:])
+			if m == nil && column >= 0 && column < len(cells) {
+				m = cellDefault.FindStringSubmatch(cells[column])
+			}
+			if m == nil || found[name] != "" || notData.MatchString(name) || process.LoadsCode(name) {
+				continue
+			}
+			if value, ok := relativeDefault(name, m[1]); ok {
+				found[name] = value
+			}
+		}
+	}
+	return found
+}
+
+// defaultColumn returns the column with the defaults in the table that the line belongs to; -1 outside of tables.
+// column is the one of the line before.
+func defaultColumn(line string, cells []string, column int) int {
+	if len(cells) < 3 {
+		return -1
+	}
+	n := slices.IndexFunc(cells, func(c string) bool { return strings.Contains(strings.ToLower(c), "default") })
+	if n >= 0 && !dataName.MatchString(line) {
+		return n
+	}
+	return column
+}
+
+// relativeDefault returns the last element of a default that is a relative path, to a file with an extension or to a
 // directory.
-func relative(name, value string) (string, bool) {
+func relativeDefault(name, value string) (string, bool) {
 	clean := path.Clean(strings.TrimRight(filepath.ToSlash(value), ".:"))
 	if path.IsAbs(clean) || strings.HasPrefix(clean, "..") || strings.ContainsAny(clean, "~$%<>:{}[]") {
 		return "", false
@@ -132,7 +145,7 @@ func readme(dir string) string {
 	}
 	for _, e := range entries {
 		if strings.EqualFold(e.Name(), "README.md") {
-			data, _, err := regular.Read(filepath.Join(dir, e.Name()), MaxPackageJSON, false)
+			data, _, err := regular.Read(filepath.Join(dir, e.Name()), maxPackageJSON, false)
 			if err == nil {
 				return string(data)
 			}

@@ -1,4 +1,4 @@
-package unpacked
+package packages
 
 import (
 	"bufio"
@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	LibFolder   = "lib"    // holds a folder for each wheel
-	launcher    = "run.py" // runs the program of the first
-	maxMetaFile = 4 << 20  // bytes of a wheel's METADATA
+	libFolder    = "lib"    // holds a folder for each wheel
+	launcherFile = "run.py" // runs the program of the first
+	maxMetaFile  = 4 << 20  // bytes of a wheel's METADATA
 )
 
 var separators = regexp.MustCompile(`[-_.]+`)
@@ -31,11 +31,11 @@ func NormalName(name string) string {
 	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
-// NormalVersion returns a version as it appears in wheel file names.
-func NormalVersion(version string) string { return strings.ReplaceAll(version, "-", "_") }
+// normalVersion returns a version as it appears in wheel file names.
+func normalVersion(version string) string { return strings.ReplaceAll(version, "-", "_") }
 
-// WheelName returns name and version from a wheel's file name; "" for other files.
-func WheelName(file string) (name, version string) {
+// wheelName returns name and version from a wheel's file name; "" for other files.
+func wheelName(file string) (name, version string) {
 	parts := strings.Split(strings.TrimSuffix(file, ".whl"), "-")
 	if path.Ext(file) != ".whl" || len(parts) < 5 || len(parts) > 6 {
 		return "", ""
@@ -74,8 +74,8 @@ func wheelMetadata(dir string) (headers map[string]string, text string, err erro
 	return headers, string(data), nil
 }
 
-// SameWheel refuses a wheel whose METADATA names another package.
-func SameWheel(dir string, p lock.Part) error {
+// sameWheel refuses a wheel whose METADATA names another package.
+func sameWheel(dir string, p lock.Part) error {
 	headers, _, err := wheelMetadata(dir)
 	switch {
 	case err != nil:
@@ -122,7 +122,7 @@ func consoleScript(dir, pkg string) (name, module, function string, err error) {
 
 // addLauncher adds the script that runs the first wheel's program with all wheels on the path.
 func addLauncher(tree *store.Tree, parts []lock.Part) error {
-	_, module, function, err := consoleScript(filepath.Join(tree.Dir(), LibFolder, parts[0].Name), parts[0].Name)
+	_, module, function, err := consoleScript(filepath.Join(tree.Dir(), libFolder, parts[0].Name), parts[0].Name)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func addLauncher(tree *store.Tree, parts []lock.Part) error {
 	if err != nil {
 		return err
 	}
-	return tree.Add(launcher, fmt.Appendf(nil,
+	return tree.Add(launcherFile, fmt.Appendf(nil,
 		`# Runs the program of %s. Only the folders beside this file are on the path.
 import os, site, sys
 here = os.path.dirname(os.path.abspath(__file__))
@@ -152,11 +152,11 @@ sys.argv[0] = %s
 site.setquit()
 from %s import %s
 sys.exit(%s())
-`, parts[0].Name, list, strconv.Quote(parts[0].Name), module, first(function), function))
+`, parts[0].Name, list, strconv.Quote(parts[0].Name), module, importName(function), function))
 }
 
-// first returns the name to import for a.b.
-func first(dotted string) string {
+// importName returns the name to import for a.b.
+func importName(dotted string) string {
 	name, _, _ := strings.Cut(dotted, ".")
 	return name
 }
@@ -176,7 +176,7 @@ func describeWheel(dir string, p lock.Part) (Run, error) {
 	r := Run{
 		Program:     name,
 		Command:     "python3",
-		Args:        []string{"-I", "-S", "-X", "pycache_prefix=" + State + "/pycache", Root + "/" + launcher},
+		Args:        []string{"-I", "-S", "-X", "pycache_prefix=" + State + "/pycache", Root + "/" + launcherFile},
 		Description: headers["Summary"],
 		License:     headers["License-Expression"],
 		Homepage:    headers["Home-page"],
@@ -189,5 +189,5 @@ func describeWheel(dir string, p lock.Part) (Run, error) {
 	return r, nil
 }
 
-// IsWheel reports whether a part is a wheel.
-func IsWheel(p lock.Part) bool { return path.Ext(p.URL) == ".whl" }
+// isWheel reports whether a part is a wheel.
+func isWheel(p lock.Part) bool { return path.Ext(p.URL) == ".whl" }

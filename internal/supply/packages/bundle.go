@@ -1,4 +1,4 @@
-package unpacked
+package packages
 
 import (
 	"cmp"
@@ -18,10 +18,10 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// BundleFile is the manifest of an MCP bundle.
-const BundleFile = "manifest.json"
+// bundleFile is the manifest of an MCP bundle.
+const bundleFile = "manifest.json"
 
-// bundle holds the fields of BundleFile that are used.
+// bundle holds the fields of bundleFile that are used.
 type bundle struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`
@@ -62,13 +62,13 @@ func platform() string {
 
 // readBundle reads a bundle's manifest and applies this platform's overrides.
 func readBundle(dir string) (*bundle, error) {
-	data, _, err := regular.Read(filepath.Join(dir, BundleFile), MaxPackageJSON, false)
+	data, _, err := regular.Read(filepath.Join(dir, bundleFile), maxPackageJSON, false)
 	if err != nil {
 		return nil, err
 	}
 	b := new(bundle)
 	if err := json.Unmarshal(data, b); err != nil {
-		return nil, fmt.Errorf("%s: %w", BundleFile, err)
+		return nil, fmt.Errorf("%s: %w", bundleFile, err)
 	}
 	if p := b.Compatibility.Platforms; len(p) > 0 && !slices.Contains(p, platform()) {
 		return nil, fmt.Errorf("it is made for %s, and this is %s", strings.Join(p, ", "), platform())
@@ -193,14 +193,14 @@ func (b *bundle) value(placeholder string) (value, ask string, err error) {
 	}
 	variable := strings.ToUpper(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(key, "_"))
 	of, ok := b.UserConfig[key]
-	if text, one := plain(of.Default); ok && one && !of.Required && !strings.ContainsAny(text, "${}") {
+	if text, one := plainDefault(of.Default); ok && one && !of.Required && !strings.ContainsAny(text, "${}") {
 		return "${" + variable + ":-" + text + "}", "", nil
 	}
 	return "${" + variable + "}", variable, nil
 }
 
-// plain returns a default value as one word; ok is false for a list.
-func plain(value any) (text string, ok bool) {
+// plainDefault returns a default value as one word; ok is false for a list.
+func plainDefault(value any) (text string, ok bool) {
 	switch v := value.(type) {
 	case nil:
 		return "", true

@@ -1,6 +1,4 @@
-// Package credentials reads the registry credentials of npm and pip, for the downloads that this program makes
-// itself.
-package credentials
+package packages
 
 import (
 	"encoding/base64"
@@ -15,15 +13,16 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-const maxFile = 1 << 20 // bytes
+const maxCredentials = 1 << 20 // bytes
 
-// NPM returns Authorization headers by URL prefix, such as "//host/path/". It reads .npmrc files, of which later
-// ones take precedence, and npm_config_ variables, which override all files. Missing files are ignored.
-func NPM(env []string, files ...string) (map[string]string, error) {
+// npmCredentials returns Authorization headers by URL prefix, such as "//host/path/". It reads .npmrc files, of
+// which later ones take precedence, and npm_config_ variables, which override all files. Missing files are
+// ignored.
+func npmCredentials(env []string, files ...string) (map[string]string, error) {
 	look := process.Lookup(env)
 	values := map[string]string{}
 	for _, path := range files {
-		data, _, err := regular.Read(path, maxFile, true)
+		data, _, err := regular.Read(path, maxCredentials, true)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -32,21 +31,21 @@ func NPM(env []string, files ...string) (map[string]string, error) {
 				break // npm ignores keys in sections
 			}
 			if key, value, ok := strings.Cut(line, "="); ok {
-				values[expand(literal(key), look)] = expand(literal(value), look)
+				values[expandNPM(npmLiteral(key), look)] = expandNPM(npmLiteral(value), look)
 			}
 		}
 	}
 	for _, v := range env {
 		if name, value, ok := strings.Cut(v, "="); ok && len(name) > len("npm_config_") &&
 			strings.EqualFold(name[:len("npm_config_")], "npm_config_") {
-			values[name[len("npm_config_"):]] = expand(value, look)
+			values[name[len("npm_config_"):]] = expandNPM(value, look)
 		}
 	}
-	return headers(values), nil
+	return npmHeaders(values), nil
 }
 
-// headers builds Authorization headers from npm settings.
-func headers(values map[string]string) map[string]string {
+// npmHeaders builds Authorization headers from npm settings.
+func npmHeaders(values map[string]string) map[string]string {
 	list := map[string]string{}
 	for key := range values {
 		colon := max(0, strings.LastIndexByte(key, ':'))
@@ -63,7 +62,7 @@ func headers(values map[string]string) map[string]string {
 		case auth != "":
 			header = "Basic " + auth
 		case user != "" && len(password) > 0 && err == nil:
-			header = basic(user, string(password))
+			header = basicAuth(user, string(password))
 		}
 		if header != "" && !strings.Contains(header, "${") { // a variable is not set
 			list[at] = header
@@ -72,14 +71,14 @@ func headers(values map[string]string) map[string]string {
 	return list
 }
 
-func basic(user, password string) string {
+func basicAuth(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-var comment = regexp.MustCompile(`(^|[^\\])[;#].*$`)
+var npmComment = regexp.MustCompile(`(^|[^\\])[;#].*$`)
 
-// literal removes quotes and a trailing comment from a key or value.
-func literal(text string) string {
+// npmLiteral removes quotes and a trailing comment from a key or value.
+func npmLiteral(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > 1 && text[0] == '\'' && text[len(text)-1] == '\'' {
 		text = text[1 : len(text)-1]
@@ -91,16 +90,16 @@ func literal(text string) string {
 		}
 		return text
 	}
-	text = comment.ReplaceAllString(text, "$1")
+	text = npmComment.ReplaceAllString(text, "$1")
 	return strings.TrimSpace(strings.NewReplacer(`\\`, `\`, `\;`, ";", `\#`, "#").Replace(text))
 }
 
-var variable = regexp.MustCompile(`\$\{([^${}?]+)(\?)?\}`)
+var npmVariable = regexp.MustCompile(`\$\{([^${}?]+)(\?)?\}`)
 
-// expand replaces ${NAME} by the variable if it is set, and ${NAME?} by "" if it is not.
-func expand(text string, look func(string) (string, bool)) string {
-	return variable.ReplaceAllStringFunc(text, func(word string) string {
-		m := variable.FindStringSubmatch(word)
+// expandNPM replaces ${NAME} by the variable if it is set, and ${NAME?} by "" if it is not.
+func expandNPM(text string, look func(string) (string, bool)) string {
+	return npmVariable.ReplaceAllStringFunc(text, func(word string) string {
+		m := npmVariable.FindStringSubmatch(word)
 		if value, ok := look(m[1]); ok {
 			return value
 		}
