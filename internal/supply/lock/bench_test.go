@@ -38,7 +38,7 @@ func BenchmarkStart(b *testing.B) {
 	b.Cleanup(func() { _, _ = p.uses.Store.Remove(p.tree) })
 	p.lock(p.dir, p.entry())
 	locked, c := NewPackages(p.dir, p.uses), p.candidate()
-	path, _, err := Verify(c)
+	path, _, err := locked.Verify(c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func BenchmarkStart(b *testing.B) {
 		benchtest.Way{
 			Name: "locked",
 			Call: func() error {
-				if _, _, err := Verify(c); err != nil {
+				if _, _, err := locked.Verify(c); err != nil {
 					return err
 				}
 				return start()

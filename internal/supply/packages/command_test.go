@@ -51,7 +51,7 @@ func TestCanceledCommandEndsItsChildren(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { _, err := p.run(ctx); ended <- err }()
-	await(t, func() bool { _, err := os.Stat(filepath.Join(p.Dir, "started")); return err == nil })
+	await(t, func() bool { _, err := os.Stat(filepath.Join(p.dir, "started")); return err == nil })
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)

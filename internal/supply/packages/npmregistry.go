@@ -63,7 +63,7 @@ func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, e
 	out, err := (command{
 		dir:  dir,
 		argv: []string{"npm", "config", "list", "--json", "--prefix=" + dir},
-		Env:  env,
+		env:  env,
 	}).run(ctx)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ var kept = []string{
 // readPipConfig asks pip for its settings, so that files and variables have pip's precedence. It drops the
 // settings that add other sources of packages.
 func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, error) {
-	out, err := (command{dir: dir, argv: []string{"python3", "-m", "pip", "config", "list"}, Env: env}).run(ctx)
+	out, err := (command{dir: dir, argv: []string{"python3", "-m", "pip", "config", "list"}, env: env}).run(ctx)
 	if err != nil {
 		return nil, err
 	}
