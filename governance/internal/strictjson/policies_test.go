@@ -10,9 +10,9 @@ import (
 	"github.com/exthost/exthost/governance/celpolicy"
 )
 
-// TestT19PoliciesRefuseWhatIsReadInTwoWays checks that policies reject arguments that a
-// tool may read differently, and results that a client may read differently.
-func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
+// Policies reject arguments that a tool may read differently, and results that a client may read
+// differently.
+func TestPoliciesRefuseAmbiguousJSON(t *testing.T) {
 	when := policy(t, celpolicy.New, "cel",
 		map[string]any{"when": `has(arguments.path) && arguments.path.startsWith("/etc")`})
 	seen := policy(t, celpolicy.New, "cel",

@@ -9,10 +9,10 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// linear is how many members of one object are compared one by one; more are put in a map.
+// linear is the number of members of an object that are compared one by one; more are put in a map.
 const linear = 32
 
-// object is an object or an array that the scan is in.
+// object is an object or array that encloses the current position.
 type object struct {
 	first int // index of its first name in names
 	seen  map[string][]byte
@@ -21,8 +21,11 @@ type object struct {
 // NoTwins returns an error when an object in text, which is valid JSON, has a member twice,
 // or two members whose names differ in case alone: the policies may decide about one of them
 // and the receiver may read the other.
-func NoTwins(text json.RawMessage) error {
-	var names [][]byte // of the objects that the scan is in
+func NoTwins(text json.RawMessage) error { return unique(text, ignoringCase) }
+
+// unique returns an error when an object in text, which is valid JSON, has two names that are the same by c.
+func unique(text json.RawMessage, c comparison) error {
+	var names [][]byte // of the enclosing objects
 	var inside []object
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -39,7 +42,7 @@ func NoTwins(text json.RawMessage) error {
 			}
 			if rest := bytes.TrimLeft(text[end:], " \t\r\n"); len(rest) > 0 && rest[0] == ':' && len(inside) > 0 {
 				name := rawjson.Unquote(text[i:end])
-				if err := inside[len(inside)-1].add(name, names); err != nil {
+				if err := inside[len(inside)-1].add(name, names, c); err != nil {
 					return err
 				}
 				names = append(names, name)
@@ -51,11 +54,11 @@ func NoTwins(text json.RawMessage) error {
 }
 
 // add compares name with the names before it in the same object.
-func (o *object) add(name []byte, names [][]byte) error {
+func (o *object) add(name []byte, names [][]byte, c comparison) error {
 	own := names[o.first:]
 	if len(own) < linear {
 		for _, other := range own {
-			if bytes.EqualFold(other, name) {
+			if c.same(other, name) {
 				return twins(other, name)
 			}
 		}
@@ -64,18 +67,35 @@ func (o *object) add(name []byte, names [][]byte) error {
 	if o.seen == nil {
 		o.seen = make(map[string][]byte, 2*linear)
 		for _, other := range own {
-			o.seen[fold(other)] = other
+			o.seen[c.key(other)] = other
 		}
 	}
-	if other, ok := o.seen[fold(name)]; ok {
+	if other, ok := o.seen[c.key(name)]; ok {
 		return twins(other, name)
 	}
-	o.seen[fold(name)] = name
+	o.seen[c.key(name)] = name
 	return nil
 }
 
-// fold maps names that differ in case alone to one text; ſ is an s and the Kelvin sign a k.
-func fold(name []byte) string { return strings.ToLower(strings.ToUpper(string(name))) }
+// comparison says which names are the same: same(a, b) means key(a) == key(b).
+type comparison struct {
+	same func(a, b []byte) bool
+	key  func(name []byte) string
+}
+
+// ignoringCase includes ſ and s, and the Kelvin sign and k.
+var ignoringCase = comparison{
+	same: bytes.EqualFold,
+	key:  func(name []byte) string { return strings.ToLower(strings.ToUpper(string(name))) },
+}
+
+// exactly reads each invalid byte as U+FFFD, as decoders do.
+var exactly = comparison{
+	same: func(a, b []byte) bool {
+		return bytes.EqualFold(a, b) && string([]rune(string(a))) == string([]rune(string(b)))
+	},
+	key: func(name []byte) string { return string([]rune(string(name))) },
+}
 
 func twins(one, other []byte) error {
 	if bytes.Equal(one, other) {

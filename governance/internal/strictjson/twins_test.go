@@ -35,4 +35,14 @@ func TestNoTwins(t *testing.T) {
 			t.Errorf("%.60s: %v, want %q", text, err, want)
 		}
 	}
+	for text, ambiguous := range map[string]bool{
+		many(`"M7"`):                 false,
+		many(`"m99"`):                true,
+		"{\"\xff\":1,\"\xfe\":2}":    true,
+		`{"uri":1,"URI":2,"uRi":{}}`: false,
+	} {
+		if _, err := Result([]byte(text)); (err != nil) != ambiguous {
+			t.Errorf("result %.60s: %v", text, err)
+		}
+	}
 }
