@@ -57,19 +57,18 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("it panicked: %v", p.value) }
 
-// apply carries out the decision of m and returns the error that ends the exchange, if any.
+// apply checks, records and enforces the decision of m. It returns the error that ends the exchange, if any.
 func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluation) error {
 	s := Step{
 		Policy:   m.spec.Name,
 		Category: m.spec.Category,
 		Flow:     flow,
 		Again:    e.again,
-		Stated:   e.Shadow,
 		Outcome:  Continue,
 		Latency:  protocol.Duration(e.took),
 	}
 	// a failed exchange cannot be denied again
-	shadowed := m.shadowed || e.Shadow || m.spec.Category == Audit && r.x.Failure != nil
+	shadowed := m.shadowed || m.spec.Category == Audit && r.x.Failure != nil
 	err := e.err
 	if err == nil {
 		err = m.decided(r.checkAction(flow, m, &e.Decision, &s))
@@ -87,18 +86,23 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 		r.recordStep(m, s)
 		return nil
 	}
-	switch e.Action {
+	return r.enforce(m, s, e.Decision)
+}
+
+// enforce gives a valid decision of m its effect.
+func (r *exchangeRun) enforce(m *member, s Step, d Decision) error {
+	switch d.Action {
 	case Deny:
-		return r.deny(m, s, e.Decision)
+		return r.deny(m, s, d)
 	case Ask:
-		r.asks.put(pendingAsk{m, s, e.Decision})
+		r.asks.put(pendingAsk{m, s, d})
 		return nil
 	case Modify:
-		*r.x.payload(flow) = e.JSON
+		*r.x.payload(s.Flow) = d.JSON
 		// built-in policies mask and shorten results, and add nothing
-		r.changed = r.changed || flow == Request || m.spec.Builtin == ""
+		r.changed = r.changed || s.Flow == Request || m.spec.Builtin == ""
 	case Respond:
-		r.x.Response, r.x.Verdict = e.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: e.Code}
+		r.x.Response, r.x.Verdict = d.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: d.Code}
 	}
 	r.recordStep(m, s)
 	return nil
@@ -231,7 +235,7 @@ func (r *exchangeRun) recordStep(m *member, s Step) {
 		Category: s.Category,
 		Flow:     s.Flow,
 		Outcome:  s.Outcome,
-		Shadow:   m.spec.Mode == ModeShadow || s.Stated,
+		Shadow:   m.spec.Mode == ModeShadow,
 		Action:   s.Action,
 		Latency:  time.Duration(s.Latency),
 	}

@@ -90,7 +90,6 @@ type Decision struct {
 	RetryAfter time.Duration   // when a denied call may be retried; 0 is unstated
 	JSON       json.RawMessage // for Modify and Respond
 	Expiry     time.Duration   // for Ask; 0 is DefaultExpiry
-	Shadow     bool            // the policy only states what it would do: recorded, without effect
 }
 
 // DefaultExpiry is how long an approval request waits for an answer.

@@ -32,7 +32,6 @@ type Step struct {
 	Action   Action   `json:"action,omitempty"` // the policy's decision
 	// the decision had no effect: shadow mode, or not allowed in the category
 	Ignored bool              `json:"ignored,omitempty"`
-	Stated  bool              `json:"-"` // the policy only stated it: [Decision.Shadow]
 	Code    string            `json:"code,omitempty"`
 	Reason  string            `json:"reason,omitempty"` // at most 512 bytes
 	By      string            `json:"by,omitempty"`     // the person who answered an approval request
@@ -66,7 +65,7 @@ type Observation struct {
 	Flow     Flow
 	Outcome  Outcome
 	Code     string // of a rejection; see [BoundedCode]
-	Shadow   bool   // shadow mode, or only stated: Action had no effect
+	Shadow   bool   // the policy is in shadow mode: Action had no effect
 	Action   Action
 	Latency  time.Duration
 }
