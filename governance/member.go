@@ -7,16 +7,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/exthost/exthost/governance/internal/background"
 )
 
 // member is a policy at its position in the pipeline.
 type member struct {
 	spec     Spec
 	policy   Policy
-	shadowed bool // decisions are recorded and have no effect: mode shadow, or an observer that is not required
-	later    background.Queue
+	shadowed bool  // decisions are recorded and have no effect: mode shadow, or an observer that is not required
+	later    queue // of a detached observer
 	warned   throttle
 }
 

@@ -3,6 +3,7 @@ package governance
 import (
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,7 +13,7 @@ func (r *exchangeRun) detach(flow Flow, m *member) {
 	seen := *r.x
 	watch := &exchangeRun{p: r.p, x: &seen, record: r.record, sent: r.sent}
 	r.p.under.Enter() // cannot fail: the exchange of r is still inside
-	ok := m.later.Push(func() {
+	ok := m.later.push(func() {
 		defer r.p.under.Leave()
 		// The decision has no effect, and apply has logged the error.
 		_ = watch.apply(r.p.running, flow, m, m.evaluate(r.p.running, flow, &seen, m.spec.Timeout))
@@ -26,6 +27,50 @@ func (r *exchangeRun) detach(flow Flow, m *member) {
 			Outcome:  Dropped,
 			Reason:   "it has too much to do",
 		})
+	}
+}
+
+const (
+	maxWorkers = 4   // goroutines of a queue
+	maxJobs    = 256 // jobs of a queue that wait for them
+)
+
+// queue runs jobs on up to maxWorkers goroutines, which end when no job is left. Its owner counts
+// the jobs that it must wait for. The zero value is empty. It is safe for concurrent use.
+type queue struct {
+	mu      sync.Mutex // guards the fields below
+	jobs    []func()
+	workers int
+}
+
+// push adds a job. It returns false when maxJobs jobs are waiting.
+func (q *queue) push(job func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.jobs) >= maxJobs {
+		return false
+	}
+	q.jobs = append(q.jobs, job)
+	if q.workers < maxWorkers {
+		q.workers++
+		go q.work() // ends when no job is left
+	}
+	return true
+}
+
+func (q *queue) work() {
+	for {
+		q.mu.Lock()
+		if len(q.jobs) == 0 {
+			q.jobs = nil
+			q.workers--
+			q.mu.Unlock()
+			return
+		}
+		job := q.jobs[0]
+		q.jobs[0], q.jobs = nil, q.jobs[1:]
+		q.mu.Unlock()
+		job()
 	}
 }
 

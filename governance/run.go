@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/governance/internal/decisionid"
 	"github.com/exthost/exthost/governance/internal/strictjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -30,7 +29,7 @@ type runKey struct{}
 
 func (p *Pipeline) begin(x *Exchange) *exchangeRun {
 	now := time.Now()
-	x.ID, x.Began = decisionid.New(now), now
+	x.ID, x.Began = newID(now), now
 	return &exchangeRun{p: p, x: x, record: newRecord(x, now, 2*len(p.members)), unseen: p.flows[Request].deciding}
 }
 
@@ -166,8 +165,8 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 		r.sent, r.unseen = false, r.p.flows[Request].deciding
 	}
 	remaining := r.p.o.ChainTimeout
-	if err := r.round(ctx, flow, guarding(r.p.flows[flow].deciding, Authorization, Validation, Content), &remaining,
-		true); err != nil {
+	guards := guarding(r.p.flows[flow].deciding, Authorization, Validation, Content)
+	if err := r.round(ctx, flow, guards, &remaining, true); err != nil {
 		return err
 	}
 	if flow == Request && r.auditsTold > 0 && r.x.Verdict.Action != Respond { // audit has seen it before the change

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/governance/internal/failures"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -21,13 +20,13 @@ import (
 // for an error of the plugin, or InvalidResponse.
 func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
 ) (governance.Decision, error) {
-	h := hooks[point{x.Method, flow}]
-	if h == nil || !p.hooks[h.name] || x.Failure != nil && x.Method != protocol.MethodToolsCall {
+	h := p.hookOf(flow, x)
+	if h == nil {
 		return governance.Decision{}, nil
 	}
 	body := x.Request
 	if flow == governance.Response {
-		body = failures.Outcome(x)
+		body = outcome(x)
 	}
 	sent, state := body, p.context(flow, x)
 	for i, payload := range h.payloads(x, body) {
@@ -59,6 +58,16 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 		return governance.Decision{}, nil
 	}
 	return governance.Decision{Action: governance.Modify, JSON: body}, nil
+}
+
+// hookOf returns the hook that the plugin serves for the flow of x, nil for none. Of errors, only those
+// of tools have a form in the plugin API.
+func (p *Policy) hookOf(flow governance.Flow, x *governance.Exchange) *hook {
+	h := hooks[point{x.Method, flow}]
+	if h == nil || !p.hooks[h.name] || x.Failure != nil && x.Method != protocol.MethodToolsCall {
+		return nil
+	}
+	return h
 }
 
 // context returns the context for an invocation: in the response flow, the one that the

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/governance/internal/failures"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -82,7 +81,7 @@ func toolResult(x *governance.Exchange, body json.RawMessage) json.RawMessage {
 	if x.Failure == nil {
 		return body
 	}
-	return failures.Result(body)
+	return errorResult(body)
 }
 
 // payloadOf returns a payload of two members; a nil value becomes null.
@@ -152,7 +151,7 @@ func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed js
 	if x.Failure == nil {
 		return result, nil
 	}
-	return failures.Edit(body, result), nil
+	return editError(body, result), nil
 }
 
 func mergeURI(_ *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {

@@ -1,6 +1,4 @@
-// Package failures shows policies the error of a tool as they know outcomes: as a result
-// with isError.
-package failures
+package mcppolicy
 
 import (
 	"encoding/json"
@@ -10,8 +8,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Outcome returns the result of an exchange, or its error as {code, message, data}.
-func Outcome(x *governance.Exchange) json.RawMessage {
+// outcome returns the result of an exchange, or its error as {code, message, data}.
+func outcome(x *governance.Exchange) json.RawMessage {
 	if x.Response != nil || x.Failure == nil {
 		return x.Response
 	}
@@ -19,8 +17,8 @@ func Outcome(x *governance.Exchange) json.RawMessage {
 	return failure
 }
 
-// Result returns an error {code, message, data} as a tool's result with isError.
-func Result(failure json.RawMessage) json.RawMessage {
+// errorResult returns an error {code, message, data} as a tool's result with isError.
+func errorResult(failure json.RawMessage) json.RawMessage {
 	message := rawjson.Get(failure, "message")
 	if message == nil {
 		message = json.RawMessage("null")
@@ -33,9 +31,9 @@ func Result(failure json.RawMessage) json.RawMessage {
 	return append(b, '}')
 }
 
-// Edit returns failure with the text and the structured content of result, which a policy
-// made of [Result]. An error stays an error.
-func Edit(failure, result json.RawMessage) json.RawMessage {
+// editError returns failure with the text and the structured content of result, which a plugin made of
+// errorResult. An error stays an error.
+func editError(failure, result json.RawMessage) json.RawMessage {
 	data := rawjson.Get(result, "structuredContent")
 	if string(data) == "null" {
 		data = nil

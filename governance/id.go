@@ -1,5 +1,4 @@
-// Package decisionid makes the ids of decisions.
-package decisionid
+package governance
 
 import (
 	"math/rand/v2"
@@ -7,9 +6,8 @@ import (
 	"time"
 )
 
-// An id is 64 bits: milliseconds since 2020, then a 23-bit counter that starts at a random
-// number of the process. Ids of one process never repeat and sort by time; collisions
-// between processes are unlikely.
+// A decision id is 64 bits: milliseconds since 2020, then a 23-bit counter that starts at a random
+// number. Ids of one process never repeat and sort by time; collisions between processes are unlikely.
 const idCounterBits = 23
 
 var (
@@ -18,8 +16,8 @@ var (
 	lastID   atomic.Uint64
 )
 
-// New returns the next id, as 13 characters of Crockford's base 32.
-func New(now time.Time) string {
+// newID returns the next decision id, as 13 characters of Crockford's base 32.
+func newID(now time.Time) string {
 	first := uint64(now.UnixMilli()-idEpoch)<<idCounterBits | idOffset
 	var id uint64
 	for {
