@@ -33,9 +33,9 @@ func (p Point) CommandName() string {
 	return b.String()
 }
 
-// input returns the JSON for a command: the common members, and the members of the payload.
+// commandInput returns the JSON for a command: the common members, and the members of the payload.
 // At the points of tools the payload is one member.
-func input(e *Event, cwd string) json.RawMessage {
+func (e *Event) commandInput(cwd string) json.RawMessage {
 	base := json.RawMessage("{}")
 	m := map[string]json.RawMessage{
 		"session_id":      rawjson.Quote(e.Session),

@@ -131,28 +131,19 @@ func DecodeReply(answer json.RawMessage) (*Reply, error) {
 		return nil, errors.New("its answer is neither null nor an object")
 	}
 	var r Reply
-	var decision string
+	known := map[string]any{"abort": &r.Abort, "reason": &r.Reason, "context": &r.Context, "decision": &r.Decision}
 	for key, value := range rawjson.Members(answer) {
-		var err error
-		switch key {
-		case "abort":
-			err = json.Unmarshal(value, &r.Abort)
-		case "reason":
-			err = json.Unmarshal(value, &r.Reason)
-		case "context":
-			err = json.Unmarshal(value, &r.Context)
-		case "decision":
-			err = json.Unmarshal(value, &decision)
-		case "override":
+		if to, ok := known[key]; ok {
+			if err := json.Unmarshal(value, to); err != nil {
+				return nil, fmt.Errorf("its answer has a wrong %s: %w", key, err)
+			}
+		} else if key == "override" {
 			if r.Override = value; string(value) == "null" {
 				r.Override = nil
 			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("its answer has a wrong %s: %w", key, err)
-		}
 	}
-	if r.Decision = Decision(decision); decision == "none" {
+	if r.Decision == "none" {
 		r.Decision = None
 	}
 	if r.Override != nil && !rawjson.IsObject(r.Override) {

@@ -54,7 +54,7 @@ func readResult(exit process.Exit, stdout []byte, stderr []string) (*commandResu
 		err = json.Unmarshal(value, &c.out)
 	}
 	if err == nil {
-		// its decisions have other words
+		// decision has other words in Claude Code, see decide
 		c.base, err = DecodeReply(rawjson.Edit(value, map[string]json.RawMessage{"decision": nil}))
 	}
 	if err != nil && exit.Code == 2 {
@@ -87,7 +87,8 @@ func (c *commandResult) reply(p Point) (*Reply, error) {
 		if err != nil {
 			r = &Reply{}
 		}
-		return block(p, r, cmp.Or(c.reason(), c.stderr, "exit status 2")), nil
+		r.block(p, cmp.Or(c.reason(), c.stderr, "exit status 2"))
+		return r, nil
 	case !c.exit.Success():
 		if r, err := c.json(p); c.isJSON && err == nil && (r.Abort || r.Decision.strength() > Allow.strength()) {
 			return r, nil
@@ -149,7 +150,7 @@ func (c *commandResult) decide(p Point, r *Reply) error {
 	case "deny":
 		r.Decision = Deny
 	case "block":
-		block(p, r, r.Reason)
+		r.block(p, r.Reason)
 	default:
 		return fmt.Errorf("its decision %q is none of allow, deny, ask, approve and block", word)
 	}
@@ -157,14 +158,13 @@ func (c *commandResult) decide(p Point, r *Reply) error {
 }
 
 // block sets the effect of a blocking result at the point.
-func block(p Point, r *Reply, reason string) *Reply {
+func (r *Reply) block(p Point, reason string) {
 	switch {
 	case p.Gate() || p == AfterMessage:
 		r.Decision, r.Reason = Deny, reason
 	case p == AfterToolCall || p == ToolCallFailed:
 		r.Context = cutContext(strings.TrimSpace(reason + "\n" + r.Context))
 	}
-	return r
 }
 
 // firstValue returns the first value that is neither absent nor null.

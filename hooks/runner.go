@@ -218,7 +218,7 @@ func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error)
 	written := make(chan struct{})
 	go func() { // ends when Write fails, at the latest at the exit of the process
 		defer close(written)
-		_, _ = proc.Stdin.Write(input(e, c.dir))
+		_, _ = proc.Stdin.Write(e.commandInput(c.dir))
 		proc.Stdin.Close()
 	}()
 	out := proc.CollectStdout(maxStdout)

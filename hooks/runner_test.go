@@ -306,7 +306,7 @@ func TestLargePayload(t *testing.T) {
 	e := Event{Point: BeforeToolCall, Payload: json.RawMessage(`{"text":"` + strings.Repeat("x", 3<<20) + `"}`)}
 	out, err := NewSet(Options{},
 		s.sh(BeforeToolCall, `n=$(wc -c); echo "{\"override\":{\"text\":$n}}"`)).Run(t.Context(), &e)
-	if err != nil || string(out.Payload) != fmt.Sprintf(`{"text":%d}`, len(input(&e, s.dir))) {
+	if err != nil || string(out.Payload) != fmt.Sprintf(`{"text":%d}`, len(e.commandInput(s.dir))) {
 		t.Errorf("%.100s, %v", out.Payload, err)
 	}
 	if _, err := NewSet(Options{}, s.sh(BeforeToolCall, `exit 0`)).Run(t.Context(), &e); err != nil {
@@ -361,10 +361,11 @@ func TestMissingCommands(t *testing.T) {
 			t.Errorf("%q: %v, want %q", tt.argv, err, tt.want)
 		}
 	}
-	if _, err := s.runner.Handler(Command{
+	_, err := s.runner.Handler(Command{
 		Handler: Handler{Point: BeforeToolCall, Matcher: "("},
 		Argv:    []string{good},
-	}); err == nil {
+	})
+	if err == nil {
 		t.Error("a bad matcher is accepted")
 	}
 	if _, err := s.runner.Handler(Command{Handler: Handler{Point: "PreToolUse"}, Argv: []string{good}}); err == nil {

@@ -126,7 +126,7 @@ func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 		}
 	}
 	if err := ctx.Err(); err != nil && out.Decision != Deny {
-		return out, withTool(e, protocol.Errorf(protocol.KindOf(err), "given up while hooks ran: %w", err))
+		return out, e.blame(protocol.Errorf(protocol.KindOf(err), "given up while hooks ran: %w", err))
 	}
 	out.Changed = out.Changed && !bytes.Equal(out.Payload, e.Payload)
 	return out, s.resolve(ctx, e, &out)
@@ -256,31 +256,33 @@ func (s *Set) resolve(ctx context.Context, e *Event, o *Outcome) error {
 	case !e.Point.deniable():
 		return nil
 	case o.Decision == Deny:
-		return rejected(e, o, "rejected", o.Reason)
+		return o.rejected(e, "rejected", o.Reason)
 	case o.Decision != Ask:
 		return nil
 	case s.o.Approver == nil:
-		return rejected(e, o, "approval_unavailable", "it asks for approval, and there is nobody to ask: "+o.Reason)
+		return o.rejected(e, "approval_unavailable", "it asks for approval, and there is nobody to ask: "+o.Reason)
 	}
 	asked := *e
 	asked.Payload = o.Payload
 	if err := s.o.Approver.Approve(ctx, &asked, o.Reason); err != nil {
-		return rejected(e, o, "approval_denied", "not approved: "+err.Error())
+		return o.rejected(e, "approval_denied", "not approved: "+err.Error())
 	}
 	return nil
 }
 
-func rejected(e *Event, o *Outcome, code, reason string) error {
+// rejected returns the error of a denial.
+func (o *Outcome) rejected(e *Event, code, reason string) error {
 	err := protocol.Errorf(protocol.Rejected, "hook %s: %s", o.By, cmp.Or(reason, "no reason given"))
 	err.Data, _ = json.Marshal(struct { // strings and a bool always encode
 		Policy   string `json:"policy"`
 		Code     string `json:"code"`
 		Executed bool   `json:"executed,omitempty"`
 	}{"hook " + o.By, code, e.Point == AfterToolCall})
-	return withTool(e, err)
+	return e.blame(err)
 }
 
-func withTool(e *Event, err *protocol.Error) error {
+// blame adds the extension and tool of the event to err.
+func (e *Event) blame(err *protocol.Error) error {
 	err.Extension, err.Tool = e.Extension, e.Tool
 	return err
 }

@@ -34,47 +34,49 @@ func (v *variables) Parent() interpreter.Activation { return nil }
 
 // ResolveName implements [interpreter.Activation].
 func (v *variables) ResolveName(name string) (any, bool) {
-	switch name {
-	case "method":
-		return v.x.Method, true
-	case "caller":
-		return v.x.Caller, true
-	case "session":
-		return v.x.Session, true
-	case "node":
-		return v.x.Node, true
-	case "extension":
-		return v.x.Extension, true
-	case "tool":
-		return v.x.Tool, true
-	case "direction":
-		return v.x.Direction(), true
-	case "flow":
-		return string(v.flow), true
-	case "headers":
+	value, known := values[name]
+	if !known {
+		return nil, false
+	}
+	return value(v), true
+}
+
+// values returns the value of each variable. An absent value is an untyped nil, which is null in CEL.
+var values = map[string]func(*variables) any{
+	"method":    func(v *variables) any { return v.x.Method },
+	"caller":    func(v *variables) any { return v.x.Caller },
+	"session":   func(v *variables) any { return v.x.Session },
+	"node":      func(v *variables) any { return v.x.Node },
+	"extension": func(v *variables) any { return v.x.Extension },
+	"tool":      func(v *variables) any { return v.x.Tool },
+	"direction": func(v *variables) any { return v.x.Direction() },
+	"flow":      func(v *variables) any { return string(v.flow) },
+	"headers": func(v *variables) any {
 		if v.headers == nil {
-			return nil, true
+			return nil
 		}
-		return v.headers, true
-	case "arguments":
+		return v.headers
+	},
+	"arguments": func(v *variables) any {
 		if v.arguments == nil {
 			v.arguments = v.decode(argumentsOf(v.x), strictjson.Arguments)
 		}
-		return v.arguments, true
-	case "result":
+		return v.arguments
+	},
+	"result": func(v *variables) any {
 		if v.result == nil && v.flow == governance.Response {
 			if v.result = v.errorResult(); v.result == nil {
 				v.result = v.decode(v.x.Response, strictjson.Result)
 			}
 		}
-		return v.result, true
-	case "error":
+		return v.result
+	},
+	"error": func(v *variables) any {
 		if failure := v.errorObject(); failure != nil {
-			return failure, true
+			return failure
 		}
-		return nil, true
-	}
-	return nil, false
+		return nil
+	},
 }
 
 // errorObject returns the error that the extension answered with, nil when there is none.
