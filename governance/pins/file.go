@@ -101,9 +101,9 @@ func offset(err error, size int) int {
 	return 0
 }
 
-// store replaces the file atomically. It is world-readable because every client sees the
+// store replaces the file at path atomically. It is world-readable because every client sees the
 // descriptors.
-func store(path string, t table) (err error) {
+func (t table) store(path string) error {
 	f := lockFile{Version: version}
 	parts := f.kinds()
 	for g, names := range t {

@@ -327,7 +327,7 @@ func (p *Pins) saveLocked() error {
 		if err != nil {
 			return fmt.Errorf("pins: %w", err)
 		}
-		if err := store(file, seen); err != nil {
+		if err := seen.store(file); err != nil {
 			return err
 		}
 	}
