@@ -193,12 +193,12 @@ func TestStagesSeeWhatPassed(t *testing.T) {
 	}
 	denies := newPipeline(t, governance.Options{},
 		member("p", governance.Authorization, in(governance.Response, governance.Decision{Action: governance.Deny})))
-	if err := denies.Govern(t.Context(), toolCall(), answer(`{}`, nil),
-		count); protocol.KindOf(err) != protocol.Rejected || stages != 1 {
+	err := denies.Govern(t.Context(), toolCall(), answer(`{}`, nil), count)
+	if protocol.KindOf(err) != protocol.Rejected || stages != 1 {
 		t.Errorf("%v, %d stages", err, stages)
 	}
-	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil), fails,
-		count); protocol.KindOf(err) != protocol.ChildExited || stages != 1 {
+	err = p.Govern(t.Context(), toolCall(), answer(`{}`, nil), fails, count)
+	if protocol.KindOf(err) != protocol.ChildExited || stages != 1 {
 		t.Errorf("%v, %d stages", err, stages)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -84,7 +85,7 @@ func TestAuditClosesEveryExchange(t *testing.T) {
 
 // A result that one audit policy could not record is withheld, and the other audit policies see
 // that denial.
-func TestG5AuditHasTheLastWord(t *testing.T) {
+func TestAuditHasTheLastWord(t *testing.T) {
 	for _, tt := range []struct {
 		policy governance.Policy
 		want   string
@@ -213,8 +214,8 @@ func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 	}
 }
 
-// TestG6AWithheldResultLeaksNowhere checks that audit does not see the result either.
-func TestG6AWithheldResultLeaksNowhere(t *testing.T) {
+// TestAuditDoesNotSeeWithheldResults checks that audit does not see the result either.
+func TestAuditDoesNotSeeWithheldResults(t *testing.T) {
 	var saw []string
 	record := policyFunc(func(_ context.Context, flow governance.Flow,
 		x *governance.Exchange) (governance.Decision, error) {
@@ -229,5 +230,24 @@ func TestG6AWithheldResultLeaksNowhere(t *testing.T) {
 	if r := refusalOf(t, err); !r.Executed || strings.Contains(err.Error(), "secret") ||
 		strings.Join(saw, "")+string(x.Response) != "" {
 		t.Errorf("%+v, audit saw %q, the caller has %s", r, saw, x.Response)
+	}
+}
+
+// An optional audit policy cannot change payloads, so a malformed change by it does not end the
+// exchange.
+func TestMalformedAuditDecisionEndsNothing(t *testing.T) {
+	odd := policyFunc(func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
+		return governance.Decision{}, fmt.Errorf("%w: junk", governance.ErrDecided)
+	})
+	m := member("audit", governance.Audit, odd)
+	m.Spec.Required = false
+	p := newPipeline(t, governance.Options{}, m)
+	sent := false
+	err := p.Govern(t.Context(), toolCall(), func(_ context.Context, x *governance.Exchange) error {
+		sent = true
+		return answer(`{}`, nil)(t.Context(), x)
+	})
+	if err != nil || !sent {
+		t.Errorf("sent %t, %v", sent, err)
 	}
 }

@@ -49,9 +49,9 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestG7AnExchangeSeesOnePipeline replaces the pipeline under load and closes the previous one at
+// TestAnExchangeUsesOnePipeline replaces the pipeline under load and closes the previous one at
 // once.
-func TestG7AnExchangeSeesOnePipeline(t *testing.T) {
+func TestAnExchangeUsesOnePipeline(t *testing.T) {
 	type stamp struct{}
 	var current atomic.Pointer[governance.Pipeline]
 	build := func(number int) *governance.Pipeline {

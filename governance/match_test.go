@@ -53,8 +53,8 @@ func TestMatch(t *testing.T) {
 				m := member("p", c, always(governance.Decision{Action: governance.Deny}))
 				m.Spec.Match = tt.match
 				p, x := newPipeline(t, governance.Options{}, m), tt.x
-				if err := p.Govern(t.Context(), &x,
-					answer(`{}`, nil)); (protocol.KindOf(err) == protocol.Rejected) != tt.want {
+				err := p.Govern(t.Context(), &x, answer(`{}`, nil))
+				if (protocol.KindOf(err) == protocol.Rejected) != tt.want {
 					t.Errorf("%s: %v", c, err)
 				}
 			}

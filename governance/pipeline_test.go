@@ -179,8 +179,8 @@ func TestOrderOfLayers(t *testing.T) {
 	stated := member("project, stated", governance.Content, placed{s.policy("project, stated")})
 	stated.Spec.Priority = 1
 	members = append(members, member("a size cap", governance.Content, placed{s.policy("a size cap")}), stated)
-	if err := newPipeline(t, governance.Options{}, members...).Govern(t.Context(), toolCall(),
-		answer(`{}`, nil)); err != nil {
+	err := newPipeline(t, governance.Options{}, members...).Govern(t.Context(), toolCall(), answer(`{}`, nil))
+	if err != nil {
 		t.Fatal(err)
 	}
 	var want []string
@@ -205,11 +205,12 @@ func TestOrderOfLayers(t *testing.T) {
 func TestEmptyPipelineAllocatesNothing(t *testing.T) {
 	p, x := governance.NewPipeline(governance.Options{}), toolCall()
 	send := func(context.Context, *governance.Exchange) error { return nil }
-	if n := testing.AllocsPerRun(100, func() {
+	n := testing.AllocsPerRun(100, func() {
 		if err := p.Govern(t.Context(), x, send, send); err != nil || !p.Visible("ada", "x", "ext_x_work") {
 			t.Fatal(err)
 		}
-	}); n != 0 {
+	})
+	if n != 0 {
 		t.Errorf("an exchange that no policy sees costs %v allocations", n)
 	}
 	if x.ID != "" {
@@ -239,9 +240,9 @@ func TestEmptyPipelinePassesFailuresOn(t *testing.T) {
 	}
 }
 
-// TestG5OnlyContentChanges follows a change to the next policy, the extension and the
+// TestOnlyContentPoliciesChangePayloads follows a change to the next policy, the extension and the
 // caller.
-func TestG5OnlyContentChanges(t *testing.T) {
+func TestOnlyContentPoliciesChangePayloads(t *testing.T) {
 	changes := func(request, response string) policyFunc {
 		return func(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
 			d := governance.Decision{Action: governance.Modify, JSON: json.RawMessage(request)}
@@ -290,9 +291,9 @@ func (p *payloads) Decide(_ context.Context, flow governance.Flow, x *governance
 	return governance.Decision{}, nil
 }
 
-// TestG4WhatContentMayNotReturn checks that an invalid change ends the exchange before
+// TestInvalidChangesEndTheExchange checks that an invalid change ends the exchange before
 // anything is sent.
-func TestG4WhatContentMayNotReturn(t *testing.T) {
+func TestInvalidChangesEndTheExchange(t *testing.T) {
 	tests := []struct{ name, json, want string }{
 		{"garbage", `{"name":`, "is not JSON"},
 		{"nothing", ``, "is not JSON"},
@@ -479,7 +480,7 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 	if own.Message != "bad key AKIA" {
 		t.Error("the error of other calls that failed with this one was changed")
 	}
-	if diff := cmp.Diff([]string{
+	diff := cmp.Diff([]string{
 		"request authz",
 		"response authz",
 		"response authz",
@@ -488,7 +489,8 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 		"request authz",
 		"request authz",
 		"request authz",
-	}, s.steps); diff != "" {
+	}, s.steps)
+	if diff != "" {
 		t.Error(diff)
 	}
 	refuse := newPipeline(t, governance.Options{},

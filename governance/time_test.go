@@ -130,9 +130,9 @@ func TestTheCallerIsFreeAtOnce(t *testing.T) {
 	}
 }
 
-// TestG3ObserversDelayNothing lets an optional observer, and a required one in shadow mode,
+// TestObserversDelayNothing lets an optional observer, and a required one in shadow mode,
 // hang: exchanges are not delayed, and observations beyond the queue are dropped.
-func TestG3ObserversDelayNothing(t *testing.T) {
+func TestObserversDelayNothing(t *testing.T) {
 	for _, mode := range []governance.Mode{governance.ModeEnforce, governance.ModeShadow} {
 		synctest.Test(t, func(t *testing.T) {
 			var dropped, failed atomic.Int32

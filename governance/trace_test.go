@@ -85,8 +85,9 @@ func TestTraceExplains(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(governance.Trace{}, "Time", "Took"),
-		cmpopts.IgnoreFields(governance.Step{}, "Latency")); diff != "" || !ok {
+	diff := cmp.Diff(want, got, cmpopts.IgnoreFields(governance.Trace{}, "Time", "Took"),
+		cmpopts.IgnoreFields(governance.Step{}, "Latency"))
+	if diff != "" || !ok {
 		t.Error(diff)
 	}
 	wantObserved := []governance.Observation{

@@ -45,8 +45,8 @@ func TestContentPoliciesUndoNoDenial(t *testing.T) {
 				!strings.Contains(got, "no_mallory") || n != reached {
 				t.Errorf("%d calls reached the extension: %s", n, got)
 			}
-			if got := w.request(t, 2, "tools/call",
-				`"name":"ext_x_greet","arguments":{"name":"Grace"}`); !strings.Contains(got, "Hello, Grace!") {
+			got = w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Grace"}`)
+			if !strings.Contains(got, "Hello, Grace!") {
 				t.Errorf("a call that nobody denies: %s", got)
 			}
 		})
@@ -91,8 +91,8 @@ func TestPeopleAreAskedLast(t *testing.T) {
 	if err := h.Admin().Restart(hosttest.Deadline(t), "x"); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{}`); !strings.Contains(got,
-		"descriptor_changed") {
+	got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{}`)
+	if !strings.Contains(got, "descriptor_changed") {
 		t.Errorf("a tool that is held back: %s", got)
 	}
 	if asked := h.Admin().ApprovalRequests(); len(asked) != 0 {
@@ -189,8 +189,8 @@ func TestRefusalsHoldNoCommandLine(t *testing.T) {
 		{Event: "PreToolUse", Matcher: "ext_x_.*", Command: []string{"sh", "-c", "echo no >&2; : swordfish; exit 2"}},
 	}
 	w := overStreamable(t, f.OpenWith(cfg, exthost.Options{}), "/mcp", false)
-	if got := w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`); strings.Contains(got,
-		"swordfish") || !strings.Contains(got, "hook PreToolUse[0] ext_x_.*") {
+	got := w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`)
+	if strings.Contains(got, "swordfish") || !strings.Contains(got, "hook PreToolUse[0] ext_x_.*") {
 		t.Errorf("refused: %s", got)
 	}
 }

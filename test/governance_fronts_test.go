@@ -271,13 +271,13 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 				prefix = ""
 			}
 			w.request(t, 2, "tools/call", `"name":"`+prefix+`work"`)
-			if denied := w.request(t, 3, "tools/call",
-				`"name":"`+prefix+`echo","arguments":{}`); !strings.Contains(denied, "not today") {
+			denied := w.request(t, 3, "tools/call", `"name":"`+prefix+`echo","arguments":{}`)
+			if !strings.Contains(denied, "not today") {
 				t.Errorf("a denied call: %s", denied)
 			}
 			if !w.stateless && !w.one {
-				if asked := w.request(t, 4, "tools/call", `"name":"ext_m_ask"`); !strings.Contains(asked,
-					"home: decline") {
+				asked := w.request(t, 4, "tools/call", `"name":"ext_m_ask"`)
+				if !strings.Contains(asked, "home: decline") {
 					t.Errorf("a call that asks: %s", asked)
 				}
 				want = append(want, "request > tools/call ext_m_ask", "request < elicitation/create ext_m_ask",

@@ -18,7 +18,7 @@ import (
 
 // A tool with tag characters in its descriptor is neither listed nor callable until the operator
 // accepts exactly that descriptor. Other invisible characters are a warning.
-func TestT4HiddenTextIsHeld(t *testing.T) {
+func TestHiddenTextIsHeld(t *testing.T) {
 	processtest.Leaks(t)
 	f, state := lazyFolder(t, ""), t.TempDir()
 	const hidden = "\U000e0041"
@@ -32,8 +32,8 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 		if slices.Contains(hosttest.Names(h), "ext_x_greet") || !slices.Contains(hosttest.Names(h), "ext_x_part") {
 			t.Errorf("tools: %q", hosttest.Names(h))
 		}
-		if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet",
-			nil); protocol.KindOf(err) != protocol.DescriptorChanged ||
+		_, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil)
+		if protocol.KindOf(err) != protocol.DescriptorChanged ||
 			!strings.Contains(err.Error(), "exthost tools accept x greet") {
 			t.Errorf("a held tool answers: %v", err)
 		}
@@ -69,7 +69,7 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 }
 
 // The same for a destination, which answers lists itself.
-func TestT4HiddenTextOfADestination(t *testing.T) {
+func TestHiddenTextOfADestination(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	f.Write("listing.sh", listing)
@@ -104,8 +104,9 @@ func TestT4HiddenTextOfADestination(t *testing.T) {
 		return strings.Contains(text, "hidden_text_held") && strings.Contains(text, "U+202E at /title")
 	})
 	client := hosttest.NewRecorder()
-	if err := h.Attach(hosttest.Deadline(t),
-		&protocol.Session{ID: "c", Extension: "d", Client: client, Version: protocol.MCP20251125}); err != nil {
+	err := h.Attach(hosttest.Deadline(t),
+		&protocol.Session{ID: "c", Extension: "d", Client: client, Version: protocol.MCP20251125})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := acceptAll(h, exthost.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {

@@ -71,7 +71,7 @@ var forBob = decider(func(flow governance.Flow, x *governance.Exchange) governan
 
 // A call or result changed by a hook is authorized, validated and masked like one from outside,
 // so a hook cannot smuggle anything past the operator.
-func TestG4HooksCannotSmuggle(t *testing.T) {
+func TestHooksCannotSmuggle(t *testing.T) {
 	change := func(p hooks.Point, override string) hooks.Handler {
 		return hooks.Handler{
 			Name:  "smuggler",
@@ -156,7 +156,7 @@ func TestG4HooksCannotSmuggle(t *testing.T) {
 
 // Hooks of extensions and of the operator see only governed payloads, in both flows, so no secret
 // reaches them.
-func TestG4HooksSeeWhatIsMasked(t *testing.T) {
+func TestHooksSeeMaskedPayloads(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
 	note := func(p hooks.Point) hooks.Handler {

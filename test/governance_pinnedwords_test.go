@@ -61,7 +61,7 @@ func asks(t *testing.T, h *exthost.Host, extension, method, params string) strin
 
 // A new tool and changed instructions, prompts and resources are held until the operator accepts
 // exactly them, at the extension's own endpoint and the shared one.
-func TestT4NewAndChangedWordsAreHeld(t *testing.T) {
+func TestNewAndChangedItemsAreHeld(t *testing.T) {
 	processtest.Leaks(t)
 	f, dir := wordyFolder(t), t.TempDir()
 	cfg := f.Config()
@@ -77,8 +77,8 @@ func TestT4NewAndChangedWordsAreHeld(t *testing.T) {
 		return d.Instructions + string(d.ServerInfo)
 	}
 	h := f.OpenWith(cfg, o)
-	if got := said(h) + asks(t, h, "x", "resources/list", `{}`) + asks(t, h, "", "prompts/list",
-		`{}`); !strings.HasPrefix(got, `Be kind.{"name":"wordy"`) ||
+	got := said(h) + asks(t, h, "x", "resources/list", `{}`) + asks(t, h, "", "prompts/list", `{}`)
+	if !strings.HasPrefix(got, `Be kind.{"name":"wordy"`) ||
 		!strings.Contains(got, "note:a") || !strings.Contains(got, "ext_x_review") ||
 		!strings.Contains(got, "ext_x_plan") {
 		t.Fatalf("at first: %s", got)
@@ -149,8 +149,8 @@ func acceptShown(t *testing.T, h *exthost.Host) {
 		!strings.Contains(err.Error(), "has changed again since it was shown") {
 		t.Errorf("accepted unseen: %v", err)
 	}
-	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x"},
-		"ada"); protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), "state the digests") {
+	err := h.Admin().AcceptTools(exthost.Selection{Extension: "x"}, "ada")
+	if protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), "state the digests") {
 		t.Errorf("accepted without a digest: %v", err)
 	}
 	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x", Digests: digests}, "ada"); err != nil {
@@ -175,8 +175,8 @@ func TestKindsThatAreNotPinned(t *testing.T) {
 	}
 	spec.Config["kinds"] = []any{"tools"}
 	cfg.Plugins = []governance.Spec{spec}
-	if _, err := exthost.Open(hosttest.Deadline(t), cfg,
-		exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid ||
+	_, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: t.TempDir()})
+	if protocol.KindOf(err) != protocol.ConfigInvalid ||
 		!strings.Contains(err.Error(), "the kinds are tool, introduction") {
 		t.Errorf("an unknown kind: %v", err)
 	}
@@ -184,7 +184,7 @@ func TestKindsThatAreNotPinned(t *testing.T) {
 
 // Prompts and resources with tag characters are neither listed nor answered, even without
 // policies. Other invisible characters are a warning.
-func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
+func TestHiddenTextOfPromptsIsHeld(t *testing.T) {
 	processtest.Leaks(t)
 	f := wordyFolder(t)
 	f.Write("x/prompts.json", "[{\"name\":\"review\",\"description\":\"\U000e0041\"}]")
@@ -195,12 +195,13 @@ func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
 		!strings.Contains(lists, "note:a") {
 		t.Errorf("lists: %s", lists)
 	}
-	if _, err := h.Do(hosttest.Deadline(t),
+	_, err := h.Do(hosttest.Deadline(t),
 		&protocol.Call{
 			Extension: "x",
 			Method:    "prompts/get",
 			Params:    json.RawMessage(`{"name":"review"}`),
-		}); protocol.KindOf(err) != protocol.DescriptorChanged {
+		})
+	if protocol.KindOf(err) != protocol.DescriptorChanged {
 		t.Errorf("got: %v", err)
 	}
 	hosttest.Eventually(t, "both are told", func() bool {
@@ -214,13 +215,14 @@ func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
 		"y": hosttest.NewRecorder(),
 	}
 	for extension, client := range clients {
-		if err := h.Attach(hosttest.Deadline(t),
+		err := h.Attach(hosttest.Deadline(t),
 			&protocol.Session{
 				ID:        "of " + extension,
 				Extension: extension,
 				Client:    client,
 				Version:   protocol.MCP20251125,
-			}); err != nil {
+			})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

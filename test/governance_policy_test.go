@@ -189,8 +189,8 @@ func TestUnknownBuiltinIsAConfigError(t *testing.T) {
 	f := hosttest.NewFolder(t)
 	cfg := f.Config()
 	cfg.Plugins = []governance.Spec{{Name: "p", Builtin: "acess", Category: governance.Authorization}}
-	if _, err := exthost.Open(hosttest.Deadline(t), cfg,
-		exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid {
+	_, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: t.TempDir()})
+	if protocol.KindOf(err) != protocol.ConfigInvalid {
 		t.Errorf("Open: %v", err)
 	}
 }
@@ -220,8 +220,8 @@ func TestReloadPolicies(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet",
-					json.RawMessage(`{"name":"Ada"}`)); err != nil {
+				_, err := h.Call(hosttest.Deadline(t), "ext_x_greet", json.RawMessage(`{"name":"Ada"}`))
+				if err != nil {
 					t.Errorf("during a reload: %v", err)
 					return
 				}
@@ -261,7 +261,7 @@ func TestReloadPolicies(t *testing.T) {
 
 // An optional policy that is down fails no call, is counted, and is not asked once it is known to
 // be down.
-func TestG2OptionalPolicyIsDown(t *testing.T) {
+func TestOptionalPolicyThatIsDown(t *testing.T) {
 	processtest.Leaks(t)
 	for what, tt := range map[string]struct{ script, known string }{
 		"does not start": {"exit 3", "(failed)"},
@@ -498,9 +498,8 @@ func TestLimitsTellStatelessClientsApart(t *testing.T) {
 			t.Errorf("call %d: %s", n, got)
 		}
 	}
-	if d := overStreamable(t, h, "/mcp",
-		true); strings.Contains(d.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`),
-		"Hello") {
+	d := overStreamable(t, h, "/mcp", true)
+	if strings.Contains(d.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`), "Hello") {
 		t.Error("a second nameless client has a budget of its own")
 	}
 }

@@ -151,8 +151,8 @@ func TestReloadBringsTheFirstCap(t *testing.T) {
 		t.Errorf("in shadow mode: %d bytes, the tool is listed: %t, %d files, before %d", len(text), has(),
 			len(spilled(t, state)), kept)
 	}
-	if _, err := h.Call(hosttest.Deadline(t), "exthost_result_page",
-		json.RawMessage(`{"handle":"x"}`)); protocol.KindOf(err) != protocol.ToolNotFound {
+	_, err := h.Call(hosttest.Deadline(t), "exthost_result_page", json.RawMessage(`{"handle":"x"}`))
+	if protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("a page: %v", err)
 	}
 	configure(masks, cuts)
@@ -173,8 +173,8 @@ func TestNoPlaceForResults(t *testing.T) {
 	}
 	cfg := config.Default()
 	cfg.Extensions.Enabled, cfg.Plugins = false, []governance.Spec{cuts}
-	if other, err := exthost.Open(hosttest.Deadline(t), cfg,
-		exthost.Options{StateDir: state}); protocol.KindOf(err) != protocol.ConfigInvalid {
+	other, err := exthost.Open(hosttest.Deadline(t), cfg, exthost.Options{StateDir: state})
+	if protocol.KindOf(err) != protocol.ConfigInvalid {
 		t.Errorf("%v", err)
 		_ = other.Close()
 	}

@@ -467,11 +467,9 @@ func TestLoopsFireTheirOwnPoints(t *testing.T) {
 	if err != nil || len(out.Context) != 1 || out.Context[0] != "it is Monday" {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := h.RunHooks(hosttest.Deadline(t),
-		hooks.Event{
-			Point:   hooks.BeforeMessage,
-			Payload: json.RawMessage(`{"prompt":"my password"}`),
-		}); protocol.KindOf(err) != protocol.Rejected {
+	_, err = h.RunHooks(hosttest.Deadline(t),
+		hooks.Event{Point: hooks.BeforeMessage, Payload: json.RawMessage(`{"prompt":"my password"}`)})
+	if protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("%v", err)
 	}
 	out, err = h.RunHooks(hosttest.Deadline(t),

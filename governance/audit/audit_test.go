@@ -41,8 +41,8 @@ func end(t testing.TB, l *Log) {
 func add(t testing.TB, l *Log, from, to int) {
 	t.Helper()
 	for i := from; i <= to; i++ {
-		if err := l.Append(t.Context(),
-			Record{Method: "tools/call", Tool: fmt.Sprintf("tool_%d", i), Outcome: OK}); err != nil {
+		err := l.Append(t.Context(), Record{Method: "tools/call", Tool: fmt.Sprintf("tool_%d", i), Outcome: OK})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,8 +284,8 @@ func TestFullDisk(t *testing.T) {
 		}
 		failed := 0
 		for i := range 400 {
-			if err := l.Append(t.Context(),
-				Record{Tool: fmt.Sprintf("tool_%d", i), Error: strings.Repeat("x", 300)}); err != nil {
+			err := l.Append(t.Context(), Record{Tool: fmt.Sprintf("tool_%d", i), Error: strings.Repeat("x", 300)})
+			if err != nil {
 				failed++
 			}
 			synctest.Wait()
@@ -442,8 +442,9 @@ func TestDecideRecordsHowItEnded(t *testing.T) {
 			t.Error(d, err)
 		}
 	}
-	if _, err := l.Decide(t.Context(), governance.Request,
-		&governance.Exchange{Method: "notifications/message", Notify: true}); err != nil {
+	_, err := l.Decide(t.Context(), governance.Request,
+		&governance.Exchange{Method: "notifications/message", Notify: true})
+	if err != nil {
 		t.Error(err)
 	}
 	end(t, l)

@@ -40,8 +40,9 @@ func TestCallsBeyondThePins(t *testing.T) {
 	if got := get("p0"); got != "allow" {
 		t.Errorf("the first: %s", got)
 	}
-	if got := get(fmt.Sprint("p", pins.MaxItems)); !strings.Contains(got,
-		fmt.Sprint(pins.MaxItems, " items of kind prompt")) || !strings.Contains(got, "leave prompt out") {
+	got := get(fmt.Sprint("p", pins.MaxItems))
+	bound := fmt.Sprint(pins.MaxItems, " items of kind prompt")
+	if !strings.Contains(got, bound) || !strings.Contains(got, "leave prompt out") {
 		t.Errorf("the last: %s", got)
 	}
 }

@@ -129,8 +129,8 @@ func TestAccess(t *testing.T) {
 				t.Errorf("the response: %s", got)
 			}
 			if tt.x.Tool != "" {
-				if visible := p.(governance.Visibler).Visible(tt.x.Caller, tt.x.Extension,
-					tt.x.Tool); visible != (tt.want == "allow") {
+				visible := p.(governance.Visibler).Visible(tt.x.Caller, tt.x.Extension, tt.x.Tool)
+				if visible != (tt.want == "allow") {
 					t.Errorf("visible: %t", visible)
 				}
 			}
@@ -269,8 +269,8 @@ func TestLoop(t *testing.T) {
 			t.Error(diff)
 		}
 		asks := newPolicy(t, "loop", `{"calls": 1, "action": "ask"}`)
-		if first, second := ask(t, asks, governance.Request, same), ask(t, asks, governance.Request,
-			same); first != "allow" || !strings.HasPrefix(second, "ask loop_detected") {
+		first, second := ask(t, asks, governance.Request, same), ask(t, asks, governance.Request, same)
+		if first != "allow" || !strings.HasPrefix(second, "ask loop_detected") {
 			t.Error(first, second)
 		}
 	})
@@ -319,8 +319,8 @@ func TestBudget(t *testing.T) {
 				}
 				other := x
 				other.Session = "s2"
-				if got := ask(t, p, governance.Request,
-					other); (got == "allow") == strings.Contains(tt.config, "caller") {
+				got := ask(t, p, governance.Request, other)
+				if (got == "allow") == strings.Contains(tt.config, "caller") {
 					t.Errorf("another session: %s", got)
 				}
 				time.Sleep(time.Hour)

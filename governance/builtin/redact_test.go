@@ -90,11 +90,12 @@ func TestRedactionLeavesTheRest(t *testing.T) {
 	if want := strings.Replace(request, "a@example.com", "[redacted:email]", 1); string(d.JSON) != want {
 		t.Errorf("got  %s\nwant %s", d.JSON, want)
 	}
-	if d := decide(t, p, governance.Request,
-		&governance.Exchange{Request: []byte(`{"a":1}`)}); d.Action != governance.Allow {
+	d = decide(t, p, governance.Request, &governance.Exchange{Request: []byte(`{"a":1}`)})
+	if d.Action != governance.Allow {
 		t.Errorf("clean: %+v", d)
 	}
-	if d := decide(t, p, governance.Response, &governance.Exchange{}); d.Action != governance.Allow {
+	d = decide(t, p, governance.Response, &governance.Exchange{})
+	if d.Action != governance.Allow {
 		t.Errorf("nothing: %+v", d)
 	}
 }

@@ -160,8 +160,9 @@ func TestSizeCapOfOtherContent(t *testing.T) {
 func TestSizeCapWithoutStore(t *testing.T) {
 	p := policy(t, "size_cap", map[string]any{"max_bytes": 2000, "preview_bytes": 0})
 	d := decide(t, p, governance.Response, answered(`{"content":[`+textBlock(strings.Repeat("x", 3000))+`]}`))
-	if text := protocol.ToolResult(d.JSON).Text(); !strings.Contains(text,
-		"These are 0 of 3000 bytes. The rest was not kept.]") || strings.Contains(text, results.ToolName) {
+	text := protocol.ToolResult(d.JSON).Text()
+	if !strings.Contains(text, "These are 0 of 3000 bytes. The rest was not kept.]") ||
+		strings.Contains(text, results.ToolName) {
 		t.Error(text)
 	}
 }

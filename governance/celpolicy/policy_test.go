@@ -137,12 +137,13 @@ func TestDecisions(t *testing.T) {
 		`{"a":`:   "error: what it decides about is not JSON",
 		``:        "error: no such key: ",
 	} {
-		if got := ask(t, p, governance.Request,
+		got := ask(t, p, governance.Request,
 			governance.Exchange{
 				Method:  "resources/read",
 				ToChild: true,
 				Request: json.RawMessage(text),
-			}); !strings.HasPrefix(got, want) {
+			})
+		if !strings.HasPrefix(got, want) {
 			t.Errorf("params %s: %s", text, got)
 		}
 	}
@@ -156,8 +157,8 @@ func TestDecisions(t *testing.T) {
 		"flow == 'response'":                                                                  "deny",
 		"tool != ''":                                                                          "allow",
 	} {
-		if got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Response, response); !strings.HasPrefix(got,
-			want) {
+		got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Response, response)
+		if !strings.HasPrefix(got, want) {
 			t.Errorf("a call that failed, %s: %s", when, got)
 		}
 	}

@@ -282,9 +282,10 @@ func TestMessage(t *testing.T) {
 			if err := protojson.Unmarshal([]byte(d.Reason), &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(protojson.Format(tt.want), protojson.Format(&got),
+			diff := cmp.Diff(protojson.Format(tt.want), protojson.Format(&got),
 				cmp.Transformer("object",
-					func(s string) (v any) { _ = json.Unmarshal([]byte(s), &v); return v })); diff != "" {
+					func(s string) (v any) { _ = json.Unmarshal([]byte(s), &v); return v }))
+			if diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -156,8 +156,8 @@ func checkMetadata(spec *governance.Spec, meta *pluginv1.PluginMetadata) *protoc
 		return nil
 	}
 	for _, flow := range spec.Flows {
-		if !slices.ContainsFunc(meta.GetFlows(),
-			func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), string(flow)) }) {
+		is := func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), string(flow)) }
+		if !slices.ContainsFunc(meta.GetFlows(), is) {
 			return wrong("flows", strings.Join(meta.GetFlows(), ", "), string(flow),
 				"take the flow out of flows, or start a program that has it")
 		}

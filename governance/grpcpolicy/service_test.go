@@ -64,8 +64,8 @@ func TestLife(t *testing.T) {
 	if said, err := os.ReadFile(filepath.Join(s.Cwd, "journal")); err != nil || string(said) != "shutdown\n" {
 		t.Errorf("journal: %q, %v", said, err)
 	}
-	if want := `INFO configured {"level":3}`; !slices.ContainsFunc(p.log.lines,
-		func(l string) bool { return strings.HasSuffix(l, want[5:]) }) {
+	want := `INFO configured {"level":3}`
+	if !slices.ContainsFunc(p.log.lines, func(l string) bool { return strings.HasSuffix(l, want[5:]) }) {
 		t.Errorf("what it printed is not logged: %q", p.log.lines)
 	}
 }
@@ -298,8 +298,8 @@ func TestServeUnstarted(t *testing.T) {
 	if info := s.Info(); info.PID != 0 {
 		t.Errorf("info of nothing: %+v", info)
 	}
-	if d, err := s.Decide(context.Background(), governance.Request,
-		call("allow")); protocol.KindOf(err) != protocol.NotReady {
+	d, err := s.Decide(context.Background(), governance.Request, call("allow"))
+	if protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("nobody decided: %+v, %v", d, err)
 	}
 }

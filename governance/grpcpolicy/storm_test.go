@@ -20,10 +20,10 @@ import (
 // kills is the number of times the policy dies.
 var kills = stormtest.Sized(100, 1_000)
 
-// TestG1NoApprovalWithoutAnAnswer kills a policy at random moments while calls ask it.
+// TestNoApprovalWithoutAnAnswer kills a policy at random moments while calls ask it.
 // Every allowed call must be in the journal, which the policy writes before it answers, and
 // rejected calls are never allowed.
-func TestG1NoApprovalWithoutAnAnswer(t *testing.T) {
+func TestNoApprovalWithoutAnAnswer(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
 	const lanes = 4

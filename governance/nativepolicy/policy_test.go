@@ -158,8 +158,8 @@ func TestParams(t *testing.T) {
 				`"error":{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}},"verdict":{"decision":"deny","policy":"gate","code":"c"}}`},
 	} {
 		s := &script{answer: `{"decision":"allow"}`}
-		if _, err := nativepolicy.New(governance.Spec{Category: tt.category}, s).Decide(t.Context(), tt.flow,
-			tt.x); err != nil {
+		_, err := nativepolicy.New(governance.Spec{Category: tt.category}, s).Decide(t.Context(), tt.flow, tt.x)
+		if err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(tt.want, string(s.params)); diff != "" || s.method != "governance/decide" {

@@ -206,11 +206,12 @@ func TestFileOfVersion1(t *testing.T) {
 	if ok, diff := check(p, "files", tool("a", `{"type":"object"}`)); !ok {
 		t.Error(diff)
 	}
-	if held, _ := p.Look(List{
+	held, _ := p.Look(List{
 		Extension: "files",
 		Kind:      Prompt,
 		Items:     []Item{NewListed(Prompt, json.RawMessage(`{"name":"p"}`))},
-	}); held != nil {
+	})
+	if held != nil {
 		t.Error(held)
 	}
 	if ok, _ := check(p, "files", tool("b", `{"type":"object"}`)); ok {
@@ -280,14 +281,15 @@ func TestUnlockedTools(t *testing.T) {
 	if ok, _ := h.Check(Sent{"x", Tool, "t", raw, "sha256:ab", true}); !ok {
 		t.Error("accepted, and held")
 	}
-	if ok, _ := h.Check(Sent{
+	ok, _ := h.Check(Sent{
 		"x",
 		Tool,
 		"t",
 		json.RawMessage(`{"name":"t","description":"c"}`),
 		"sha256:cd",
 		true,
-	}); ok {
+	})
+	if ok {
 		t.Error("another one passes")
 	}
 	if ok, changed := h.Check(Sent{"x", Tool, "t", json.RawMessage(`{"name":"t"}`), "", true}); !ok || !changed {

@@ -48,8 +48,8 @@ func tool(description, schema string) protocol.Tool {
 
 const schema = `{"type":"object","properties":{"path":{"type":"string"},"n":{"maximum":12345678901234567890}},"required":["path"]}`
 
-// TestT4ChangedToolIsHeldBack changes a tool after it was pinned.
-func TestT4ChangedToolIsHeldBack(t *testing.T) {
+// TestChangedToolIsHeldBack changes a tool after it was pinned.
+func TestChangedToolIsHeldBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config", "exthost.lock")
 	p := open(t, path)
 	if ok, diff := check(p, "files", tool("Reads a file.", schema)); !ok || diff != "" {
