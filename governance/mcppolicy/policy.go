@@ -30,7 +30,6 @@ type Policy struct {
 	content bool // category content: changes take effect
 	caller  Caller
 	hooks   map[string]bool // the hooks to invoke
-	foreign []string
 	states  states
 }
 
@@ -49,8 +48,6 @@ func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
 	for _, name := range config.Hooks {
 		if _, known := byName[name]; known {
 			p.hooks[name] = true
-		} else {
-			p.foreign = append(p.foreign, name)
 		}
 	}
 	for _, name := range s.Hooks {
@@ -75,9 +72,6 @@ func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
 	}
 	return p, nil
 }
-
-// Foreign returns the hooks of the plugin that this host never invokes.
-func (p *Policy) Foreign() []string { return p.foreign }
 
 // config is the part of a plugin's configuration that a host needs.
 type config struct {
