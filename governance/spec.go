@@ -148,7 +148,7 @@ type Match struct {
 	Extensions []string `json:"extensions,omitempty"` // ids
 	Methods    []string `json:"methods,omitempty"`    // MCP method names
 	Callers    []string `json:"callers,omitempty"`    // authenticated callers
-	// nodes of the cluster whose callers they are: "." is this host, "?*" every other
+	// cluster nodes of the callers: "." is this host, "?*" every other node
 	Nodes     []string `json:"nodes,omitempty"`
 	Direction []string `json:"direction,omitempty"` // to_extension, to_caller
 }

@@ -21,14 +21,14 @@ import (
 //	rules:                    # the first that matches decides
 //	- effect: allow           # allow or deny
 //	  callers: ["team/*"]     # globs; without the list, every caller
-//	  nodes: ["gpu*"]         # globs of the nodes whose callers they are; "." is this host, "?*" every other
-//	  tools: ["ext_files_*"]  # registered names; a rule that allows means only the extension that the pattern spells
+//	  nodes: ["gpu*"]         # globs of the callers' cluster nodes; "." is this host, "?*" every other node
+//	  tools: ["ext_files_*"]  # registered names; an allow rule covers only the extension that the pattern names
 //	  extensions: [files]     # ids
 //	  methods: ["tools/*"]    # MCP method names, in both directions
 //	  reason: "ask Ada"       # part of the denial
 //
-// The default does not apply to requests for lists. Lists omit the tools that the caller
-// may not call; those of other nodes of a cluster do not know these rules.
+// The default does not apply to requests for lists. Lists omit the tools that the caller may not
+// call; lists at other nodes of a cluster do not apply these rules.
 type accessConfig struct {
 	Default string       `json:"default"`
 	Rules   []accessRule `json:"rules"`

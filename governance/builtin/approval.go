@@ -15,9 +15,9 @@ import (
 //	reason: this touches production   # shown to the person
 //	expiry: 10m                       # how long the approval request waits; default 5m
 //
-// An approval is valid for one call with the same caller, tool and arguments: the waiting
-// one, or, when its caller has canceled, the same call repeated before the expiry. Without
-// an answer, or without anybody to ask, the call is denied. Category authorization only.
+// An approval is valid for one call with the same caller, tool and arguments: the waiting one or,
+// if its caller has canceled, an equal call before the expiry. Without an answer or an approver,
+// the call is denied. Category authorization only.
 type approvalConfig struct {
 	Reason string            `json:"reason"`
 	Expiry settings.Duration `json:"expiry"`

@@ -20,12 +20,12 @@ import (
 //	tokens: 200000     # of requests and responses, estimated as bytes / 4
 //	window: 24h        # the budget starts anew after this time; default 0: never
 //	per: session       # session (default) or caller
-//	scope: node        # what passes this node (default), or cluster: all nodes together
+//	scope: node        # count at this node (default), or cluster: at all nodes together
 //
-// Set at least one of calls, bytes and tokens; 0 is unlimited. A request is denied once a
-// limit has been reached; the response that reaches the limit is still delivered. Requests
-// to extensions count, notifications do not. Category rate_limiting only, in both flows. With
-// scope: cluster it needs a window, which begins by the clock of the servers, see [limits of all
+// Set at least one of calls, bytes and tokens; 0 is unlimited. A request is denied once a limit
+// has been reached; the response that reaches the limit is still delivered. Requests to
+// extensions count, notifications do not. Category rate_limiting only, in both flows. scope:
+// cluster needs a window, which starts by the clock of the servers; see [limits of all
 // nodes](#limits-of-all-nodes).
 type budgetConfig struct {
 	Calls  int64             `json:"calls"`

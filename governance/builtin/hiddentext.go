@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// hiddenTextConfig is the config of the built-in policy hidden_text, which removes from
-// responses what a reader does not see and a model reads: control, bidirectional, zero-width
+// hiddenTextConfig is the config of the built-in policy hidden_text, which removes characters
+// from responses that a person does not see but a model reads: control, bidirectional, zero-width
 // and tag characters:
 //
 //	action: remove   # remove (default), or deny responses that hold any

@@ -16,18 +16,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pinConfig is the config of the built-in policy pin, which holds what an extension says of
-// itself when that has changed since it was first seen, or is new:
+// pinConfig is the config of the built-in policy pin, which holds back new and changed tools,
+// introductions, prompts and resources of an extension until an operator approves them:
 //
 //	file: pins.lock                  # the pinned descriptors; default: pins.json in the host's state directory
 //	kinds: [tool, prompt]            # default: tool, introduction, prompt, resource, resource_template
 //
-// What is held is in no list, and calls of it are denied with descriptor_changed until an
-// operator approves the change; a held introduction is not sent. Of one kind of an extension 4,096
-// items are pinned, and others are held. Resources are pinned by URI,
-// without their content: leave them out for a server whose resources come and go. A relative path
-// resolves against the directory of the configuration file. Category authorization only; match
-// may state only extensions.
+// Held items are not listed, and calls of them are denied with descriptor_changed; a held
+// introduction is not sent. At most 10,000 items of each kind are pinned for one extension; further
+// ones are held. Resources are pinned by URI, without their content: leave them out for a server
+// whose resources come and go. A relative path resolves against the directory of the configuration
+// file. Category authorization only; match may state only extensions.
 type pinConfig struct {
 	File  string      `json:"file"`
 	Kinds []pins.Kind `json:"kinds"`

@@ -24,12 +24,12 @@ import (
 //	  window: 1m            # per this time, refilled evenly; default 1m
 //	  burst: 10             # at most this many at once; default: calls
 //	  per: [caller, tool]   # a separate limit per caller, session, node, tool, extension; default: one for all
-//	scope: node             # what passes this node (default), or cluster: all nodes together
+//	scope: node             # count at this node (default), or cluster: at all nodes together
 //
-// Requests to extensions count, notifications and denied requests do not. A denial states
-// when to retry. Category rate_limiting only. With scope: cluster, all nodes together let through
-// calls requests in each window, and burst is not stated: windows follow each other by the clock of the servers, see
-// [limits of all nodes](#limits-of-all-nodes).
+// Requests to extensions count, notifications and denied requests do not. A denial states when to
+// retry. Category rate_limiting only. With scope: cluster, all nodes together allow calls
+// requests in each window of the servers' clock, and burst must be left out; see [limits of all
+// nodes](#limits-of-all-nodes).
 type rateLimitConfig struct {
 	Limits []rateLimit `json:"limits"`
 	Scope  string      `json:"scope"`
@@ -70,18 +70,21 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 	for i := range p.Limits {
 		place := fmt.Sprintf("limits[%d]", i)
 		if p.Scope == scopeCluster {
-			if p.Limits[i].Burst != 0 {
-				errs = append(errs,
-					settings.Wrong("config."+place+".burst",
-						"is for scope: node; of all nodes together, a second limit with a shorter window bounds what "+
-							"comes at once"))
-			}
-			errs = append(errs,
-				requireWindow("config."+place+".window", cmp.Or(p.Limits[i].Window, settings.Duration(time.Minute))))
+			errs = append(errs, p.Limits[i].checkShared("config."+place))
 		}
 		errs = append(errs, p.Limits[i].normalize(place))
 	}
 	return &p, errors.Join(errs...)
+}
+
+// checkShared returns the errors of a limit at key that all nodes share.
+func (l *rateLimit) checkShared(key string) error {
+	var burst error
+	if l.Burst != 0 {
+		burst = settings.Wrong(key+".burst",
+			"is for scope: node; of all nodes together, a second limit with a shorter window bounds what comes at once")
+	}
+	return errors.Join(burst, requireWindow(key+".window", cmp.Or(l.Window, settings.Duration(time.Minute))))
 }
 
 func (l *rateLimit) normalize(place string) error {

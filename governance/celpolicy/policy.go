@@ -28,19 +28,20 @@ import (
 //	expiry: 10m                             # for ask; default 5m
 //
 // Variables: method, caller, session, node, extension, tool, direction (to_extension, to_caller)
-// and flow (request, response) are strings; node is the node of the cluster whose caller
-// it is, empty for a caller of this host; arguments holds the tool's arguments, or the
-// params of another method; result is null in the request flow. error is null, or
-// {code, message, data} when the extension answered with an error; result then is
-// {content, isError, structuredContent} with that message and data. In category
-// authentication, headers is the map of the request's HTTP headers by name in lower case, or
-// null when the call did not come over HTTP. Whole numbers are int, others double. An expression that uses result or
-// error runs in the response flow, one that uses flow in both, any other in the request flow. A missing member is an
-// error, and a required policy then ends the call with governance_unavailable: test has(arguments.x), or
-// use arguments.?x.orValue(""). An expression that reads members of result.structuredContent
-// meets errors too, whose data has others, and a required policy then withholds the text of
-// the error: begin with error == null &&, if errors may pass unseen. So is a text of more than 1 MiB for an expression
-// that calls matches.
+// and flow (request, response) are strings; node is the cluster node of the caller, empty for this
+// host. arguments holds the tool's arguments, or the params of another method. result is null in
+// the request flow. error is null, or {code, message, data} when the extension answered with an
+// error; result then is {content, isError, structuredContent} with that message and data. In
+// category authentication, headers is the map of the request's HTTP headers by name in lower case,
+// or null when the call did not come over HTTP. Whole numbers are int, others double.
+//
+// An expression that uses result or error runs in the response flow, one that uses flow in both,
+// any other in the request flow. A missing member is an error, as is a text of more than 1 MiB in
+// an expression that calls matches; a required policy then ends the call with
+// governance_unavailable. Test has(arguments.x), or use arguments.?x.orValue(""). An expression
+// about result.structuredContent also runs for errors, whose data has other members, and a required
+// policy then withholds the text of the error: begin with error == null &&, if errors may pass
+// unchecked.
 type config struct {
 	When    string            `json:"when"`
 	Action  string            `json:"action"`
