@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/authoring/bundled"
-	"github.com/exthost/exthost/internal/cli/agentsetup"
 	"github.com/exthost/exthost/internal/cli/author"
 	"github.com/exthost/exthost/internal/cli/client"
 	"github.com/exthost/exthost/internal/cli/cluster"
@@ -30,8 +29,6 @@ import (
 	"github.com/exthost/exthost/internal/cli/govern"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/inspect"
-	"github.com/exthost/exthost/internal/cli/login"
-	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/internal/cli/operate"
 	"github.com/exthost/exthost/internal/cli/packages"
 	"github.com/exthost/exthost/internal/cli/record"
@@ -82,7 +79,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 			[]*cobra.Command{
 				serve.Command(c, onHangup.set),
 				connect.Command(c),
-				agentsetup.Command(c),
+				connect.AgentSetup(c),
 				inspect.List(c),
 				inspect.Info(c),
 				inspect.Tools(c),
@@ -99,8 +96,8 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 				dev.Tap(c), record.Record(c), record.Replay(c), record.Diff(c), operate.Reload(c), operate.Restart(c),
 				operate.Stop(c), operate.Watch(c),
 				operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c),
-				secret.Command(c), client.Command(c), login.Login(c), login.Logout(c),
-				cluster.Command(c, nodes.List(c), nodes.Check(c))}},
+				secret.Command(c), client.Command(c), secret.Login(c), secret.Logout(c),
+				cluster.Command(c)}},
 		{"Govern calls:", []*cobra.Command{
 			govern.Policy(c),
 			govern.Hooks(c),

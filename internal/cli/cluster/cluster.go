@@ -23,10 +23,10 @@ import (
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
-// Command returns exthost cluster with its subcommands and more.
-func Command(c *console.Console, more ...*cobra.Command) *cobra.Command {
+// Command returns exthost cluster.
+func Command(c *console.Console) *cobra.Command {
 	return console.Group("cluster", "Join hosts on many machines",
-		append([]*cobra.Command{start(c), invite(c), revoke(c), permissions(c)}, more...)...)
+		start(c), invite(c), revoke(c), permissions(c), listNodes(c), check(c))
 }
 
 // initial is what exthost cluster init creates and prints.

@@ -19,7 +19,6 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/supply/launcher"
@@ -264,7 +263,7 @@ func inCluster(s status.Status) []finding {
 	if c == nil {
 		return nil
 	}
-	f := finding{Check: "cluster", Result: "ok", Detail: nodes.Summary(c), Hints: nodes.Problems(s)}
+	f := finding{Check: "cluster", Result: "ok", Detail: hosts.ClusterSummary(c), Hints: hosts.ClusterProblems(s)}
 	if c.Server == "" || c.Reason != "" {
 		f.fail(f.Detail, nil)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -77,7 +76,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 	if err != nil {
 		return false, nil // the change of the file does not need the host
 	}
-	node, there, ok := nodes.Remote(s, id)
+	node, there, ok := hosts.SplitRemote(s, id)
 	switch {
 	case !ok:
 		return false, nil
@@ -89,7 +88,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 		}
 	}
 	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
-		return true, nodes.At(node, err)
+		return true, hosts.RemoteError(node, err)
 	}
 	return true, c.Print(console.Document{
 		Kind:  "ruling",

@@ -15,7 +15,6 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -74,9 +73,9 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 	if err != nil {
 		return err
 	}
-	node, _, ok := nodes.Remote(s, id)
+	node, _, ok := hosts.SplitRemote(s, id)
 	if _, err := hosts.Worker(s, id); err != nil && !ok && strings.Contains(id, ".") {
-		return nodes.Gone(s, id, err)
+		return hosts.NodeGone(s, id, err)
 	}
 	if !ok || dryRun {
 		return console.Usagef("",
@@ -85,10 +84,10 @@ func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, 
 	}
 	change, err := reload(ctx, r, url.Values{"only": {id}})
 	if err != nil {
-		return nodes.At(node, err)
+		return hosts.RemoteError(node, err)
 	}
 	for i := range change.Kept {
-		change.Kept[i].Next = nodes.There(change.Kept[i].Next, node)
+		change.Kept[i].Next = hosts.RemoteCommand(change.Kept[i].Next, node)
 	}
 	if err := c.Print(console.Document{
 		Kind:  "change",
@@ -224,7 +223,7 @@ func notReloaded(change status.Change, broken int, node string) error {
 		return &console.Error{
 			Code: console.ExitExtension,
 			Text: strings.Join(lines, "\n"),
-			Hint: nodes.There("exthost info "+change.Failed[0].Extension, node),
+			Hint: hosts.RemoteCommand("exthost info "+change.Failed[0].Extension, node),
 		}
 	case broken > 0:
 		return &console.Error{
@@ -243,7 +242,7 @@ func notReloaded(change status.Change, broken int, node string) error {
 		return &console.Error{
 			Code: console.ExitInvalid,
 			Text: console.Count(len(change.Kept), "extension") + " kept the previous build",
-			Hint: nodes.There("fix the errors above, then exthost reload", node),
+			Hint: hosts.RemoteCommand("fix the errors above, then exthost reload", node),
 		}
 	}
 	return nil
@@ -266,9 +265,9 @@ func Restart(c *console.Console) *cobra.Command {
 				return err
 			}
 			began := time.Now()
-			if node, there, ok := nodes.Remote(s, args[0]); ok {
+			if node, there, ok := hosts.SplitRemote(s, args[0]); ok {
 				if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
-					return nodes.At(node, err)
+					return hosts.RemoteError(node, err)
 				}
 				return c.Print(console.Document{
 					Kind:  "extension",
@@ -279,7 +278,7 @@ func Restart(c *console.Console) *cobra.Command {
 			}
 			x, err := hosts.Worker(s, args[0])
 			if err != nil {
-				return nodes.Gone(s, args[0], err)
+				return hosts.NodeGone(s, args[0], err)
 			}
 			r.WarnBroken(c)
 			err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil)

@@ -15,7 +15,6 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/cli/nodes"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -136,7 +135,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		lines = append(append(lines, ""), console.Wrap(console.Safe(hosts.UnloadedText(s.Unloaded)), width)...)
 	}
 	if s.Cluster != nil {
-		lines = append(append(lines, ""), nodes.Lines(s.Cluster, now, layout)...)
+		lines = append(append(lines, ""), hosts.ClusterLines(s.Cluster, now, layout)...)
 	}
 	if len(s.Policies) > 0 {
 		lines = append(append(lines, ""), hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies))...)
@@ -159,7 +158,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		}
 		lines = append(lines, console.Wrap(console.Safe(recordingText(&r)), width)...)
 	}
-	elsewhere, text := nodes.Waiting(s.Cluster), ""
+	elsewhere, text := hosts.RemoteApprovals(s.Cluster), ""
 	if elsewhere > 0 {
 		text = fmt.Sprintf(", %d of them at other nodes", elsewhere)
 	}

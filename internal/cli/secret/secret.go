@@ -1,4 +1,5 @@
-// Package secret implements exthost secret, which manages the secrets that configurations and manifests refer to.
+// Package secret implements exthost secret, which manages the secrets that configurations and manifests refer to, and
+// exthost login and logout, which sign the user in to remote servers.
 package secret
 
 import (

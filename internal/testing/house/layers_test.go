@@ -79,7 +79,6 @@ func isCommand(pkg string) bool { return strings.HasPrefix(pkg, "internal/cli/")
 var shared = []string{
 	"internal/cli/console",
 	"internal/cli/hosts",
-	"internal/cli/nodes",
 	"internal/cli/toolcall",
 	"internal/cli/traces",
 	"internal/cli/trust",

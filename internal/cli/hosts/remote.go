@@ -1,4 +1,4 @@
-package nodes
+package hosts
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Remote splits NODE.ID into the node and the extension's id there; false for an extension of this host.
-func Remote(s status.Status, id string) (node, there string, ok bool) {
+// SplitRemote splits NODE.ID into the node and the extension's id there; false for an extension of this host.
+func SplitRemote(s status.Status, id string) (node, there string, ok bool) {
 	node, there, ok = strings.Cut(id, ".")
 	if !ok || s.Cluster == nil ||
 		!slices.ContainsFunc(s.Cluster.Nodes, func(n status.Node) bool { return n.Name == node }) {
@@ -23,8 +23,8 @@ func Remote(s status.Status, id string) (node, there string, ok bool) {
 	return node, there, !here
 }
 
-// Waiting returns how many approval requests wait at the other nodes; c may be nil.
-func Waiting(c *status.Cluster) (n int) {
+// RemoteApprovals returns how many approval requests wait at the other nodes; c may be nil.
+func RemoteApprovals(c *status.Cluster) (n int) {
 	if c == nil {
 		return 0
 	}
@@ -34,8 +34,8 @@ func Waiting(c *status.Cluster) (n int) {
 	return n
 }
 
-// At adds the node to the next command of an error that an operation at that node returned.
-func At(node string, err error) error {
+// RemoteError adds the node to the next command of an error that an operation at that node returned.
+func RemoteError(node string, err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || console.NextCommand(e) == "" {
 		return err
@@ -43,27 +43,27 @@ func At(node string, err error) error {
 	return &console.Error{
 		Code:  console.ExitCode(err),
 		Text:  e.Error(),
-		Hint:  There(console.NextCommand(e), node),
+		Hint:  RemoteCommand(console.NextCommand(e), node),
 		Cause: err,
 	}
 }
 
-// There adds the node to a command that has to be run there; "" is this host. The result is safe for a terminal,
+// RemoteCommand adds the node to a command that has to be run there; "" is this host. The result is safe for a terminal,
 // whatever the node sent.
-func There(command, node string) string {
+func RemoteCommand(command, node string) string {
 	if node == "" || command == "" {
 		return command
 	}
 	return console.Safe(command) + ", at node " + node
 }
 
-// Gone explains err, which says that there is no extension NODE.ID, by the absence of the node if there is no such
+// NodeGone explains err, which says that there is no extension NODE.ID, by the absence of the node if there is no such
 // node.
-func Gone(s status.Status, id string, err error) error {
-	node, _, far := strings.Cut(id, ".")
+func NodeGone(s status.Status, id string, err error) error {
+	node, _, remote := strings.Cut(id, ".")
 	here := slices.ContainsFunc(s.Extensions,
 		func(x status.Extension) bool { return x.ID == node || strings.HasPrefix(x.ID, node+".") })
-	if !far || here || s.Cluster == nil || console.ExitCode(err) != console.ExitNotFound {
+	if !remote || here || s.Cluster == nil || console.ExitCode(err) != console.ExitNotFound {
 		return err
 	}
 	return &console.Error{

@@ -1,4 +1,4 @@
-package login
+package secret
 
 import (
 	"bufio"
@@ -32,9 +32,9 @@ type target struct {
 	server *signin.Server
 }
 
-// find returns the extension or destination called id. caller selects that caller's own login at a destination; "": the
+// findTarget returns the extension or destination called id. caller selects that caller's own login at a destination; "": the
 // login of all callers.
-func find(ctx context.Context, c *console.Console, id, caller string) (*target, error) {
+func findTarget(ctx context.Context, c *console.Console, id, caller string) (*target, error) {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
 		return nil, err
@@ -131,9 +131,9 @@ func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t
 	return &target{cfg: cfg, server: server}, nil
 }
 
-func (t *target) store() (*logins.Store, error) { return storeOf(t.cfg) }
+func (t *target) store() (*logins.Store, error) { return loginStore(t.cfg) }
 
-func storeOf(cfg *config.Config) (*logins.Store, error) {
+func loginStore(cfg *config.Config) (*logins.Store, error) {
 	if cfg.Secrets.Logins == "" {
 		return nil, &console.Error{
 			Code: console.ExitFailed,
@@ -163,8 +163,8 @@ func (t *target) apply(ctx context.Context, c *console.Console) (string, error) 
 // maxPasted is the longest pasted address, in bytes.
 const maxPasted = 64 << 10
 
-// pasted reads an address without echo: it contains a code.
-func pasted(c *console.Console) (string, error) {
+// readAddress reads an address without echo: it contains a code.
+func readAddress(c *console.Console) (string, error) {
 	if c.Interactive() {
 		return c.ReadSecret("address (not shown): ")
 	}

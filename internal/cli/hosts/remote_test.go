@@ -1,4 +1,4 @@
-package nodes
+package hosts
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-func TestRemote(t *testing.T) {
+func TestSplitRemote(t *testing.T) {
 	s := status.Status{
 		Cluster: &status.Cluster{
 			Node:  "web",
@@ -33,55 +33,55 @@ func TestRemote(t *testing.T) {
 		"":                  {},
 		".":                 {},
 	} {
-		node, there, ok := Remote(s, id)
+		node, there, ok := SplitRemote(s, id)
 		if ok != (want[0] != "") || ok && (node != want[0] || there != want[1]) {
 			t.Errorf("%q: %q, %q, %v", id, node, there, ok)
 		}
 	}
-	if n := Waiting(s.Cluster); n != 3 {
+	if n := RemoteApprovals(s.Cluster); n != 3 {
 		t.Errorf("%d requests wait elsewhere", n)
 	}
 	s.Cluster = nil
-	if _, _, ok := Remote(s, "gpu1.notes"); ok || Waiting(nil) != 0 {
+	if _, _, ok := SplitRemote(s, "gpu1.notes"); ok || RemoteApprovals(nil) != 0 {
 		t.Error("there is a node without a cluster")
 	}
 }
 
 // The next command after an error of another node names that node.
-func TestAt(t *testing.T) {
+func TestRemoteError(t *testing.T) {
 	untrusted := &protocol.Error{Kind: protocol.Untrusted, Extension: "notes", Message: "node gpu1: nobody has agreed"}
-	got, ok := errors.AsType[*console.Error](At("gpu1", untrusted))
+	got, ok := errors.AsType[*console.Error](RemoteError("gpu1", untrusted))
 	if !ok || got.Hint != "exthost trust notes, at node gpu1" || got.Code != console.ExitDenied ||
 		got.Text != "notes: node gpu1: nobody has agreed (untrusted)" {
 		t.Errorf("%+v", got)
 	}
 	for _, err := range []error{nil, errors.New("any"), &protocol.Error{Kind: protocol.Rejected, Message: "no"}} {
-		if got := At("gpu1", err); got != err {
+		if got := RemoteError("gpu1", err); got != err {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if There("a\nb", "gpu1") != `a\u000ab, at node gpu1` || There("", "gpu1") != "" ||
-		There("exthost list", "") != "exthost list" {
+	if RemoteCommand("a\nb", "gpu1") != `a\u000ab, at node gpu1` || RemoteCommand("", "gpu1") != "" ||
+		RemoteCommand("exthost list", "") != "exthost list" {
 		t.Error("a command that is none, or of this host, is changed, or one has two lines")
 	}
 }
 
 // An extension of a node that has left is no longer listed: the error names the node.
-func TestGone(t *testing.T) {
+func TestNodeGone(t *testing.T) {
 	s := status.Status{
 		Extensions: []status.Extension{{ID: "notes"}, {ID: "web.other"}},
 		Cluster:    &status.Cluster{Node: "n1"},
 	}
 	unknown := &console.Error{Code: console.ExitNotFound, Text: "there is no such extension"}
 	for id, far := range map[string]bool{"gpu1.notes": true, "web.nots": false, "notes.server": false, "nots": false} {
-		got := Gone(s, id, unknown)
+		got := NodeGone(s, id, unknown)
 		if far != (got != error(unknown)) ||
 			far && !strings.Contains(got.Error(), "no node gpu1 is in the cluster now") {
 			t.Errorf("%s: %v", id, got)
 		}
 	}
 	s.Cluster = nil
-	if got := Gone(s, "gpu1.notes", unknown); got != error(unknown) {
+	if got := NodeGone(s, "gpu1.notes", unknown); got != error(unknown) {
 		t.Error(got)
 	}
 }

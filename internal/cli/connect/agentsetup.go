@@ -1,5 +1,4 @@
-// Package agentsetup implements exthost agent-setup, which tells agents with a shell how to find and call tools.
-package agentsetup
+package connect
 
 import (
 	"bytes"
@@ -31,8 +30,8 @@ const (
 	sharedSkills = ".agents/skills"
 )
 
-// Command returns exthost agent-setup.
-func Command(c *console.Console) *cobra.Command {
+// AgentSetup returns exthost agent-setup, which tells agents with a shell how to find and call tools.
+func AgentSetup(c *console.Console) *cobra.Command {
 	var yes, print bool
 	cmd := &cobra.Command{
 		Use:   "agent-setup [DIR]",
@@ -55,7 +54,7 @@ func Command(c *console.Console) *cobra.Command {
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			return write(cmd.Context(), c, filepath.Join(dir, "exthost", "SKILL.md"), yes)
+			return writeSkill(cmd.Context(), c, filepath.Join(dir, "exthost", "SKILL.md"), yes)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "replace another file without a question")
@@ -63,18 +62,18 @@ func Command(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-type outcome struct {
+type skillOutcome struct {
 	File    string `json:"file"`
 	Written bool   `json:"written"` // false: the file was up to date
 }
 
-func write(ctx context.Context, c *console.Console, path string, yes bool) error {
+func writeSkill(ctx context.Context, c *console.Console, path string, yes bool) error {
 	before, err := existing(path)
 	switch {
 	case err != nil:
 		return err
 	case bytes.Equal(before, skill):
-		return report(c, outcome{path, false}, path+" is up to date")
+		return reportSkill(c, skillOutcome{path, false}, path+" is up to date")
 	case before != nil && !yes:
 		if err := replaces(ctx, c, path); err != nil {
 			return err
@@ -86,7 +85,7 @@ func write(ctx context.Context, c *console.Console, path string, yes bool) error
 	if err := atomicfile.Write(path, skill); err != nil {
 		return err
 	}
-	return report(c, outcome{path, true}, "wrote "+path)
+	return reportSkill(c, skillOutcome{path, true}, "wrote "+path)
 }
 
 // existing returns the content of a file, nil when there is none. A link, or anything else that is not a regular file,
@@ -132,6 +131,6 @@ func replaces(ctx context.Context, c *console.Console, path string) error {
 	return err
 }
 
-func report(c *console.Console, o outcome, text string) error {
+func reportSkill(c *console.Console, o skillOutcome, text string) error {
 	return c.Print(console.Document{Kind: "skill", Value: o, Names: []string{o.File}, Text: console.Safe(text) + "\n"})
 }

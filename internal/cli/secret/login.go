@@ -1,7 +1,7 @@
-// Package login implements exthost login and exthost logout, which sign the user in to remote servers.
-package login
+package secret
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +27,7 @@ type flags struct {
 	caller              string
 }
 
-// Login returns exthost login.
+// Login returns exthost login, which signs the user in to a remote server.
 func Login(c *console.Console) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
@@ -49,7 +49,7 @@ func Login(c *console.Console) *cobra.Command {
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.list {
-				return list(c)
+				return listLogins(c)
 			}
 			return login(cmd.Context(), c, args[0], f)
 		},
@@ -68,7 +68,7 @@ func Login(c *console.Console) *cobra.Command {
 const patience = 10 * time.Minute
 
 func login(ctx context.Context, c *console.Console, id string, f flags) error {
-	t, err := find(ctx, c, id, f.caller)
+	t, err := findTarget(ctx, c, id, f.caller)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *
 			Ask: func(_ context.Context, address string) (string, error) {
 				c.Tell("Open this address in any browser:\n\n" + address +
 					"\n\nThe browser ends at an address of 127.0.0.1, which it cannot open. Paste that address here.")
-				return pasted(c)
+				return readAddress(c)
 			},
 		}, func() {}, nil
 	}
@@ -180,7 +180,7 @@ func Logout(c *console.Console) *cobra.Command {
 		Example:           "  exthost logout gh",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := find(cmd.Context(), c, args[0], caller)
+			t, err := findTarget(cmd.Context(), c, args[0], caller)
 			if err != nil {
 				return err
 			}
@@ -223,13 +223,13 @@ func callerFlag(cmd *cobra.Command, caller *string) {
 	cmd.Flags().StringVar(caller, "caller", "", "whose login it is, at a destination with credentials: per_caller")
 }
 
-// list prints the logins.
-func list(c *console.Console) error {
+// listLogins prints the logins.
+func listLogins(c *console.Console) error {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
 		return err
 	}
-	store, err := storeOf(cfg)
+	store, err := loginStore(cfg)
 	if err != nil {
 		return err
 	}
@@ -241,5 +241,58 @@ func list(c *console.Console) error {
 	slices.SortFunc(all, func(a, b *logins.Grant) int {
 		return strings.Compare(a.Place.ID+a.Place.Of+a.Place.Caller, b.Place.ID+b.Place.Of+b.Place.Caller)
 	})
-	return printed(c, all)
+	return printLogins(c, all)
+}
+
+// loginInfo is a login without its tokens, as printed.
+type loginInfo struct {
+	ID      string    `json:"id"`
+	Of      string    `json:"of,omitempty"` // the directory that states it
+	Caller  string    `json:"caller,omitempty"`
+	Server  string    `json:"server"`
+	Issuer  string    `json:"issuer"` // of the authorization server
+	Scopes  []string  `json:"scopes"`
+	Renews  bool      `json:"renews"` // it is renewed when the token expires
+	Expires time.Time `json:"expires,omitzero"`
+	Ended   string    `json:"ended,omitempty"` // why the user must sign in again
+}
+
+func printLogins(c *console.Console, all []*logins.Grant) error {
+	values, names, rows := []loginInfo{}, []string{}, [][]string{{"ID", "CALLER", "SERVER", "STATE", "OF"}}
+	for _, g := range all {
+		k := loginInfo{
+			ID:      g.Place.ID,
+			Of:      g.Place.Of,
+			Caller:  g.Place.Caller,
+			Server:  g.Place.URL,
+			Issuer:  g.Issuer,
+			Scopes:  console.OrEmpty(g.Scopes),
+			Renews:  g.Refresh != "",
+			Expires: g.Expires,
+			Ended:   g.Ended,
+		}
+		values, names = append(values, k), append(names, k.ID)
+		rows = append(rows, []string{k.ID, cmp.Or(k.Caller, "-"), host(k.Server), k.state(), k.Of})
+	}
+	rows = append(rows, []string{console.Plural(len(all), "login")})
+	return c.Print(console.Document{
+		Kind:  "logins",
+		Value: values,
+		Names: names,
+		Rows:  rows,
+		Drop:  []string{"OF"},
+		Wrap:  true,
+	})
+}
+
+func (k *loginInfo) state() string {
+	switch {
+	case k.Ended != "":
+		return "needs login: " + k.Ended
+	case k.Renews || k.Expires.IsZero():
+		return "signed in"
+	case time.Now().After(k.Expires):
+		return "needs login: it has expired"
+	}
+	return "signed in for " + console.Span(time.Until(k.Expires))
 }

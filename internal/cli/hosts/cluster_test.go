@@ -1,4 +1,4 @@
-package nodes
+package hosts
 
 import (
 	"strings"
@@ -35,9 +35,9 @@ func example(now time.Time) *status.Cluster {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestClusterLines(t *testing.T) {
 	now := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
-	got := strings.Join(Lines(example(now), now, console.Layout{}), "\n")
+	got := strings.Join(ClusterLines(example(now), now, console.Layout{}), "\n")
 	want := `cluster main: this is web, 3 nodes, over tls://hub:7822 (400µs, TLS)
 NODE          STATE     VERSION  RTT    TOOLS  OUT/IN   FAILED  SHARES
 gpu1          ready     0.2.0    620µs  3      1904/31  2       search (replicas), notes
@@ -45,13 +45,13 @@ laptop\u001b  away 12s  0.1.0    -      0      0/0      0       its connection e
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	away := Lines(&status.Cluster{Name: "main", Node: "web", Reason: "dial tcp: refused"}, now, console.Layout{})
+	away := ClusterLines(&status.Cluster{Name: "main", Node: "web", Reason: "dial tcp: refused"}, now, console.Layout{})
 	if diff := cmp.Diff([]string{"cluster main: this is web, not connected: dial tcp: refused"}, away); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestProblems(t *testing.T) {
+func TestClusterProblems(t *testing.T) {
 	now := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
 	s := status.Status{
 		Version: "0.2.0",
@@ -61,7 +61,7 @@ func TestProblems(t *testing.T) {
 			{Code: "other", Message: "not about it"},
 		},
 	}
-	found := Problems(s)
+	found := ClusterProblems(s)
 	for i, want := range []string{
 		"node laptop",
 		"runs exthost 0.1.0",
@@ -78,7 +78,7 @@ func TestProblems(t *testing.T) {
 	}
 	s.Cluster = &status.Cluster{Name: "main", Reason: "refused"}
 	s.Diagnostics = nil
-	if found = Problems(s); len(found) != 1 || !strings.Contains(found[0], "not connected") {
+	if found = ClusterProblems(s); len(found) != 1 || !strings.Contains(found[0], "not connected") {
 		t.Errorf("%q", found)
 	}
 }
