@@ -22,8 +22,8 @@ command = "sh"
 args = ["-c", "sed -n 's/^NoNewPrivs:.//p' /proc/self/status >> privileges; cat /proc/$PPID/environ /proc/$PPID/task/*/environ >> environ; exec exthost extension notes"]
 `
 
-// An extension reads no secret of its host, also that of root, and gains no privileges; info and
-// doctor say which one may. check starts it as serve does.
+// An extension cannot read its host's secrets, even root's, and gains no privileges; info and doctor show extensions
+// that may. check starts it in the same way as serve.
 func TestExtensionWithoutPrivileges(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/curious/plugin.toml": curiousManifest,

@@ -73,15 +73,7 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		return err
 	}
 	defer unlock()
-	real := s.real
-	before, err := s.server(o.Name)
-	if err == nil {
-		err = s.read()
-	}
-	if err != nil {
-		return err
-	}
-	now, err := s.server(o.Name)
+	same, err := s.reread(o.Name)
 	if err != nil {
 		return err
 	}
@@ -93,7 +85,7 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		o.Change = "none"
 		return nil
 	}
-	if s.real != real || (now == nil) != (before == nil) || now != nil && !slices.Equal(now.Argv, before.Argv) {
+	if !same {
 		return &console.Error{
 			Code: console.ExitFailed,
 			Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", tilde(s.path), o.Name),
@@ -117,6 +109,23 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 		return fmt.Errorf("no backup could be made, and nothing was written: %w", err)
 	}
 	return s.store(after)
+}
+
+// reread reads the file again. same reports whether the server called name has not changed.
+func (s *settings) reread(name string) (same bool, err error) {
+	real := s.real
+	before, err := s.server(name)
+	if err == nil {
+		err = s.read()
+	}
+	if err != nil {
+		return false, err
+	}
+	now, err := s.server(name)
+	if now == nil || before == nil {
+		return s.real == real && now == before, err
+	}
+	return s.real == real && slices.Equal(now.Argv, before.Argv), err
 }
 
 // replace writes the file without the server, or removes the file. It forgets the record last, so that the file can be

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
+// reloaded prints the result of a save.
 func (b *builds) reloaded(r exthost.Reloaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,8 +52,13 @@ func (b *builds) reloaded(r exthost.Reloaded) {
 	if !shown && len(b.broken) == 0 {
 		b.print("%s", b.paint(console.Dim, "↻ nothing changes"))
 	}
+	b.showFixed(c.Kept)
+}
+
+// showFixed prints the extensions whose saves could not run before and can now.
+func (b *builds) showFixed(kept []status.KeptBuild) {
 	for id := range b.broken {
-		if !slices.ContainsFunc(c.Kept, func(k status.KeptBuild) bool { return k.ID == id }) {
+		if !slices.ContainsFunc(kept, func(k status.KeptBuild) bool { return k.ID == id }) {
 			delete(b.broken, id)
 			b.print("%s %s is fixed: the saved build runs", b.paint(console.Green, "●"), console.Safe(id))
 		}

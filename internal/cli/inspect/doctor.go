@@ -357,32 +357,11 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 	return findings
 }
 
+// examine checks an extension, or a destination, as what says.
 func examine(what string, x status.Extension, diags []protocol.Diagnostic, handshake bool) finding {
 	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + hosts.RunsAs(x))}
-	broken, wrong := false, "" // faults of the extension or its configuration, as opposed to missing requirements
-	for _, d := range diags {
-		if !hosts.Concerns(d, x) || d.Level == protocol.LevelInfo {
-			continue
-		}
-		broken = broken || d.Level == protocol.LevelError
-		hint := d.Hint
-		if what == "destination" && d.Level == protocol.LevelError && !hosts.Said(x, d) {
-			wrong = d.Message
-		} else if !hosts.Said(x, d) {
-			hint = strings.TrimSuffix(d.Message+"; "+d.Hint, "; ")
-		}
-		if hint != "" {
-			f.Hints = append(f.Hints, hint)
-		}
-	}
-	if run, _ := launcher.Parse(x.Command); run.Unpinned != "" {
-		remedy := "exthost upgrade " + x.ID + " locks it by its hashes"
-		if what == "destination" {
-			remedy = "write " + strings.TrimSuffix(run.Unpinned, "@latest") + "@VERSION"
-		}
-		f.Hints = append(f.Hints,
-			fmt.Sprintf("%s has no version, so each start may run another one; %s", run.Unpinned, remedy))
-	}
+	broken, wrong := f.addFaults(what == "destination", x, diags)
+	f.Hints = append(f.Hints, unpinned(what == "destination", x)...)
 	switch {
 	case wrong != "" && !handshake:
 		f.fail(wrong, nil)
@@ -403,6 +382,42 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		f.Detail += ", " + console.Plural(len(x.Tools), "tool")
 	}
 	return f
+}
+
+// unpinned returns a hint for a command that downloads any version of a package at each start.
+func unpinned(destination bool, x status.Extension) []string {
+	run, _ := launcher.Parse(x.Command)
+	if run.Unpinned == "" {
+		return nil
+	}
+	remedy := "exthost upgrade " + x.ID + " locks it by its hashes"
+	if destination {
+		remedy = "write " + strings.TrimSuffix(run.Unpinned, "@latest") + "@VERSION"
+	}
+	return []string{fmt.Sprintf("%s has no version, so each start may run another one; %s", run.Unpinned, remedy)}
+}
+
+// addFaults adds the diagnostics about x as hints. broken reports whether one is an error: a fault of x or its
+// configuration, and not only a missing requirement. wrong is the last error that the reason of a destination does not
+// contain; it is no hint.
+func (f *finding) addFaults(destination bool, x status.Extension, diags []protocol.Diagnostic,
+) (broken bool, wrong string) {
+	for _, d := range diags {
+		if !hosts.Concerns(d, x) || d.Level == protocol.LevelInfo {
+			continue
+		}
+		broken = broken || d.Level == protocol.LevelError
+		hint := d.Hint
+		if destination && d.Level == protocol.LevelError && !hosts.Said(x, d) {
+			wrong = d.Message
+		} else if !hosts.Said(x, d) {
+			hint = strings.TrimSuffix(d.Message+"; "+d.Hint, "; ")
+		}
+		if hint != "" {
+			f.Hints = append(f.Hints, hint)
+		}
+	}
+	return broken, wrong
 }
 
 func examinePolicy(p status.Policy, handshake bool) finding {

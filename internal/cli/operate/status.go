@@ -73,43 +73,82 @@ func Status(c *console.Console) *cobra.Command {
 				Status:    s,
 			}
 			all.addBeside(ctx, c, r.Info.PID)
-			table := statusTable(all, time.Now(), c.Layout(false, expendable...))
+			table := all.table(time.Now(), c.Layout(false, expendable...))
 			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
 		}),
 	}
 }
 
-// statusTable renders the status. Without a width, a row is one line, with its note in the last column.
-func statusTable(s runningStatus, now time.Time, layout console.Layout) []string {
+// table renders the status. Without a width, a row is one line, with its note in the last column.
+func (s *runningStatus) table(now time.Time, layout console.Layout) []string {
 	width := layout.Width
-	lines := console.Wrap(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID,
+	lines := append(s.heading(now, width), "")
+	lines = append(lines, layOut(s.rows(now, width), layout)...)
+	section := func(more []string) {
+		if len(more) > 0 {
+			lines = append(append(lines, ""), more...)
+		}
+	}
+	if broken := hosts.BrokenFiles(s.Status); len(broken) > 0 {
+		section(console.Wrap(console.Safe("not run, because of errors that exthost validate shows: "+
+			strings.Join(broken, ", ")), width))
+	}
+	if len(s.Unloaded) > 0 {
+		section(console.Wrap(console.Safe(hosts.UnloadedText(s.Unloaded)), width))
+	}
+	if s.Cluster != nil {
+		section(hosts.ClusterLines(s.Cluster, now, layout))
+	}
+	if len(s.Policies) > 0 {
+		section(hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies)))
+	}
+	section(clientLines(s.Clients, layout))
+	section(questionLines(s.Questions, layout))
+	if s.Audit != nil {
+		section([]string{console.Safe("audit log " + strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": "))})
+	}
+	if s.Tracing != nil {
+		section(console.Wrap(console.Safe(tracingText(s.Tracing)), width))
+	}
+	var recordings []string
+	for _, r := range s.Recordings {
+		recordings = append(recordings, console.Wrap(console.Safe(recordingText(&r)), width)...)
+	}
+	section(recordings)
+	section(s.approvals())
+	return lines
+}
+
+// heading describes the host itself.
+func (s *runningStatus) heading(now time.Time, width int) (lines []string) {
+	say := func(text string) { lines = append(lines, console.Wrap(text, width)...) }
+	say(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID,
 		console.Span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), console.Bytes(s.Host.RSS),
-		cmp.Or(s.Serves, "starting")), width)
-	held := "processes held by " + s.Containment.String()
-	if len(s.Containment.Lacks) > 0 {
-		held += "; not by " + strings.Join(s.Containment.Lacks, "; not by ")
-	}
+		cmp.Or(s.Serves, "starting")))
 	if url, ok := hosts.Dashboard(s.Serves); ok {
-		lines = append(lines, console.Wrap("dashboard at "+url+", which exthost ui opens", width)...)
+		say("dashboard at " + url + ", which exthost ui opens")
 	}
-	lines = append(lines, console.Wrap(held, width)...)
+	held := append([]string{"processes held by " + s.Containment.String()}, s.Containment.Lacks...)
+	say(strings.Join(held, "; not by "))
 	if s.Trust == config.TrustOff {
-		lines = append(lines, console.Wrap(hosts.TrustsAll, width)...)
+		say(hosts.TrustsAll)
 	}
 	if s.Log != "" {
-		lines = append(lines, console.Wrap(
-			console.Safe("in the background for clients on stdio, exthost stop ends it; log in "+s.Log), width)...)
+		say(console.Safe("in the background for clients on stdio, exthost stop ends it; log in " + s.Log))
 	}
 	if len(s.Beside) > 0 {
 		pids := strings.Trim(fmt.Sprint(s.Beside), "[]")
-		lines = append(lines, console.Wrap("beside it, for clients with another environment or other flags: pid "+
-			strings.ReplaceAll(pids, " ", ", "), width)...)
+		say("beside it, for clients with another environment or other flags: pid " +
+			strings.ReplaceAll(pids, " ", ", "))
 	}
 	for _, text := range hosts.Warnings(s.Status) {
-		lines = append(lines, console.Wrap(console.Safe("warning: "+text), width)...)
+		say(console.Safe("warning: " + text))
 	}
-	lines = append(lines, brokenConfig(s.Status, width)...)
-	lines = append(lines, "")
+	return append(lines, brokenConfig(s.Status, width)...)
+}
+
+// rows returns the titles, and the rows of extensions and destinations.
+func (s *runningStatus) rows(now time.Time, width int) []statusRow {
 	rows := []statusRow{{cells: statusColumns}}
 	if width == 0 {
 		rows[0].notes = []string{"NOTE"} // title of the column
@@ -125,48 +164,20 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	for _, d := range s.Destinations {
 		rows = append(rows, destinationRows(d, s.Diagnostics, now)...)
 	}
-	lines = append(lines, layOut(rows, layout)...)
-	if broken := hosts.BrokenFiles(s.Status); len(broken) > 0 {
-		lines = append(append(lines, ""),
-			console.Wrap(console.Safe("not run, because of errors that exthost validate shows: "+strings.Join(broken,
-				", ")), width)...)
+	return rows
+}
+
+// approvals counts the approval requests that wait at this host and at other nodes; nil if there are none.
+func (s *runningStatus) approvals() []string {
+	remote, text := hosts.RemoteApprovals(s.Cluster), ""
+	if remote > 0 {
+		text = fmt.Sprintf(", %d of them at other nodes", remote)
 	}
-	if len(s.Unloaded) > 0 {
-		lines = append(append(lines, ""), console.Wrap(console.Safe(hosts.UnloadedText(s.Unloaded)), width)...)
+	all := s.ApprovalRequests + remote
+	if all == 0 {
+		return nil
 	}
-	if s.Cluster != nil {
-		lines = append(append(lines, ""), hosts.ClusterLines(s.Cluster, now, layout)...)
-	}
-	if len(s.Policies) > 0 {
-		lines = append(append(lines, ""), hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies))...)
-	}
-	if of := clientLines(s.Clients, layout); of != nil {
-		lines = append(append(lines, ""), of...)
-	}
-	if of := questionLines(s.Questions, layout); of != nil {
-		lines = append(append(lines, ""), of...)
-	}
-	if s.Audit != nil {
-		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
-	}
-	if s.Tracing != nil {
-		lines = append(append(lines, ""), console.Wrap(console.Safe(tracingText(s.Tracing)), width)...)
-	}
-	for i, r := range s.Recordings {
-		if i == 0 {
-			lines = append(lines, "")
-		}
-		lines = append(lines, console.Wrap(console.Safe(recordingText(&r)), width)...)
-	}
-	elsewhere, text := hosts.RemoteApprovals(s.Cluster), ""
-	if elsewhere > 0 {
-		text = fmt.Sprintf(", %d of them at other nodes", elsewhere)
-	}
-	if all := s.ApprovalRequests + elsewhere; all > 0 {
-		lines = append(lines, "",
-			fmt.Sprintf("approval requests that wait: %d%s; exthost approve lists them", all, text))
-	}
-	return lines
+	return []string{fmt.Sprintf("approval requests that wait: %d%s; exthost approve lists them", all, text)}
 }
 
 // tracingText describes what became of the spans of calls.

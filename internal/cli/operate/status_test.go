@@ -124,7 +124,7 @@ func TestStatusTable(t *testing.T) {
 		"",
 		"not run, because of errors that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",
 	}
-	lines := statusTable(s, now, console.Layout{})
+	lines := s.table(now, console.Layout{})
 	if len(lines) != len(want) {
 		t.Errorf("%d lines, want %d", len(lines), len(want))
 	}
@@ -140,7 +140,7 @@ func TestStatusTable(t *testing.T) {
 			t.Errorf("line %d: %s", i, got)
 		}
 	}
-	narrow := statusTable(s, now, console.Layout{Width: 60, Drop: expendable})
+	narrow := s.table(now, console.Layout{Width: 60, Drop: expendable})
 	for _, line := range narrow {
 		if utf8.RuneCountInString(line) > 60 {
 			t.Errorf("wider than 60: %s", line)

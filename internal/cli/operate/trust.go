@@ -70,10 +70,10 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 	if err != nil {
 		return err
 	}
-	if len(p.Items) == 0 && len(names) == 0 && lock {
-		return writeLock(ctx, c, cfg)
-	}
 	if len(p.Items) == 0 && len(names) == 0 {
+		if lock {
+			return writeLock(ctx, c, cfg)
+		}
 		fmt.Fprintln(c.Err, "nothing waits to be trusted")
 		return nil
 	}
@@ -81,24 +81,14 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 	if err != nil {
 		return err
 	}
-	switch {
-	case yes:
-		fmt.Fprint(c.Err, trust.Screen(c, items, false))
-	case c.Interactive():
-		ok, err := trust.Ask(ctx, c, items)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return &console.Error{Code: console.ExitDenied, Text: "not trusted, and not run"}
-		}
-	default:
-		fmt.Fprint(c.Out, trust.Screen(c, items, false))
-		return &console.Error{
+	if err := trust.Agree(ctx, c, items, yes,
+		&console.Error{Code: console.ExitDenied, Text: "not trusted, and not run"},
+		&console.Error{
 			Code: console.ExitDenied,
 			Text: "this needs an answer, and there is no terminal",
 			Hint: "exthost trust " + cmp.Or(strings.Join(names, " "), "--all") + " --yes",
-		}
+		}); err != nil {
+		return err
 	}
 	if err := p.Accept(items); err != nil {
 		return err

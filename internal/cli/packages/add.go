@@ -58,7 +58,7 @@ func Add(c *console.Console) *cobra.Command {
 			"npm:@modelcontextprotocol/server-filesystem -- /srv/data\n  exthost add --locked",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.locked {
-				return fetchLocked(cmd.Context(), c, &t, args)
+				return t.fetchLocked(cmd.Context(), c, args)
 			}
 			if len(args) == 0 {
 				return console.Usagef("exthost add npm:NAME", "a SOURCE is needed: %s", packages.Forms)
@@ -67,7 +67,7 @@ func Add(c *console.Console) *cobra.Command {
 				return console.Usagef("exthost add "+args[0]+" -- "+strings.Join(args[1:], " "),
 					"arguments of the program follow --")
 			}
-			return add(cmd.Context(), c, &t, args[0], args[1:])
+			return t.add(cmd.Context(), c, args[0], args[1:])
 		},
 	}
 	t.flags(cmd)
@@ -118,7 +118,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-func add(ctx context.Context, c *console.Console, t *terms, text string, args []string) (err error) {
+func (t *terms) add(ctx context.Context, c *console.Console, text string, args []string) (err error) {
 	source, err := packages.Parse(text)
 	if err != nil {
 		return console.Usagef("exthost add npm:NAME", "%v", err)
@@ -229,7 +229,7 @@ func describe(c *console.Console, p *packages.Package, data []packages.Data) {
 }
 
 // fetchLocked downloads the packages in the lock file into the store: all of them, or those of ids.
-func fetchLocked(ctx context.Context, c *console.Console, t *terms, ids []string) error {
+func (t *terms) fetchLocked(ctx context.Context, c *console.Console, ids []string) error {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
 		return err

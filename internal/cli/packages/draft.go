@@ -136,25 +136,14 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 
 // agree asks the user unless yes is set, and then writes the entry in the lock file.
 func (d *draft) agree(ctx context.Context, yes bool, next string) error {
-	c := d.c
-	switch {
-	case yes:
-		fmt.Fprint(c.Err, trust.Screen(c, d.asked.Items, false))
-	case c.Interactive():
-		ok, err := trust.Ask(ctx, c, d.asked.Items)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return &console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing is left of it"}
-		}
-	default:
-		fmt.Fprint(c.Out, trust.Screen(c, d.asked.Items, false))
-		return &console.Error{
+	if err := trust.Agree(ctx, d.c, d.asked.Items, yes,
+		&console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing is left of it"},
+		&console.Error{
 			Code: console.ExitDenied,
 			Text: "this needs an answer, and there is no terminal; nothing was written",
 			Hint: next,
-		}
+		}); err != nil {
+		return err
 	}
 	if err := d.asked.Accept(d.asked.Items); err != nil {
 		return err

@@ -114,19 +114,8 @@ type importFile struct {
 }
 
 func (f importing) run(ctx context.Context, c *console.Console, paths []string) error {
-	if f.as != "" && f.as != asExtensions && f.as != asDestinations {
-		return console.Usagef("exthost import --help", "--as %q: there is %s and %s", f.as, asExtensions,
-			asDestinations)
-	}
-	if f.lock && (!f.write || f.as == asDestinations || f.to != "") {
-		return console.Usagef("exthost import FILE --write --lock",
-			"--lock locks extensions that are written beside exthost.lock: it goes with --write, and neither with "+
-				"--to nor with --as destinations")
-	}
-	if f.from != "" {
-		if err := console.OneOf("exthost import --help", "--from", f.from, clientconfig.Clients()); err != nil {
-			return err
-		}
+	if err := f.check(); err != nil {
+		return err
 	}
 	f.vault.forget()
 	var all []imported
@@ -156,37 +145,30 @@ func (f importing) run(ctx context.Context, c *console.Console, paths []string) 
 	return c.Print(console.Document{Kind: "import", Value: all, Names: names, Text: console.SafeText(text.String())})
 }
 
+// check validates the flags.
+func (f importing) check() error {
+	if f.as != "" && f.as != asExtensions && f.as != asDestinations {
+		return console.Usagef("exthost import --help", "--as %q: there is %s and %s", f.as, asExtensions,
+			asDestinations)
+	}
+	if f.lock && (!f.write || f.as == asDestinations || f.to != "") {
+		return console.Usagef("exthost import FILE --write --lock",
+			"--lock locks extensions that are written beside exthost.lock: it goes with --write, and neither with "+
+				"--to nor with --as destinations")
+	}
+	if f.from == "" {
+		return nil
+	}
+	return console.OneOf("exthost import --help", "--from", f.from, clientconfig.Clients())
+}
+
+// read reads one file and renders what would be written.
 func (f importing) read(name string) (imported, error) {
-	data, err := console.ReadFile(name, console.MaxSettings, "exthost import ~/.claude.json")
+	r, as, err := f.parse(name)
 	if err != nil {
 		return imported{}, err
 	}
-	home, _ := os.UserHomeDir() // without it, servers that refer to it are left out
-	o := clientconfig.Options{
-		From:    clientconfig.Client(f.from),
-		Home:    home,
-		Secrets: f.secrets,
-		Bridge:  f.as == asDestinations,
-		Lock:    f.lock,
-	}
-	if f.vault != nil && !o.Bridge {
-		o.Store = f.vault.free
-	}
-	r, err := clientconfig.Read(name, data, o)
-	if err == nil && r.Client == clientconfig.Destinations && f.as == "" {
-		f.as, o.Bridge, o.Store = asDestinations, true, nil
-		r, err = clientconfig.Read(name, data, o)
-	}
-	if err != nil {
-		return imported{}, &console.Error{
-			Code: console.ExitInvalid,
-			Text: fmt.Sprintf("%s: %v", name, err),
-			Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is",
-		}
-	}
-	if f.vault != nil && f.vault.err != nil {
-		return imported{}, fmt.Errorf("%s has secrets, and the store cannot be read: %w", name, f.vault.err)
-	}
+	f.as = as
 	out := imported{
 		File:    name,
 		Client:  string(r.Client),
@@ -233,6 +215,42 @@ func (f importing) read(name string) (imported, error) {
 		out.Files = append(out.Files, one)
 	}
 	return out, nil
+}
+
+// parse reads the servers of a file. as is --as, or its default for this kind of file.
+func (f importing) parse(name string) (r *clientconfig.Result, as string, err error) {
+	data, err := console.ReadFile(name, console.MaxSettings, "exthost import ~/.claude.json")
+	if err != nil {
+		return nil, "", err
+	}
+	home, _ := os.UserHomeDir() // without it, servers that refer to it are left out
+	o := clientconfig.Options{
+		From:    clientconfig.Client(f.from),
+		Home:    home,
+		Secrets: f.secrets,
+		Bridge:  f.as == asDestinations,
+		Lock:    f.lock,
+	}
+	if f.vault != nil && !o.Bridge {
+		o.Store = f.vault.free
+	}
+	as = f.as
+	r, err = clientconfig.Read(name, data, o)
+	if err == nil && r.Client == clientconfig.Destinations && f.as == "" {
+		as, o.Bridge, o.Store = asDestinations, true, nil
+		r, err = clientconfig.Read(name, data, o)
+	}
+	if err != nil {
+		return nil, "", &console.Error{
+			Code: console.ExitInvalid,
+			Text: fmt.Sprintf("%s: %v", name, err),
+			Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is",
+		}
+	}
+	if f.vault != nil && f.vault.err != nil {
+		return nil, "", fmt.Errorf("%s has secrets, and the store cannot be read: %w", name, f.vault.err)
+	}
+	return r, as, nil
 }
 
 // configFile returns where to write a configuration file. If exthost.yaml exists, entries are added to it, because the

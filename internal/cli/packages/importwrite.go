@@ -86,30 +86,22 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 				c.Note(one.File, true, fmt.Sprintf("%s comes from %s already; --to writes elsewhere", file.Path, other))
 				continue
 			}
-			if f.lock && !file.config && downloads([]byte(file.Text)) {
-				ok, err := f.lockFile(ctx, c, file)
-				if err != nil {
-					return err
-				}
-				if id := filepath.Base(filepath.Dir(file.Path)); ok {
-					written = append(written, file.Path)
-					one.tellRuns(c, file)
-				} else {
-					refused = append(refused, id)
-				}
-				continue
+			locks := f.lock && !file.config && downloads([]byte(file.Text))
+			var added bool
+			var err error
+			if locks {
+				added, err = f.lockFile(ctx, c, file)
+			} else {
+				added, err = f.addFile(ctx, c, file, configured)
 			}
-			changed, err := f.writeFile(c, file)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if !changed {
-				continue
-			}
-			written = append(written, file.Path)
-			one.tellRuns(c, file)
-			if err := f.trust(ctx, c, file, configured); err != nil {
-				return err
+			case added:
+				written = append(written, file.Path)
+				one.tellRuns(c, file)
+			case locks:
+				refused = append(refused, filepath.Base(filepath.Dir(file.Path)))
 			}
 		}
 	}
@@ -172,6 +164,15 @@ func (f importing) trust(ctx context.Context, c *console.Console, file importFil
 		return hosts.TrustConfiguration(c)
 	}
 	return nil
+}
+
+// addFile writes one file and trusts it, and reports whether that changed the file.
+func (f importing) addFile(ctx context.Context, c *console.Console, file importFile, configured bool) (bool, error) {
+	changed, err := f.writeFile(c, file)
+	if err != nil || !changed {
+		return false, err
+	}
+	return true, f.trust(ctx, c, file, configured)
 }
 
 // writeFile writes one file, and reports whether that changed it.

@@ -49,7 +49,7 @@ func addLocked(ctx context.Context, c *console.Console, id string, text []byte) 
 }
 
 // lockNamed locks those of the named extensions that download their package at each start, and returns the others.
-func lockNamed(ctx context.Context, c *console.Console, t *terms, ids []string) (rest []string, err error) {
+func (t *terms) lockNamed(ctx context.Context, c *console.Console, ids []string) (rest []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

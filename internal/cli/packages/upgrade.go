@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
+	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/internal/text/shellwords"
 	"github.com/exthost/exthost/manifest"
 )
@@ -38,13 +39,13 @@ func Upgrade(c *console.Console) *cobra.Command {
 		Example:           "  exthost upgrade\n  exthost upgrade memory --yes",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rest, err := lockNamed(cmd.Context(), c, &t, args)
+			rest, err := t.lockNamed(cmd.Context(), c, args)
 			if err != nil || len(args) > 0 && len(rest) == 0 {
 				return err
 			}
 			return eachLocked(cmd.Context(), c, rest,
 				func(ctx context.Context, cfg *config.Config, id string, e lock.Entry) error {
-					return upgrade(ctx, c, &t, cfg, id, e)
+					return t.upgrade(ctx, c, cfg, id, e)
 				})
 		},
 	}
@@ -94,8 +95,8 @@ func notLocked(id string) error {
 	}
 }
 
-func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lock.Entry,
-) (err error) {
+// upgrade replaces the package of one entry by the newest version that its source allows.
+func (t *terms) upgrade(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry) error {
 	i, err := t.installer(cfg)
 	if err != nil {
 		return err
@@ -114,32 +115,35 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	}
 	if newest.Same(e) {
 		c.Tell(console.Safe(fmt.Sprintf("%s: %s %s is the newest", id, e.Source, e.Version)))
-		return stateTools(ctx, c, t, cfg, id, e)
+		return t.stateTools(ctx, c, cfg, id, e)
 	}
 	p, err := resolve(ctx, c, i, source)
 	if err != nil {
 		return err
 	}
 	d, err := newDraft(c, cfg, id)
+	if err == nil {
+		d.text, err = os.ReadFile(filepath.Join(d.dir, manifest.FileName))
+	}
 	if err != nil {
 		return errors.Join(err, release(c, p.Tree))
 	}
-	path := filepath.Join(d.dir, manifest.FileName)
-	if d.text, err = os.ReadFile(path); err != nil {
-		return errors.Join(err, release(c, p.Tree))
-	}
 	d.pkg, d.entry = p, &e
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
-		}
-	}()
+	if err := d.upgrade(ctx, i.Store, t.yes); err != nil {
+		return errors.Join(err, d.undo(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// upgrade shows how the package of the draft differs from the previous one, and replaces that after a yes.
+func (d *draft) upgrade(ctx context.Context, s store.Store, yes bool) error {
+	path, p, e := filepath.Join(d.dir, manifest.FileName), d.pkg, d.entry
 	before, diags := manifest.Parse(path, d.text)
 	if before == nil || lock.Sum(d.text) != e.Manifest {
 		return &console.Error{
 			Code: console.ExitDenied,
 			Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags),
-			Hint: "exthost trust --lock " + id + ", where you agree to it",
+			Hint: "exthost trust --lock " + d.id + ", where you agree to it",
 		}
 	}
 	text, err := upgraded(slices.Clone(d.text), p, usersOf(before, p))
@@ -154,29 +158,29 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 		return err
 	}
 	after, _ := manifest.Parse(path, text)
-	for _, line := range differences(&e, p, before, after) {
-		c.Tell(console.Safe(line))
+	for _, line := range differences(e, p, before, after) {
+		d.c.Tell(console.Safe(line))
 	}
-	if err := d.agree(ctx, t.yes, "exthost upgrade "+id+" --yes"); err != nil {
+	if err := d.agree(ctx, yes, "exthost upgrade "+d.id+" --yes"); err != nil {
 		return err
 	}
-	if d.carried, err = i.Store.Carry(e.Tree, p.Tree); err != nil {
+	if d.carried, err = s.Carry(e.Tree, p.Tree); err != nil {
 		return err
 	}
-	if err := d.try(ctx, t.yes); err != nil {
+	if err := d.try(ctx, yes); err != nil {
 		return err
 	}
-	if err := hosts.Apply(ctx, c, cfg,
-		fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", id, e.Version, p.Version,
+	if err := hosts.Apply(ctx, d.c, d.stated,
+		fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", d.id, e.Version, p.Version,
 			console.NearbyPath(path))); err != nil {
 		return err
 	}
-	return release(c, e.Tree, d.carried...)
+	return release(d.c, e.Tree, d.carried...)
 }
 
 // stateTools starts the extension of an entry without tools and locks their hashes. The tools are missing if this
 // machine lacked a requirement when the package was added.
-func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lock.Entry,
+func (t *terms) stateTools(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry,
 ) error {
 	if e.Tools != nil {
 		return nil

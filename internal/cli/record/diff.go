@@ -206,35 +206,43 @@ func (d *differ) extension(ctx context.Context, file, id string) error {
 	}
 	for i := range calls {
 		n := &calls[i]
-		if why := d.leftOut(n, before[n.Tool], now[n.Tool]); why != "" {
-			d.result.LeftOut = append(d.result.LeftOut,
-				change{Extension: of, Tool: n.Tool, What: why, Arguments: n.Arguments})
-			if before[n.Tool] != nil && n.Answered && !n.Asks { // so that the next equal call gets the next answer
-				_, _ = call(ctx, d.before, before[n.Tool], n.Arguments)
-			}
-			continue
-		}
-		recorded, err := call(ctx, d.before, before[n.Tool], n.Arguments)
-		if err != nil {
+		if err := d.call(ctx, of, n, before[n.Tool], now[n.Tool]); err != nil {
 			return err
 		}
-		result, err := call(ctx, d.now, now[n.Tool], n.Arguments)
-		if err != nil {
-			return err
-		}
-		if player.Same(recorded, result) {
-			d.result.Same++
-			continue
-		}
-		d.changed(change{
-			Extension: of,
-			Tool:      n.Tool,
-			What:      "the result has changed",
-			Arguments: n.Arguments,
-			Recorded:  recorded,
-			Now:       result,
-		})
 	}
+	return nil
+}
+
+// call makes a recorded call of an extension again, unless it is left out, and compares the results.
+func (d *differ) call(ctx context.Context, of string, n *player.Call, before, now *tools.Entry) error {
+	if why := d.leftOut(n, before, now); why != "" {
+		d.result.LeftOut = append(d.result.LeftOut,
+			change{Extension: of, Tool: n.Tool, What: why, Arguments: n.Arguments})
+		if before != nil && n.Answered && !n.Asks { // so that the next equal call gets the next answer
+			_, _ = call(ctx, d.before, before, n.Arguments)
+		}
+		return nil
+	}
+	recorded, err := call(ctx, d.before, before, n.Arguments)
+	if err != nil {
+		return err
+	}
+	result, err := call(ctx, d.now, now, n.Arguments)
+	if err != nil {
+		return err
+	}
+	if player.Same(recorded, result) {
+		d.result.Same++
+		return nil
+	}
+	d.changed(change{
+		Extension: of,
+		Tool:      n.Tool,
+		What:      "the result has changed",
+		Arguments: n.Arguments,
+		Recorded:  recorded,
+		Now:       result,
+	})
 	return nil
 }
 

@@ -125,6 +125,12 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		return
 	}
 	g.tools(entries)
+	g.faults(x, diags)
+	g.rights(x)
+}
+
+// faults writes why an extension does not run, and what is wrong with its manifest.
+func (g *greeting) faults(x status.Extension, diags []protocol.Diagnostic) {
 	if x.State != string(supervisor.Ready) && x.Reason != "" {
 		g.text("      ", x.Reason)
 	}
@@ -139,25 +145,31 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 			continue
 		}
 		if !hosts.Said(x, d) {
-			g.text("      "+g.c.Paint(console.Yellow, "!")+" ", d.Message)
+			g.warn(d.Message)
 		}
 		if d.Hint != "" {
 			g.text("      → ", d.Hint)
 		}
 	}
+}
+
+// rights writes what an extension may do beyond others, and what its sandbox lacks.
+func (g *greeting) rights(x status.Extension) {
 	if x.Sandbox != nil && len(x.Sandbox.Lacks) == 0 {
 		g.text("      ", x.Sandbox.String())
 	} else if x.Sandbox != nil {
-		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", x.Sandbox.String())
+		g.warn(x.Sandbox.String())
 	}
 	if x.HooksSee == config.HooksAll {
-		g.text("      "+g.c.Paint(console.Yellow, "!")+" ",
-			"its hooks see and change the calls of all extensions: extensions.entries."+x.ID+".hooks")
+		g.warn("its hooks see and change the calls of all extensions: extensions.entries." + x.ID + ".hooks")
 	}
 	for _, name := range x.EnvPassedSecrets {
-		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "is given the secret "+name+", which its manifest asks for")
+		g.warn("is given the secret " + name + ", which its manifest asks for")
 	}
 }
+
+// warn writes a detail that deserves attention.
+func (g *greeting) warn(text string) { g.text("      "+g.c.Paint(console.Yellow, "!")+" ", text) }
 
 // maxWords is how much of an output line of a failed process is shown, in characters.
 const maxWords = 240

@@ -51,21 +51,8 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 			listener.Close()
 		}
 	}()
-	addr := listener.Addr().(*net.TCPAddr)
-	f = front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
-	f.clients = slices.Sorted(maps.Keys(cfg.Clients))
-	f.anyone = token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil &&
-		(cfg.Auth.Loopback == config.LoopbackAny || runtime.GOOS != "linux")
-	if token != "" || f.clients != nil {
-		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
-	}
-	if f.exposed && token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil {
-		return f, &console.Error{
-			Code: console.ExitInvalid,
-			Text: cfg.Listen + " can be reached from other machines, and no token is set",
-			Hint: "exthost client add NAME gives a client a token; or set server.auth.token_env in exthost.yaml, or " +
-				"exthost serve --listen 127.0.0.1:7800",
-		}
+	if f, err = newFront(listener.Addr().(*net.TCPAddr), cfg, token); err != nil {
+		return f, err
 	}
 	if err = checkToken(token, f.exposed, cfg.Listen, r.log); err != nil {
 		return f, err
@@ -94,6 +81,26 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 		serving.Store(server)
 		h.Admin().ServedBy(server.Report)
 		return server.Serve(ctx, listener)
+	}
+	return f, nil
+}
+
+// newFront describes who can connect to addr. It returns an error if other machines can, without a token.
+func newFront(addr *net.TCPAddr, cfg config.Server, token string) (front, error) {
+	f := front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
+	f.clients = slices.Sorted(maps.Keys(cfg.Clients))
+	open := token == "" && cfg.Auth.OAuth.Issuer == "" && f.clients == nil
+	f.anyone = open && (cfg.Auth.Loopback == config.LoopbackAny || runtime.GOOS != "linux")
+	if token != "" || f.clients != nil {
+		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
+	}
+	if f.exposed && open {
+		return f, &console.Error{
+			Code: console.ExitInvalid,
+			Text: cfg.Listen + " can be reached from other machines, and no token is set",
+			Hint: "exthost client add NAME gives a client a token; or set server.auth.token_env in exthost.yaml, or " +
+				"exthost serve --listen 127.0.0.1:7800",
+		}
 	}
 	return f, nil
 }

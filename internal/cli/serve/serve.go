@@ -186,24 +186,11 @@ type front struct {
 	operator operatorToken // zero on stdio
 }
 
+// serve runs a host until ctx ends or its client leaves.
 func (r *run) serve(ctx context.Context) error {
 	r.notifier = takeNotifier()
-	cfg, origins, err := hosts.Load(r.console, r.flags...)
+	cfg, o, err := r.load(ctx)
 	if err != nil {
-		return err
-	}
-	if err := trust.BeforeServe(ctx, r.console, cfg, origins, !r.stdio && r.background == ""); err != nil {
-		return err
-	}
-	k, err := hosts.Trusted(cfg)
-	if err != nil {
-		return err
-	}
-	locked, err := hosts.Packages(cfg)
-	if err != nil {
-		return err
-	}
-	if err := r.mayBe(ctx, cfg); err != nil {
 		return err
 	}
 	d, err := r.begin(cfg)
@@ -227,21 +214,9 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, err := exthost.Open(ctx, cfg, exthost.Options{
-		Logger:      r.log,
-		Tracer:      tracer,
-		Cluster:     r.member(),
-		Services:    services.New(cfg.Cluster),
-		Consent:     k,
-		Packages:    locked,
-		PolicyKinds: hosts.PolicyKinds,
-		Secrets:     hosts.Secrets,
-		Logins:      hosts.Logins(r.console),
-		Reread:      r.reread,
-		Disable:     r.disabler(),
-		OnReload:    func(exthost.Reloaded) { r.recheck(); f.rereadTLS(r.log) },
-		Mode:        exthost.Mode{Background: true},
-	})
+	o.Logger, o.Tracer, o.Cluster = r.log, tracer, r.member()
+	o.OnReload = func(exthost.Reloaded) { r.recheck(); f.rereadTLS(r.log) }
+	host, err := exthost.Open(ctx, cfg, o)
 	if err != nil {
 		return errors.Join(err, endHub())
 	}
@@ -259,6 +234,37 @@ func (r *run) serve(ctx context.Context) error {
 		err = r.serveClients(ctx, cfg, d, host, f)
 	}
 	return errors.Join(err, host.Close(), endHub(), endControl())
+}
+
+// load reads the configuration, asks what of the directory may run, and returns the options of the host that depend on
+// these alone.
+func (r *run) load(ctx context.Context) (cfg *config.Config, o exthost.Options, err error) {
+	cfg, origins, err := hosts.Load(r.console, r.flags...)
+	if err != nil {
+		return nil, o, err
+	}
+	if err := trust.BeforeServe(ctx, r.console, cfg, origins, !r.stdio && r.background == ""); err != nil {
+		return nil, o, err
+	}
+	k, err := hosts.Trusted(cfg)
+	if err != nil {
+		return nil, o, err
+	}
+	locked, err := hosts.Packages(cfg)
+	if err != nil {
+		return nil, o, err
+	}
+	return cfg, exthost.Options{
+		Services:    services.New(cfg.Cluster),
+		Consent:     k,
+		Packages:    locked,
+		PolicyKinds: hosts.PolicyKinds,
+		Secrets:     hosts.Secrets,
+		Logins:      hosts.Logins(r.console),
+		Reread:      r.reread,
+		Disable:     r.disabler(),
+		Mode:        exthost.Mode{Background: true},
+	}, r.mayBe(ctx, cfg)
 }
 
 // mayBe returns an error if the client of this host cannot be the client named by --as.

@@ -166,21 +166,28 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	if len(names) > 0 {
 		i.asks = append(i.asks, "gets the secrets "+strings.Join(names, ", "))
 	}
-	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil &&
-		m.Transport.URL == "" && m.Transport.Kind != manifest.KindNATS {
-		i.asks = append(i.asks, "in a sandbox: "+strings.Join(table.Asks(), "; "))
-		isolated := m.Runtime.Isolate == manifest.IsolatePID
-		if have, _ := process.Protect(&sandbox.Policy{Net: table.Net, BestEffort: true}, isolated,
-			nil); len(have.Lacks) > 0 {
-			i.asks = append(i.asks, "its sandbox is NOT enforced by this system: "+strings.Join(have.Lacks, "; "))
-		}
-	}
+	i.describeSandbox(cfg, c)
 	if len(m.Hooks) > 0 || m.Capabilities != nil && len(m.Capabilities.Hooks) > 0 {
 		sees := map[string]string{
 			config.HooksAll:  "the calls of all extensions",
 			config.HooksNone: "nothing",
 		}[cfg.Extensions.Entries[c.ID].Hooks]
 		i.asks = append(i.asks, "its hooks see "+cmp.Or(sees, "the calls of its own tools"))
+	}
+}
+
+// describeSandbox adds the sandbox of a process that c starts, and what this system does not enforce of it.
+func (i *Item) describeSandbox(cfg *config.Config, c *discovery.Candidate) {
+	m := c.Manifest
+	table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default)
+	if table == nil || m.Transport.URL != "" || m.Transport.Kind == manifest.KindNATS {
+		return
+	}
+	i.asks = append(i.asks, "in a sandbox: "+strings.Join(table.Asks(), "; "))
+	policy := &sandbox.Policy{Net: table.Net, BestEffort: true}
+	have, _ := process.Protect(policy, m.Runtime.Isolate == manifest.IsolatePID, nil)
+	if len(have.Lacks) > 0 {
+		i.asks = append(i.asks, "its sandbox is NOT enforced by this system: "+strings.Join(have.Lacks, "; "))
 	}
 }
 

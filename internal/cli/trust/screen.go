@@ -17,70 +17,87 @@ import (
 // Screen renders what a person reads before answering: for each item what it runs, connects to and asks for, and what
 // changed.
 func Screen(c *console.Console, items []*Item, details bool) string {
-	var b strings.Builder
-	width := min(max(cmp.Or(console.Width(c.Err), 100), 60), 120)
-	line := func(indent, text string, colour console.Colour) {
-		for _, l := range console.Wrap(console.Safe(text), width-console.Columns(indent)) {
-			if colour != "" {
-				l = c.Paint(colour, l)
-			}
-			b.WriteString(indent + l + "\n")
-			indent = strings.Repeat(" ", console.Columns(indent))
-		}
-	}
+	s := screen{c: c, width: min(max(cmp.Or(console.Width(c.Err), 100), 60), 120)}
 	for n, i := range items {
 		if n > 0 {
-			b.WriteByte('\n')
+			s.b.WriteByte('\n')
 		}
-		line("  ", i.title(), console.Bold)
-		if i.broken != nil {
-			line("      ", "cannot be compared: "+i.broken.Error(), console.Red)
-			continue
+		s.item(i, details)
+	}
+	return s.b.String()
+}
+
+// screen is the text of [Screen] while it is composed.
+type screen struct {
+	c     *console.Console
+	b     strings.Builder
+	width int
+}
+
+// line writes a paragraph. Without a colour it has the terminal's.
+func (s *screen) line(indent, text string, colour console.Colour) {
+	for _, l := range console.Wrap(console.Safe(text), s.width-console.Columns(indent)) {
+		if colour != "" {
+			l = s.c.Paint(colour, l)
 		}
-		if changes := i.verdict.Changes; len(changes) > 0 && i.verdict.Record.Accepted != nil {
-			text := consent.Some(changes)
-			if details {
-				text = strings.Join(changes, ", ")
-			}
-			line("      ", "changed since "+i.verdict.Record.Accepted.Local().Format("2006-01-02 15:04")+": "+text,
-				console.Yellow)
-		}
-		for _, argv := range i.runs {
-			if !details {
-				argv = cut(argv)
-			}
-			line("      runs ", argv, "")
-		}
-		for _, text := range i.asks {
-			line("      ", text, console.Yellow)
-		}
-		rules := i.rules
-		if more := len(rules) - maxRules; !details && more > 0 {
-			rules = append(slices.Clone(rules[:maxRules]),
-				fmt.Sprintf("… and %s more, which d shows", console.Plural(more, "line")))
-		}
-		for _, text := range rules {
-			line("      ", text, map[byte]console.Colour{'-': console.Red, '+': console.Green}[text[0]])
-		}
-		for _, text := range i.warns {
-			line("      ", "warning: "+text, console.Yellow)
-		}
-		if i.agreed != nil && len(i.verdict.Files) > 0 {
-			line("      ", fmt.Sprintf("%s of code", console.Plural(len(i.verdict.Files), "file")), console.Dim)
-		}
+		s.b.WriteString(indent + l + "\n")
+		indent = strings.Repeat(" ", console.Columns(indent))
+	}
+}
+
+func (s *screen) item(i *Item, details bool) {
+	s.line("  ", i.title(), console.Bold)
+	if i.broken != nil {
+		s.line("      ", "cannot be compared: "+i.broken.Error(), console.Red)
+		return
+	}
+	if changes := i.verdict.Changes; len(changes) > 0 && i.verdict.Record.Accepted != nil {
+		text := consent.Some(changes)
 		if details {
-			for _, path := range slices.Sorted(maps.Keys(i.verdict.Files)) {
-				line("        ", fmt.Sprintf("%.12s  %s", i.verdict.Files[path].Sum, path), console.Dim)
-			}
-			for _, path := range i.paths {
-				if text, err := console.ReadFile(path, maxManifest, ""); err == nil {
-					line("      ", console.NearbyPath(path)+":", console.Bold)
-					b.WriteString(console.SafeText(strings.TrimRight(string(text), "\n")) + "\n")
-				}
-			}
+			text = strings.Join(changes, ", ")
+		}
+		s.line("      ", "changed since "+i.verdict.Record.Accepted.Local().Format("2006-01-02 15:04")+": "+text,
+			console.Yellow)
+	}
+	for _, argv := range i.runs {
+		if !details {
+			argv = cut(argv)
+		}
+		s.line("      runs ", argv, "")
+	}
+	for _, text := range i.asks {
+		s.line("      ", text, console.Yellow)
+	}
+	rules := i.rules
+	if more := len(rules) - maxRules; !details && more > 0 {
+		rules = append(slices.Clone(rules[:maxRules]),
+			fmt.Sprintf("… and %s more, which d shows", console.Plural(more, "line")))
+	}
+	for _, text := range rules {
+		s.line("      ", text, map[byte]console.Colour{'-': console.Red, '+': console.Green}[text[0]])
+	}
+	for _, text := range i.warns {
+		s.line("      ", "warning: "+text, console.Yellow)
+	}
+	if i.agreed != nil && len(i.verdict.Files) > 0 {
+		s.line("      ", fmt.Sprintf("%s of code", console.Plural(len(i.verdict.Files), "file")), console.Dim)
+	}
+	if details {
+		s.files(i)
+	}
+}
+
+// files writes the hashes of the files of code, and the manifests.
+func (s *screen) files(i *Item) {
+	for _, path := range slices.Sorted(maps.Keys(i.verdict.Files)) {
+		s.line("        ", fmt.Sprintf("%.12s  %s", i.verdict.Files[path].Sum, path), console.Dim)
+	}
+	for _, path := range i.paths {
+		if text, err := console.ReadFile(path, maxManifest, ""); err == nil {
+			s.line("      ", console.NearbyPath(path)+":", console.Bold)
+			s.b.WriteString(console.SafeText(strings.TrimRight(string(text), "\n")) + "\n")
 		}
 	}
-	return b.String()
 }
 
 const (
@@ -149,4 +166,22 @@ func Ask(ctx context.Context, c *console.Console, items []*Item) (yes bool, err 
 			fmt.Fprintln(c.Err)
 		}
 	}
+}
+
+// Agree shows the items and asks the user, or with yes only shows them. refused is the error for any answer but yes,
+// unasked the error without a terminal.
+func Agree(ctx context.Context, c *console.Console, items []*Item, yes bool, refused, unasked *console.Error) error {
+	switch {
+	case yes:
+		fmt.Fprint(c.Err, Screen(c, items, false))
+		return nil
+	case !c.Interactive():
+		fmt.Fprint(c.Out, Screen(c, items, false))
+		return unasked
+	}
+	ok, err := Ask(ctx, c, items)
+	if err == nil && !ok {
+		return refused
+	}
+	return err
 }
