@@ -14,14 +14,13 @@ import (
 
 const modulePath = "github.com/exthost/exthost"
 
-// goModule returns the go.mod, and go.sum if needed, of a Go extension. It returns none
-// when the directory is in a module.
-func goModule(o Options) ([]file, error) {
+// goModule returns the go.mod, and go.sum if needed, of a Go extension; none if the directory is in a module.
+func (o Options) goModule() ([]file, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if insideModule(dir) {
+	if moduleOf(dir) != "" {
 		return nil, nil
 	}
 	mod := fmt.Sprintf("module %s\n\ngo 1.26\n\nrequire %s v%s\n", o.ID, modulePath, o.Version)
@@ -38,15 +37,15 @@ func goModule(o Options) ([]file, error) {
 	return []file{{"go.mod", []byte(mod), 0o644}, {"go.sum", sum, 0o644}}, nil
 }
 
-// insideModule reports whether a directory, which need not exist, is in a module.
-func insideModule(dir string) bool {
+// moduleOf returns the directory of the module that dir, which need not exist, is in; "" if it is in none.
+func moduleOf(dir string) string {
 	for {
 		if exists(filepath.Join(dir, "go.mod")) {
-			return true
+			return dir
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return false
+			return ""
 		}
 		dir = parent
 	}
@@ -56,15 +55,10 @@ func insideModule(dir string) bool {
 // gone.
 func sourceTree() string {
 	_, source, _, _ := runtime.Caller(0)
-	if !filepath.IsAbs(source) || strings.Contains(source, "@v") {
+	if !filepath.IsAbs(source) || strings.Contains(source, "@v") || !exists(source) {
 		return ""
 	}
-	for dir := filepath.Dir(source); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if exists(filepath.Join(dir, "go.mod")) {
-			return dir
-		}
-	}
-	return ""
+	return moduleOf(filepath.Dir(source))
 }
 
 // ErrNoGo is returned by Build if there is no Go toolchain.

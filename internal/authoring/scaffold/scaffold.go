@@ -154,7 +154,7 @@ func render(l language, o Options) (files []file, err error) {
 		files = append(files, file{name, vendored(name, source, o.Version), 0o644})
 	}
 	if l.name == "go" {
-		more, err := goModule(o)
+		more, err := o.goModule()
 		if err != nil {
 			return nil, err
 		}

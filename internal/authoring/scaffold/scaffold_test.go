@@ -100,9 +100,18 @@ func TestGoInsideAModule(t *testing.T) {
 	if _, err := scaffold.Create(scaffold.Options{ID: "a", Dir: outside, Lang: "go", Version: "1.2.3"}); err != nil {
 		t.Fatal(err)
 	}
-	if mod, err := os.ReadFile(filepath.Join(outside, "go.mod")); err != nil ||
-		!strings.Contains(string(mod), "require github.com/exthost/exthost v1.2.3") {
-		t.Errorf("%s, %v", mod, err)
+	checkout, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(outside, "go.mod"))
+	for _, want := range []string{
+		"require github.com/exthost/exthost v1.2.3\n",
+		"replace github.com/exthost/exthost => " + checkout + "\n", // nobody has published this version
+	} {
+		if !strings.Contains(string(mod), want) {
+			t.Errorf("%s, %v: no %q", mod, err, want)
+		}
 	}
 }
 
