@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-func probeCalls(ctx context.Context, s *subject) error {
+func (s *subject) probeCalls(ctx context.Context) error {
 	if len(s.fixture.Calls) == 0 {
 		return skipf(`there is no %s: {"calls": [{"tool": "…", "arguments": {…}, "text": "…"}]} says what may be called, and what comes of it`, fixtureName)
 	}
@@ -38,7 +38,7 @@ func probeCalls(ctx context.Context, s *subject) error {
 	return passf("%d made", made)
 }
 
-func probeUnicode(ctx context.Context, s *subject) error {
+func (s *subject) probeUnicode(ctx context.Context) error {
 	return s.checkEcho(ctx, "string", `"exthost check"`, "exthost check",
 		map[string]string{
 			`"é ☃ 😀 \u202e\u001b[0m end"`: "é ☃ 😀 \u202e\u001b[0m end",
@@ -46,7 +46,7 @@ func probeUnicode(ctx context.Context, s *subject) error {
 		})
 }
 
-func probeBigIntegers(ctx context.Context, s *subject) error {
+func (s *subject) probeBigIntegers(ctx context.Context) error {
 	const big, negative = "12345678901234567890", "-9007199254740993"
 	return s.checkEcho(ctx, "integer", "123456789", "123456789", map[string]string{big: big, negative: negative})
 }
@@ -102,7 +102,7 @@ func (s *subject) callWith(e *tools.Entry, name, value string) *fixtureCall {
 	return &fixtureCall{Tool: e.Tool, Arguments: rawjson.Set(arguments, name, json.RawMessage(value))}
 }
 
-func probeProgress(ctx context.Context, s *subject) error {
+func (s *subject) probeProgress(ctx context.Context) error {
 	call, err := s.sample()
 	if err != nil {
 		return skipf(`nothing may be called: name a harmless call in %s, {"calls": [{"tool": "…", "arguments": {…}}]}, or annotate a tool with readOnlyHint and give its parameters examples`, fixtureName)
@@ -150,7 +150,7 @@ func checkRising(told []jsonrpc.Message) error {
 	return nil
 }
 
-func probeCancel(ctx context.Context, s *subject) error {
+func (s *subject) probeCancel(ctx context.Context) error {
 	tried := 0
 	for _, call := range s.fixture.Calls {
 		if !call.Cancel {

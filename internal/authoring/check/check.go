@@ -3,9 +3,9 @@
 //	Run ── host ───────> the extension in the host: manifest, tools, calls of check.json
 //	    └─ rawclient ──> a separate process: ids, stdout, cancellation, exit
 //
-// Each test is a probe, a function from a subject to an error: nil is a pass, an outcomeError is a skip, hint or pass,
-// and any other error is a failure. Probes call only tools that the author's check.json names or that are annotated as
-// read-only.
+// Each test is a probe, a method of a subject that returns an error: nil is a pass, an outcomeError is a skip, hint or
+// pass, and any other error is a failure. Probes call only tools that the author's check.json names or that are
+// annotated as read-only.
 package check
 
 import (
@@ -33,14 +33,14 @@ func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([
 	}
 	defer s.close()
 	var results []Result
-	for _, p := range probes {
+	for _, p := range s.probes() {
 		if !slices.Contains(strings.Fields(p.protocols), s.protocol) || p.name == probeOfSandbox && !o.Sandbox {
 			continue
 		}
 		began := time.Now()
 		err := s.skipRest
 		if err == nil {
-			err = p.run(ctx, s)
+			err = p.run(ctx)
 		}
 		if ctx.Err() != nil {
 			return results, ctx.Err()

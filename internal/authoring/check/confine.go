@@ -25,7 +25,7 @@ const nowhere = "exthost-check.invalid:1"
 
 // probeSandbox runs the extension in its sandbox and reports what [sandbox] lacks. Files and hosts take a run each:
 // denied files can be recorded only without namespaces, and recording hosts needs them.
-func probeSandbox(ctx context.Context, s *subject) error {
+func (s *subject) probeSandbox(ctx context.Context) error {
 	policy := s.spec.Sandbox
 	if policy == nil {
 		return skipf("it has no process here, or the configuration says sandbox: off")

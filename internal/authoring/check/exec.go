@@ -18,7 +18,7 @@ var placeholder = regexp.MustCompile(`^\{([A-Za-z_][A-Za-z0-9_.-]*)\}$`)
 // replaced.
 var nearPlaceholder = regexp.MustCompile(`.\{[A-Za-z_][A-Za-z0-9_]*\}|\{[A-Za-z_][A-Za-z0-9_]*\}.`)
 
-func probePlaceholders(_ context.Context, s *subject) error {
+func (s *subject) probePlaceholders(_ context.Context) error {
 	var failures, hints []string
 	for _, e := range s.entries() {
 		shape := shapeOf(e.InputSchema)

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func probeShutdown(ctx context.Context, s *subject) error {
+func (s *subject) probeShutdown(ctx context.Context) error {
 	c, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func probeShutdown(ctx context.Context, s *subject) error {
 	return s.checkExit(ctx, c, true)
 }
 
-func probeEOF(ctx context.Context, s *subject) error {
+func (s *subject) probeEOF(ctx context.Context) error {
 	c, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *subject) checkExit(ctx context.Context, c *rawclient.Client, clean bool
 // termWait is how long a process may take to exit after SIGTERM, before the host sends SIGKILL.
 const termWait = time.Second
 
-func probeSIGTERM(ctx context.Context, s *subject) error {
+func (s *subject) probeSIGTERM(ctx context.Context) error {
 	c, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func probeSIGTERM(ctx context.Context, s *subject) error {
 // errUnsupported means that the system does not show which processes belong to a session.
 var errUnsupported = errors.New("it cannot be seen on this system")
 
-func probeOrphans(ctx context.Context, s *subject) error {
+func (s *subject) probeOrphans(ctx context.Context) error {
 	names, err := s.orphans(ctx)
 	switch {
 	case errors.Is(err, errUnsupported):
@@ -104,7 +104,7 @@ func probeOrphans(ctx context.Context, s *subject) error {
 	return nil
 }
 
-func probeStdout(_ context.Context, s *subject) error {
+func (s *subject) probeStdout(_ context.Context) error {
 	s.close()
 	if n := len(s.violations); n > 0 {
 		shown := slices.Compact(slices.Clone(s.violations))
@@ -117,7 +117,7 @@ func probeStdout(_ context.Context, s *subject) error {
 // maxStderrLines is the number of stderr lines, of all probes together, above which probeStderr gives a hint.
 const maxStderrLines = 500
 
-func probeStderr(_ context.Context, s *subject) error {
+func (s *subject) probeStderr(_ context.Context) error {
 	s.stderr.mu.Lock()
 	defer s.stderr.mu.Unlock()
 	switch {

@@ -23,23 +23,23 @@ const (
 	maxStart       = time.Second
 )
 
-// isOffer reports whether d is about the extension's tools or hooks.
-func isOffer(d protocol.Diagnostic) bool {
+// aboutTools reports whether d is about the extension's tools or hooks.
+func aboutTools(d protocol.Diagnostic) bool {
 	return strings.HasPrefix(d.Code, "tool_") || strings.HasPrefix(d.Code, "capability_") ||
 		d.Code == string(protocol.SpawnFailed) && d.Level == protocol.LevelWarn // about one tool's command
 }
 
-// isStart reports whether d is about a failed start.
-func isStart(d protocol.Diagnostic) bool {
+// aboutStart reports whether d is about a failed start.
+func aboutStart(d protocol.Diagnostic) bool {
 	kind := protocol.Kind(d.Code)
 	return slices.Contains(protocol.Kinds(), kind) && kind != protocol.ManifestInvalid && kind != protocol.ConfigInvalid
 }
 
-func probeManifest(_ context.Context, s *subject) error {
+func (s *subject) probeManifest(_ context.Context) error {
 	var failures, hints []string
 	for _, d := range s.diagnostics() {
 		switch {
-		case isOffer(d), isStart(d): // reported by another probe
+		case aboutTools(d), aboutStart(d): // reported by another probe
 		case d.Level == protocol.LevelInfo:
 			hints = append(hints, d.String())
 		default:
@@ -52,7 +52,7 @@ func probeManifest(_ context.Context, s *subject) error {
 	return verdict(failures, hints)
 }
 
-func probeStart(ctx context.Context, s *subject) error {
+func (s *subject) probeStart(ctx context.Context) error {
 	err := s.checkStart(ctx)
 	if outcome, _ := outcomeOf(err); outcome == Fail {
 		s.skipRest = skipf("it could not be started")
@@ -84,10 +84,10 @@ func (s *subject) checkStart(ctx context.Context) error {
 	return passf("ready after %v", time.Since(began).Round(time.Millisecond))
 }
 
-func probeOffer(_ context.Context, s *subject) error {
+func (s *subject) probeOffer(_ context.Context) error {
 	var failures []string
 	for _, d := range s.diagnostics() {
-		if isOffer(d) && d.Level != protocol.LevelInfo {
+		if aboutTools(d) && d.Level != protocol.LevelInfo {
 			failures = append(failures, d.String())
 		}
 	}
@@ -100,7 +100,7 @@ func probeOffer(_ context.Context, s *subject) error {
 	return passf("tools: %s", strings.Join(s.names(), ", "))
 }
 
-func probeNames(_ context.Context, s *subject) error {
+func (s *subject) probeNames(_ context.Context) error {
 	var hints []string
 	for _, e := range s.entries() {
 		if !strings.HasSuffix(e.Name, "_"+strings.ReplaceAll(e.Tool, ".", "_")) {
@@ -112,7 +112,7 @@ func probeNames(_ context.Context, s *subject) error {
 	return issues(Hint, hints)
 }
 
-func probeDescriptions(_ context.Context, s *subject) error {
+func (s *subject) probeDescriptions(_ context.Context) error {
 	var failures, hints []string
 	for _, e := range s.entries() {
 		own := strings.TrimSpace(strings.TrimPrefix(e.Description, "[ext:"+s.status.ID+"]"))
@@ -130,7 +130,7 @@ func probeDescriptions(_ context.Context, s *subject) error {
 	return verdict(failures, hints)
 }
 
-func probeParameters(_ context.Context, s *subject) error {
+func (s *subject) probeParameters(_ context.Context) error {
 	var hints []string
 	for _, e := range s.entries() {
 		properties := shapeOf(e.InputSchema).Properties
@@ -143,7 +143,7 @@ func probeParameters(_ context.Context, s *subject) error {
 	return issues(Hint, hints)
 }
 
-func probeSchemas(_ context.Context, s *subject) error {
+func (s *subject) probeSchemas(_ context.Context) error {
 	var failures, hints []string
 	for _, e := range s.entries() {
 		shape := shapeOf(e.InputSchema)
@@ -168,7 +168,7 @@ func probeSchemas(_ context.Context, s *subject) error {
 	return verdict(failures, hints)
 }
 
-func probeVendors(_ context.Context, s *subject) error {
+func (s *subject) probeVendors(_ context.Context) error {
 	var failures []string
 	for _, f := range tools.Formats() {
 		_, omitted := tools.Export(f, s.entries())
@@ -188,7 +188,7 @@ var annotations = map[string]bool{
 	"openWorldHint":   true,
 }
 
-func probeAnnotations(_ context.Context, s *subject) error {
+func (s *subject) probeAnnotations(_ context.Context) error {
 	var failures, hints []string
 	for _, e := range s.entries() {
 		for name, value := range rawjson.Members(e.Annotations) {

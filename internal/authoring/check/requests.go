@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func probeHandshake(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeHandshake(ctx context.Context, c *rawclient.Client) error {
 	if len(c.Early) > 0 {
 		return fmt.Errorf("before the answer: %s", strings.Join(c.Early, "\n"))
 	}
@@ -30,7 +30,7 @@ func probeHandshake(ctx context.Context, s *subject, c *rawclient.Client) error 
 	return passf("after %v", c.HandshakeTime.Round(time.Millisecond))
 }
 
-func probePing(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probePing(ctx context.Context, c *rawclient.Client) error {
 	method := protocol.MethodPing
 	if c.Stateless() {
 		method = protocol.MethodDiscover // a stateless server does not support ping
@@ -52,7 +52,7 @@ const unknownMethod = "exthost-check/no-such-method"
 // lateAnswer is how long to wait for a response after the next request has been answered.
 const lateAnswer = time.Second
 
-func probeIDs(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeIDs(ctx context.Context, c *rawclient.Client) error {
 	echoes := func(id string) error {
 		answer := c.Expect(id)
 		if err := c.Write(c.Request(id, unknownMethod, "{}")); err != nil {
@@ -81,7 +81,7 @@ func probeIDs(ctx context.Context, s *subject, c *rawclient.Client) error {
 	return nil
 }
 
-func probeRelist(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeRelist(ctx context.Context, c *rawclient.Client) error {
 	m, err := c.Ask(ctx, protocol.MethodToolsList, "{}")
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func probeRelist(ctx context.Context, s *subject, c *rawclient.Client) error {
 	return nil
 }
 
-func probeUnknownMethod(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeUnknownMethod(ctx context.Context, c *rawclient.Client) error {
 	m, err := c.Ask(ctx, unknownMethod, "{}")
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func probeUnknownMethod(ctx context.Context, s *subject, c *rawclient.Client) er
 	return nil
 }
 
-func probeUnknownTool(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeUnknownTool(ctx context.Context, c *rawclient.Client) error {
 	m, err := c.Ask(ctx, protocol.MethodToolsCall, `{"name":"exthost_check_no_such_tool","arguments":{}}`)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func probeUnknownTool(ctx context.Context, s *subject, c *rawclient.Client) erro
 	return nil
 }
 
-func probeMissingParams(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeMissingParams(ctx context.Context, c *rawclient.Client) error {
 	for _, params := range []string{"{}", `{"name":7}`} {
 		m, err := c.Ask(ctx, protocol.MethodToolsCall, params)
 		if err != nil {
@@ -142,7 +142,7 @@ func probeMissingParams(ctx context.Context, s *subject, c *rawclient.Client) er
 	return nil
 }
 
-func probeInvalidArguments(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeInvalidArguments(ctx context.Context, c *rawclient.Client) error {
 	tried := 0
 	var lenient []string
 	for _, e := range s.entries() {

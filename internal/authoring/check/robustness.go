@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func probeNotifications(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeNotifications(ctx context.Context, c *rawclient.Client) error {
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","method":"notifications/exthost_check_unheard_of","params":{}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":987654321,"reason":"check"}}`,
@@ -39,7 +39,7 @@ func responds(ctx context.Context, c *rawclient.Client) error {
 	return err
 }
 
-func probeExtraMembers(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeExtraMembers(ctx context.Context, c *rawclient.Client) error {
 	id := c.NewID()
 	answer := c.Expect(id)
 	line := c.Request(id, protocol.MethodToolsList,
@@ -57,7 +57,7 @@ func probeExtraMembers(ctx context.Context, s *subject, c *rawclient.Client) err
 	return nil
 }
 
-func probePieces(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probePieces(ctx context.Context, c *rawclient.Client) error {
 	first, second := c.NewID(), c.NewID()
 	one, two := c.Expect(first), c.Expect(second)
 	text := c.Request(first, unknownMethod, `{"é":"☃😀"}`) + "\n" + c.Request(second, unknownMethod, "{}") + "\n"
@@ -77,7 +77,7 @@ func probePieces(ctx context.Context, s *subject, c *rawclient.Client) error {
 	return err
 }
 
-func probeLarge(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (*subject) probeLarge(ctx context.Context, c *rawclient.Client) error {
 	params := `{"exthost_check":"` + strings.Repeat("x", 1<<20) + `"}`
 	_, err := c.Ask(ctx, unknownMethod, params)
 	return err
@@ -86,7 +86,7 @@ func probeLarge(ctx context.Context, s *subject, c *rawclient.Client) error {
 // concurrent is the number of simultaneous requests.
 const concurrent = 50
 
-func probeConcurrency(ctx context.Context, s *subject, c *rawclient.Client) error {
+func (s *subject) probeConcurrency(ctx context.Context, c *rawclient.Client) error {
 	call, sampleErr := s.sample()
 	var text strings.Builder
 	answers := make(map[string]<-chan jsonrpc.Message)
@@ -113,7 +113,7 @@ func probeConcurrency(ctx context.Context, s *subject, c *rawclient.Client) erro
 	return nil
 }
 
-func probeAlive(ctx context.Context, s *subject) error {
+func (s *subject) probeAlive(ctx context.Context) error {
 	if s.shared == nil || s.shared.Dead() {
 		return errors.New("the child that was asked all this has ended meanwhile")
 	}

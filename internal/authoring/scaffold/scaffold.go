@@ -82,7 +82,7 @@ func Create(o Options) (files []string, err error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	contents, err := render(languages[i], o)
+	contents, err := languages[i].render(o)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ type file struct {
 }
 
 // render returns the files of an extension, sorted by name.
-func render(l language, o Options) (files []file, err error) {
+func (l language) render(o Options) (files []file, err error) {
 	entries, err := templates.ReadDir(path.Join("templates", l.name))
 	if err != nil {
 		return nil, err
