@@ -48,8 +48,8 @@ func RemoteError(node string, err error) error {
 	}
 }
 
-// RemoteCommand adds the node to a command that has to be run there; "" is this host. The result is safe for a terminal,
-// whatever the node sent.
+// RemoteCommand adds the node to a command that has to be run there; "" is this host. The result is safe for a
+// terminal, whatever the node sent.
 func RemoteCommand(command, node string) string {
 	if node == "" || command == "" {
 		return command

@@ -96,7 +96,8 @@ func notLocked(id string) error {
 }
 
 // upgrade replaces the package of one entry by the newest version that its source allows.
-func (t *terms) upgrade(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry) error {
+func (t *terms) upgrade(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry,
+) error {
 	i, err := t.installer(cfg)
 	if err != nil {
 		return err

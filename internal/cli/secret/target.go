@@ -32,8 +32,8 @@ type target struct {
 	server *signin.Server
 }
 
-// findTarget returns the extension or destination called id. caller selects that caller's own login at a destination; "": the
-// login of all callers.
+// findTarget returns the extension or destination called id. caller selects that caller's own login at a destination;
+// "": the login of all callers.
 func findTarget(ctx context.Context, c *console.Console, id, caller string) (*target, error) {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
