@@ -154,11 +154,17 @@ func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error 
 		return err
 	}
 	c.err = nil
+	c.add(l, got)
+	return nil
+}
+
+// add adds the units of a lease to l, the current one, or replaces l if its window is over.
+func (c *Counter) add(l *lease, got Lease) {
 	units := got.Units - c.debt.Swap(0)
 	if l != nil && l.of == got.Of && !l.over(time.Now()) {
 		l.left.Add(units)
 		l.last.Store(got.Last)
-		return nil
+		return
 	}
 	next := &lease{of: got.Of, size: got.Size, ends: got.Ends, endsWall: got.Ends.UnixNano()}
 	if l != nil && l.of == got.Of { // the estimate of the window's end has improved
@@ -167,5 +173,4 @@ func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error 
 	next.left.Store(units)
 	next.last.Store(got.Last)
 	c.lease.Store(next)
-	return nil
 }
