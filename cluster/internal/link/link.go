@@ -63,15 +63,6 @@ const (
 	ToAny             // to one node, chosen by the server
 )
 
-// Counts are totals since Connect.
-type Counts struct {
-	In, Out  uint64 // messages
-	InBytes  uint64
-	OutBytes uint64
-	Dropped  uint64 // messages dropped because Received was too slow
-	Refused  uint64 // subscriptions and messages that the servers did not permit
-}
-
 // Link is a connection that is re-established whenever it breaks. Its methods may be called concurrently.
 type Link struct {
 	o     Options
@@ -81,14 +72,11 @@ type Link struct {
 	dials context.Context
 	cut   context.CancelFunc // ends dials and all connections
 
-	refused atomic.Uint64
-
 	making sync.Mutex // held while subscriptions are made
 	held   bool       // guarded by making
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-	before Counts          // of earlier connections
 	said   map[string]bool // refusals that were logged
 }
 
@@ -99,9 +87,6 @@ type connection struct {
 	*nats.Conn
 	ready chan struct{} // closed once the subscriptions are made
 	over  chan struct{} // closed when the last callback has returned
-
-	subs    []*nats.Subscription // guarded by Link.mu
-	dropped uint64               // messages dropped by subs, as last counted; guarded by Link.mu
 }
 
 const (
@@ -172,9 +157,6 @@ func (l *Link) take(c *connection) (err error) {
 	defer l.mu.Unlock()
 	if l.closed {
 		return nats.ErrConnectionClosed
-	}
-	if last := l.conn.Load(); last != nil {
-		l.before = last.counts(l.before)
 	}
 	l.conn.Store(c)
 	return nil

@@ -78,9 +78,6 @@ func TestMessages(t *testing.T) {
 	if a.Server() != spec.URL() || !a.Connected() {
 		t.Errorf("Server is %q", a.Server())
 	}
-	if c := a.Counts(); c.Out < 1000 || c.OutBytes == 0 || c.In == 0 || c.Dropped != 0 || c.Refused != 0 {
-		t.Errorf("counts: %+v", c)
-	}
 	if err := a.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -196,8 +193,8 @@ func TestC18Refusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "nobody takes it", func() bool { return len(other.got(&other.notTaken, "x1")) == 1 })
-	if a.Counts().Refused+other.Counts().Refused > 0 {
-		t.Errorf("with what wire says: %s%s", a.logged(), other.logged())
+	if log := a.logged() + other.logged(); strings.Contains(log, "does not permit") {
+		t.Errorf("with what wire says: %s", log)
 	}
 
 	forger := connect(t, "b", as, spec) // with the credentials of a
@@ -206,7 +203,7 @@ func TestC18Refusals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "the servers refuse it", func() bool { return forger.Counts().Refused >= 6 })
+	until(t, "the servers refuse it", func() bool { return strings.Contains(forger.logged(), "Publish to") })
 	if log := forger.logged(); strings.Count(log, "Publish to") != 1 || strings.Count(log, "Subscription to") != 1 ||
 		!strings.Contains(log, "cluster permissions") {
 		t.Errorf("the log: %s", log)
@@ -276,7 +273,6 @@ func TestSlow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "some are lost", func() bool { return b.Counts().Dropped > 0 })
 	until(t, "the log says so", func() bool { return strings.Contains(b.logged(), "faster than they are handled") })
 	if !b.Connected() {
 		t.Error("the reader was cut off")

@@ -56,9 +56,6 @@ func (l *Link) listen(c *connection, subject, group string, way Way) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
-	l.mu.Lock()
-	c.subs = append(c.subs, s)
-	l.mu.Unlock()
 	return s.SetPendingLimits(maxPending, maxPendingBytes)
 }
 
@@ -87,13 +84,12 @@ func (l *Link) state(c *connection, connected bool, err error) {
 	l.o.State(connected, reason)
 }
 
-// fault counts an asynchronous error of c, and logs each refusal once.
+// fault handles an asynchronous error of c. It logs each refusal once.
 func (l *Link) fault(c *connection, s *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:
 		l.o.Log.Warn("messages of the cluster come faster than they are handled; some are lost", "subject", s.Subject)
 	case errors.Is(err, nats.ErrPermissionViolation):
-		l.refused.Add(1)
 		l.mu.Lock()
 		logged := l.said[err.Error()] || len(l.said) >= maxSaid
 		if !logged {

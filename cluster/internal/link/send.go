@@ -72,30 +72,6 @@ func (l *Link) RTT(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// Counts returns the totals so far.
-func (l *Link) Counts() Counts {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.conn.Load().counts(l.before)
-	n.Refused = l.refused.Load()
-	return n
-}
-
-// counts returns n plus the totals of c. The caller holds Link.mu.
-func (c *connection) counts(n Counts) Counts {
-	s := c.Stats()
-	var lost uint64
-	for _, sub := range c.subs {
-		if dropped, err := sub.Dropped(); err == nil { // fails on a closed connection
-			lost += uint64(dropped)
-		}
-	}
-	c.dropped = max(c.dropped, lost)
-	n.In, n.Out, n.InBytes, n.OutBytes, n.Dropped = n.In+s.InMsgs, n.Out+s.OutMsgs, n.InBytes+s.InBytes, n.OutBytes+
-		s.OutBytes, n.Dropped+c.dropped
-	return n
-}
-
 // Cut breaks the connection at once and for good, without waiting for pending writes. Call Close afterwards.
 func (l *Link) Cut() { l.cut() }
 

@@ -269,13 +269,11 @@ func (r *front) confirmed(h *wire.Head) {
 	r.heard()
 	for _, n := range h.NotReceived {
 		if c := r.open[n]; c != nil {
-			r.p.counts.notReceived.Add(1)
 			r.finish(c, nil, notSent(ErrNotReceived))
 		}
 	}
 	for _, n := range h.Spent {
 		if c := r.open[n]; c != nil {
-			r.p.counts.lost.Add(1)
 			r.finish(c, nil, nodeLost("it ran the call, and its result is lost"))
 		}
 	}
@@ -327,7 +325,6 @@ func cut(list []uint64) (first, rest []uint64) {
 // loseOpen gives up all open calls. The caller holds r.mu.
 func (r *front) loseOpen(reason string) {
 	for _, c := range r.open {
-		r.p.counts.lost.Add(1)
 		r.done[c.n] = struct{}{} // in case the owner comes back
 		r.finish(c, nil, nodeLost(reason))
 	}

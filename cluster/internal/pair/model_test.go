@@ -282,3 +282,16 @@ func (echo) Call(_ context.Context, _ string, params json.RawMessage) (json.RawM
 	return params, nil
 }
 func (echo) Notify(context.Context, string, json.RawMessage) error { return nil }
+
+// InFlight returns the number of open calls to a run.
+func (p *Pairs) InFlight(run wire.Address) int {
+	p.mu.Lock()
+	r := p.runs[run]
+	p.mu.Unlock()
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.out.open)
+}

@@ -266,7 +266,6 @@ func (r *owner) pulsed(h *wire.Head) {
 	r.mu.Unlock()
 	_ = r.send(back, nil)
 	for _, o := range again {
-		r.p.counts.resent.Add(1)
 		_ = r.send(&wire.Head{Kind: wire.Result, N: o.n, Error: o.failed}, o.result)
 	}
 }

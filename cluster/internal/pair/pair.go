@@ -79,20 +79,10 @@ type Pairs struct {
 	busy      atomic.Int64 // calls in both directions
 	outbox    *outbox
 	leaving   atomic.Bool
-	counts    counters
 
 	mu      sync.Mutex // guards what follows
 	runs    map[wire.Address]*peer
 	dropped map[wire.Address]uint64 // lowest acceptable number by dropped run
-}
-
-type counters struct{ resent, notReceived, lost atomic.Uint64 }
-
-// Counts are totals since New.
-type Counts struct {
-	Resent      uint64 // results sent again
-	NotReceived uint64 // calls that never reached their owner
-	Lost        uint64 // calls with an unknown outcome
 }
 
 // New returns the pairs of run o.Self. Run must be called for them to work.
@@ -309,24 +299,6 @@ func (p *Pairs) Gone(run wire.Address) {
 			p.forget(r)
 		}
 	}
-}
-
-// InFlight returns the number of open calls to a run.
-func (p *Pairs) InFlight(run wire.Address) int {
-	p.mu.Lock()
-	r := p.runs[run]
-	p.mu.Unlock()
-	if r == nil {
-		return 0
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.out.open)
-}
-
-// Counts returns the totals so far.
-func (p *Pairs) Counts() Counts {
-	return Counts{p.counts.resent.Load(), p.counts.notReceived.Load(), p.counts.lost.Load()}
 }
 
 // Bye tells a run that a session has ended.
