@@ -56,7 +56,7 @@ func TestCollidingNames(t *testing.T) {
 
 // The names of an absent node's extensions stay reserved: another node that shares a colliding id or tool
 // does not get them, not even after the absent node was forgotten.
-func TestNamesOfANodeThatIsAway(t *testing.T) {
+func TestNamesOfAnAbsentNodeStayReserved(t *testing.T) {
 	urls := sharedServers(t)
 	front := node{Name: "front", As: peers.AsMine, URLs: urls}.open(t)
 	gpu1 := node{Name: "gpu1", As: peers.AsMine, URLs: urls, Plugins: []plugin{{ID: "calc"}}}
@@ -93,7 +93,7 @@ func TestNamesOfANodeThatIsAway(t *testing.T) {
 }
 
 // A remote replica joins a local extension only if this host shares it as replicas too.
-func TestReplicaOfWhatIsNotShared(t *testing.T) {
+func TestReplicaNeedsASharedExtension(t *testing.T) {
 	urls := sharedServers(t)
 	front := node{Name: "front", As: peers.AsMine, URLs: urls, Plugins: x}.open(t)
 	node{Name: "evil", As: peers.AsReplicas, URLs: urls, Plugins: []plugin{{}, {ID: "y"}}}.start(t)
@@ -178,7 +178,7 @@ func TestAbsurdOffers(t *testing.T) {
 }
 
 // A client's description of itself may have any length; a remote call does not depend on it.
-func TestTalkativeClient(t *testing.T) {
+func TestLongClientInfo(t *testing.T) {
 	urls := sharedServers(t)
 	startNode(t, urls, "gpu1", peers.AsMine)
 	front := open(t, join(t, urls, "front", peers.AsMine), false)

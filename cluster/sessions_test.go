@@ -22,7 +22,7 @@ func (a *attaching) Attach(ctx context.Context, _ *protocol.Session) error {
 
 // A call that arrives after the end of its session does not start the session again, since nobody would end
 // it.
-func TestGuestAfterItsEnd(t *testing.T) {
+func TestCallAfterTheEndOfItsSession(t *testing.T) {
 	h := new(attaching)
 	g := newRemoteSessions(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })
 	from, s := wire.Address{Node: "gpu1", Run: wire.NewRun()}, &wire.Session{ID: "s"}
@@ -54,7 +54,7 @@ func TestCallOfAnEndedSession(t *testing.T) {
 }
 
 // The sessions of a node are bounded, however many runs it claims to have.
-func TestGuestsOfManyRuns(t *testing.T) {
+func TestSessionsOfManyRunsAreBounded(t *testing.T) {
 	h := new(attaching)
 	g := newRemoteSessions(t.Context(), func(wire.Address, string, string) protocol.Peer { return nil })
 	for range 2 {

@@ -8,7 +8,7 @@ import (
 )
 
 // Merging records gives the same result in any order, and a revocation stays.
-func TestMerge(t *testing.T) {
+func TestMergeIsOrderIndependent(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := func(nodes ...Node) *record { return &record{Name: "main", Nodes: nodes} }
 	n1, n2, again := Node{

@@ -108,7 +108,7 @@ func (d *dialogue) until(id int) (answers int) {
 }
 
 // No answer is lost if all arrive while nobody reads.
-func TestAnswersAtOnce(t *testing.T) {
+func TestManyAnswersAtOnceAreNotLost(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	d := talk(t, p, p.url())
 	var asked []*nats.Msg
@@ -127,7 +127,7 @@ func TestAnswersAtOnce(t *testing.T) {
 }
 
 // A service that sends more than is read loses notifications, but no answer.
-func TestChatter(t *testing.T) {
+func TestChattyServiceLosesNoAnswer(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	d := talk(t, p, p.url())
 	m := d.ask(1)
@@ -196,7 +196,7 @@ func (d *dialogue) gone() {
 }
 
 // Messages to the event subject do not keep a transport alive whose service is gone.
-func TestEventsOfTheDead(t *testing.T) {
+func TestEventsDoNotKeepADeadServiceAlive(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	d := talk(t, p, p.url())
 	over := make(chan struct{})
@@ -220,7 +220,7 @@ func TestEventsOfTheDead(t *testing.T) {
 }
 
 // A slow reply of the server that a request has no subscriber is noticed too.
-func TestFarServer(t *testing.T) {
+func TestSlowServerReportsAMissingService(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	distant := natstest.Between(t, p.url(), func(client net.Conn, words []byte) {
 		<-time.After(400 * time.Millisecond)
@@ -230,7 +230,7 @@ func TestFarServer(t *testing.T) {
 }
 
 // A TLS error names what is missing.
-func TestCertificate(t *testing.T) {
+func TestUntrustedCertificate(t *testing.T) {
 	processtest.Leaks(t)
 	known := httptest.NewTLSServer(nil) // its certificate is for 127.0.0.1
 	defer known.Close()

@@ -438,7 +438,7 @@ func comesLate(t *testing.T, answer <-chan string) {
 }
 
 // A service that owes many answers still serves other calls.
-func TestOwesAnswers(t *testing.T) {
+func TestServiceThatOwesAnswersGoesOn(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service()
 	h := p.open(urls(p), "[runtime]\nmax_in_flight = 4\n", exthost.Options{})
@@ -471,7 +471,7 @@ func TestOwesAnswers(t *testing.T) {
 }
 
 // A service that is absent gets no calls until it appears.
-func TestAbsent(t *testing.T) {
+func TestAbsentService(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	h := p.open(urls(p), "[runtime]\ncall_timeout = \"5s\"\n[runtime.restart]\nbase_backoff = \"50ms\"\nmax_backoff "+
 		"= \"100ms\"\n", exthost.Options{})
@@ -509,7 +509,7 @@ func TestAbsent(t *testing.T) {
 }
 
 // The calls of a service that dies have an unknown outcome. Another call reveals the death.
-func TestDies(t *testing.T) {
+func TestCallsOfADeadServiceAreUnknown(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	first := p.service()
 	h := p.open(urls(p), "", exthost.Options{})
@@ -537,7 +537,7 @@ func TestDies(t *testing.T) {
 }
 
 // A call survives a restart of the server. Calls in between are refused.
-func TestServerRestarts(t *testing.T) {
+func TestCallSurvivesAServerRestart(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service()
 	h := p.open(urls(p), "", exthost.Options{})
@@ -580,7 +580,7 @@ func TestServerRestarts(t *testing.T) {
 }
 
 // Errors say what a host's credentials lack.
-func TestAccess(t *testing.T) {
+func TestMissingCredentials(t *testing.T) {
 	p := newPlace(t, natstest.Server{Token: "hush"})
 	for name, tt := range map[string]struct {
 		own       cluster.Membership

@@ -97,7 +97,7 @@ func claim(limit int64) quota.Claim {
 }
 
 // Many callers get exactly the limit, and few calls ask the source.
-func TestTake(t *testing.T) {
+func TestCallersGetTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 50}
 		c := pool(t, s).New(claim(1000))
@@ -140,7 +140,7 @@ func TestTake(t *testing.T) {
 }
 
 // While the source fails, leased units are used. Then calls fail, at once except for the first.
-func TestAway(t *testing.T) {
+func TestLeasedUnitsOutliveTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 10}
 		p := pool(t, s)
@@ -224,7 +224,7 @@ func TestOneCounter(t *testing.T) {
 }
 
 // A caller that gives up stops waiting, and the next one gets a lease.
-func TestCanceled(t *testing.T) {
+func TestCanceledTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 10, hold: make(chan struct{})}
 		p := pool(t, s)

@@ -62,7 +62,7 @@ func TestInvitation(t *testing.T) {
 	}
 }
 
-func TestOwnNATS(t *testing.T) {
+func TestCredentialsOfOwnServers(t *testing.T) {
 	k, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func TestPlaces(t *testing.T) {
 }
 
 // Descriptors may be longer than a message.
-func TestBigOffers(t *testing.T) {
+func TestOffersLongerThanAMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 2)
 		big := extension("notes", "add")
@@ -75,7 +75,7 @@ func TestBigOffers(t *testing.T) {
 	})
 }
 
-func TestDeath(t *testing.T) {
+func TestKilledNodeIsLost(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 5)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
@@ -106,7 +106,7 @@ func TestDeath(t *testing.T) {
 }
 
 // A node that was killed restarts at once.
-func TestNewRun(t *testing.T) {
+func TestRestartedNodeReplacesItsRun(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 3)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
@@ -128,7 +128,7 @@ func TestNewRun(t *testing.T) {
 }
 
 // The new run of a node may think that it started before the old one.
-func TestOldClock(t *testing.T) {
+func TestRestartWithAnOldClock(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 4)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
@@ -147,7 +147,7 @@ func TestOldClock(t *testing.T) {
 	})
 }
 
-func TestNamesake(t *testing.T) {
+func TestNameHasOneHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 3)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
@@ -171,7 +171,7 @@ func TestNamesake(t *testing.T) {
 }
 
 // A run may be told of a connection before it can send.
-func TestNotYetSent(t *testing.T) {
+func TestConnectedBeforeItCanSend(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 3)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
@@ -190,7 +190,7 @@ func TestNotYetSent(t *testing.T) {
 }
 
 // A node stops answering while its connection stays, and comes back.
-func TestStopped(t *testing.T) {
+func TestSilentNodeIsLostAndComesBack(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 4)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
@@ -226,7 +226,7 @@ func TestLostMessages(t *testing.T) {
 }
 
 // A node reports others lost that are alive.
-func TestAccusation(t *testing.T) {
+func TestFalseReportsOfLoss(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 10)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })
@@ -255,7 +255,7 @@ func TestAccusation(t *testing.T) {
 }
 
 // A network splits and reunites, before and after the halves have forgotten each other.
-func TestSplit(t *testing.T) {
+func TestSplitNetworkReunites(t *testing.T) {
 	for _, lasts := range []time.Duration{6 * time.Second, 50 * time.Second} {
 		t.Run(lasts.String(), func(t *testing.T) {
 			simulate(t, func(t *testing.T, n *network) {
@@ -283,7 +283,7 @@ func TestSplit(t *testing.T) {
 }
 
 // A node loses its connection, for a short and for a long time.
-func TestOffline(t *testing.T) {
+func TestDisconnectedNode(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 3)
 		within(t, 3*time.Second, "all agree", func() bool { return agree(nodes...) })

@@ -107,7 +107,7 @@ func FuzzReceive(f *testing.F) {
 }
 
 // A node that announces as many others as it can fills a bounded amount of memory.
-func TestFlood(t *testing.T) {
+func TestManyAnnouncedNodesAreBounded(t *testing.T) {
 	d := New(Options{Self: wire.Address{Node: "a", Run: "bbbbbbbbbb"}, Sender: silent{}})
 	d.Connected(true)
 	d.NotTaken(token(1))
@@ -127,7 +127,7 @@ func TestFlood(t *testing.T) {
 }
 
 // A node answers with something other than what it was asked for.
-func TestLies(t *testing.T) {
+func TestWrongAnswers(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		a := n.start("a")
 		b := n.start("b")
@@ -279,7 +279,7 @@ func BenchmarkIdle(b *testing.B) {
 
 // Nodes that are only known from hearsay do not displace nodes that speak for themselves, and their loss is
 // not logged.
-func TestNodesThatThereAreNot(t *testing.T) {
+func TestInventedNodesDisplaceNone(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var s state
 	s.init(&Options{Self: wire.Address{Node: "a", Run: wire.NewRun()}, Grace: time.Second}, now)

@@ -76,7 +76,7 @@ func (s *sender) wait()            { s.init(); <-s.ready }
 func (s *sender) set(l *link.Link) { s.init(); s.Link = l; close(s.ready) }
 
 // Directories work over a real server.
-func TestServer(t *testing.T) {
+func TestDirectoriesOverAServer(t *testing.T) {
 	processtest.Leaks(t)
 	srv := natstest.Run(t, &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
 	var nodes []*linked

@@ -10,7 +10,7 @@ import (
 
 // Remote nodes hear each change of a node's pending approval requests without a change of places, and know
 // its features.
-func TestWaiting(t *testing.T) {
+func TestWaitingApprovalsAreHeard(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		var told atomic.Int64
 		a := n.start("a", func(o *Options) { o.Features = []string{"operations"} })

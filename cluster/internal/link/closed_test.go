@@ -106,7 +106,7 @@ func TestClosedForAMoment(t *testing.T) {
 }
 
 // Close waits for the callbacks of a connection that is made at the same time.
-func TestClosedMeanwhile(t *testing.T) {
+func TestCloseWaitsForANewConnection(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
 	spec.Spawn(t)

@@ -90,7 +90,7 @@ func TestMessages(t *testing.T) {
 }
 
 // The only server is killed and restarted. Messages that were refused in between never arrive.
-func TestAway(t *testing.T) {
+func TestRefusedMessagesNeverArrive(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
 	a := connect(t, "a", nil, spec) // before the server runs
@@ -258,7 +258,7 @@ func TestNKey(t *testing.T) {
 }
 
 // A run does not handle its messages.
-func TestSlow(t *testing.T) {
+func TestSlowReader(t *testing.T) {
 	processtest.Leaks(t)
 	spec := oneServer(t)
 	spec.Spawn(t)

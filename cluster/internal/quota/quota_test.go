@@ -21,7 +21,7 @@ import (
 
 // Nodes with many callers use a limit up while nodes and the leader of the bucket are killed. They never
 // exceed it, and each death wastes at most one lease and the units that its callers were about to note.
-func TestKills(t *testing.T) {
+func TestLimitHoldsWhileNodesAreKilled(t *testing.T) {
 	processtest.Leaks(t)
 	const nodes = 3
 	limit, rounds := stormtest.Sized(3000, 12000), stormtest.Sized(1, 5)
@@ -94,7 +94,7 @@ func TestKills(t *testing.T) {
 }
 
 // While the servers are unavailable, a node uses up its lease and then fails. It recovers with the servers.
-func TestServersAway(t *testing.T) {
+func TestServersAreUnavailable(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	q := opened(t, s, "n1", 1)
@@ -193,7 +193,7 @@ func TestLostWrites(t *testing.T) {
 }
 
 // A window ends by the clock of the servers, and the next one has the full limit.
-func TestWindows(t *testing.T) {
+func TestNextWindowHasTheFullLimit(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	q := opened(t, s, "n1", 1)
@@ -293,7 +293,7 @@ func TestOneCounter(t *testing.T) {
 }
 
 // An invalid record grants no units, and is reported.
-func TestNoCounter(t *testing.T) {
+func TestInvalidRecord(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	q := opened(t, s, "n1", 1)
@@ -382,7 +382,7 @@ func (silent) Ask(ctx context.Context, subject string, _ map[string]string, _ []
 }
 
 // Servers do not reply to a forbidden request. The error names the permissions that are needed.
-func TestSilence(t *testing.T) {
+func TestMissingPermission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(Options{Cluster: "main", Node: "n1", Run: "r", Asker: silent{}, Nodes: func() int { return 1 }})
 		for _, err := range []error{

@@ -162,7 +162,7 @@ func (m *model) drain() {
 
 // Whatever is late, lost or dies: no window grants more than the limit, no node holds more than a lease, and
 // units that nobody holds or lost are granted.
-func TestArithmetic(t *testing.T) {
+func TestLimitHoldsWhateverIsLost(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		m := &model{
@@ -218,7 +218,7 @@ func TestArithmetic(t *testing.T) {
 }
 
 // A single node gets every unit of a window, in leases of an eighth.
-func TestAll(t *testing.T) {
+func TestOneNodeGetsEveryUnit(t *testing.T) {
 	for _, limit := range []int64{1, 2, 7, 8, 60, 1000} {
 		var r *record
 		var sum, asked int64
@@ -252,7 +252,7 @@ func TestAll(t *testing.T) {
 }
 
 // Nodes with different settings count together as far as possible.
-func TestDiffering(t *testing.T) {
+func TestDifferentSettings(t *testing.T) {
 	a := want{Claim: quota.Claim{Policy: "p", Limit: 80, Window: time.Minute}, node: "a", run: "a.1", nodes: 2}
 	b := want{Claim: quota.Claim{Policy: "p", Limit: 16, Window: time.Minute}, node: "b", run: "b.1", nodes: 2}
 	first, err := settle(nil, &a)
@@ -287,7 +287,7 @@ func TestDiffering(t *testing.T) {
 }
 
 // A limit that one node lowers below what is taken holds for the others too, and they are told.
-func TestLowered(t *testing.T) {
+func TestLoweredLimit(t *testing.T) {
 	a := want{Claim: quota.Claim{Policy: "p", Limit: 80, Window: time.Minute}, node: "a", run: "a.1", nodes: 1}
 	b := want{Claim: quota.Claim{Policy: "p", Limit: 8, Window: time.Minute}, node: "b", run: "b.1", nodes: 1}
 	first, err := settle(nil, &a)

@@ -300,7 +300,7 @@ func TestStreamsAreBounded(t *testing.T) {
 }
 
 // When the node leaves, open streams are read to their end, and no stream begins.
-func TestDrain(t *testing.T) {
+func TestDrainFinishesOpenStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
 		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
