@@ -15,20 +15,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Elsewhere forwards requests of MCP sessions to the nodes that began them, for [mcpserver.Options]. Behind a
+// RemoteServers forwards requests of MCP sessions to the nodes that began them, for [mcpserver.Options]. Behind a
 // load balancer, a request may arrive at any node.
-func (n *Node) Elsewhere() mcpserver.Elsewhere { return (*homes)(n) }
+func (n *Node) RemoteServers() mcpserver.RemoteServers { return (*homes)(n) }
 
-// homes implements [mcpserver.Elsewhere]. The home of a session is the run that began it.
+// homes implements [mcpserver.RemoteServers]. The home of a session is the run that began it.
 type homes Node
 
 // errNoHome has no outcome, since the request reached nobody.
 var errNoHome = protocol.Errorf(protocol.NodeLost, "no node has the run that had this")
 
-// Home implements [mcpserver.Elsewhere].
+// Home implements [mcpserver.RemoteServers].
 func (n *homes) Home() string { return n.self.Run }
 
-// Homes implements [mcpserver.Elsewhere].
+// Homes implements [mcpserver.RemoteServers].
 func (n *homes) Homes() (runs []string) {
 	for _, a := range n.members.Staying() {
 		runs = append(runs, a.Run)
@@ -46,12 +46,12 @@ func (n *homes) find(run string) (wire.Address, bool) {
 	return all[i], true
 }
 
-// ServeForwarded implements [mcpserver.Elsewhere].
+// ServeForwarded implements [mcpserver.RemoteServers].
 func (n *homes) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
 	n.streams.Store(stream.NewServer(serve, n.o.Log))
 }
 
-// Forward implements [mcpserver.Elsewhere].
+// Forward implements [mcpserver.RemoteServers].
 func (n *homes) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte,
 ) (began bool, err error) {
 	to, ok := n.find(home)

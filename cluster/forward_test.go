@@ -36,7 +36,7 @@ func serveHome(words string) {
 	processtest.Check(err)
 	server := &http.Server{
 		Addr:    fields[1],
-		Handler: mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()}).Handler(""),
+		Handler: mcpserver.New(h, mcpserver.Options{Remote: n.RemoteServers()}).Handler(""),
 	}
 	go func() { _ = server.ListenAndServe() }()
 	processtest.Ready()
@@ -46,7 +46,7 @@ func serveHome(words string) {
 
 // frontOf serves MCP over HTTP for a host, and returns the URL.
 func frontOf(t testing.TB, n *cluster.Node, h *exthost.Host) string {
-	s := mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()})
+	s := mcpserver.New(h, mcpserver.Options{Remote: n.RemoteServers()})
 	server := httptest.NewServer(s.Handler(""))
 	t.Cleanup(func() {
 		s.Close()
@@ -254,7 +254,7 @@ func TestFrontEndsRequests(t *testing.T) {
 	awaitTool(t, h, "ext_home_x_work", true)
 	until, end := context.WithCancel(context.Background())
 	defer end()
-	m := mcpserver.New(h, mcpserver.Options{Elsewhere: n.Elsewhere()})
+	m := mcpserver.New(h, mcpserver.Options{Remote: n.RemoteServers()})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -324,14 +324,14 @@ func TestC24HostileNode(t *testing.T) {
 		"nothing":       "",
 	} {
 		w := httptest.NewRecorder()
-		began, err := n.Elsewhere().Forward(within(t), w, home.Elsewhere().Home(), []byte(request))
+		began, err := n.RemoteServers().Forward(within(t), w, home.RemoteServers().Home(), []byte(request))
 		if !began || err != nil || w.Code < 400 {
 			t.Errorf("%s: %d %s, %v", what, w.Code, w.Body, err)
 		}
 	}
-	for _, to := range []string{bare.Elsewhere().Home(), n.Elsewhere().Home(), "aaaaaaaaaa", ""} {
+	for _, to := range []string{bare.RemoteServers().Home(), n.RemoteServers().Home(), "aaaaaaaaaa", ""} {
 		w := httptest.NewRecorder()
-		if began, err := n.Elsewhere().Forward(within(t), w, to, []byte(call)); began || err == nil {
+		if began, err := n.RemoteServers().Forward(within(t), w, to, []byte(call)); began || err == nil {
 			t.Errorf("to %q: %d %s", to, w.Code, w.Body)
 		}
 	}

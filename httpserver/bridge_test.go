@@ -189,16 +189,16 @@ func TestBridgeCannotRun(t *testing.T) {
 	}
 }
 
-// elsewhere is another server, which answers every forwarded request.
-type elsewhere struct{}
+// remoteServer is another server, which answers every forwarded request.
+type remoteServer struct{}
 
-func (elsewhere) Home() string { return "here" }
+func (remoteServer) Home() string { return "here" }
 
-func (elsewhere) Homes() []string { return []string{"there"} }
+func (remoteServer) Homes() []string { return []string{"there"} }
 
-func (elsewhere) ServeForwarded(func(context.Context, http.ResponseWriter, []byte)) {}
+func (remoteServer) ServeForwarded(func(context.Context, http.ResponseWriter, []byte)) {}
 
-func (elsewhere) Forward(_ context.Context, w http.ResponseWriter, home string, _ []byte) (bool, error) {
+func (remoteServer) Forward(_ context.Context, w http.ResponseWriter, home string, _ []byte) (bool, error) {
 	_, err := io.WriteString(w, "answered by "+home)
 	return true, err
 }
@@ -208,7 +208,7 @@ func TestBridgeCannotRunHere(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{
 		"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}},
 	},
-		Options{MCP: mcpserver.Options{Elsewhere: elsewhere{}}})
+		Options{MCP: mcpserver.Options{Remote: remoteServer{}}})
 	there := http.Header{"Mcp-Session-Id": {"x.there"}}
 	for id, r := range map[string]*http.Response{
 		"POST":    send(t, http.MethodPost, "http://"+addr+"/d/mcp", there, listTools),

@@ -30,7 +30,7 @@ func (p *peered) Attach(_ context.Context, s *protocol.Session) error {
 // street is a group of servers, by home, that reach each other without a network.
 type street map[string]func(ctx context.Context, w http.ResponseWriter, request []byte)
 
-// neighbor is the mcpserver.Elsewhere of one server in a street.
+// neighbor is the mcpserver.RemoteServers of one server in a street.
 type neighbor struct {
 	street
 	home string
@@ -137,7 +137,7 @@ func TestStreamsEndWithTheirAccessToken(t *testing.T) {
 		for _, host := range []string{"home", "door"} {
 			web.serve(t, host, Options{
 				Backend: backend,
-				MCP:     mcpserver.Options{Elsewhere: neighbor{all, host}},
+				MCP:     mcpserver.Options{Remote: neighbor{all, host}},
 				OAuth:   &OAuth{Resource: resource, Issuer: i.url, Client: &http.Client{Transport: i}},
 			})
 		}

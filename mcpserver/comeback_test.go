@@ -36,8 +36,8 @@ func TestClientComesBackAfterAFailedWrite(t *testing.T) {
 		first := &requestPeer{write: func(context.Context, *jsonrpc.Message) error { return nil }}
 		first.early = func(result json.RawMessage) error {
 			state, _ := rawjson.Text(rawjson.Get(result, "requestState"))
-			p := s.pending.Get(state)
-			if !s.pending.Remove(state, p) {
+			p := s.pending.get(state)
+			if !s.pending.remove(state, p) {
 				t.Error("the client cannot come back")
 			}
 			go func() {
@@ -86,8 +86,8 @@ func TestPanicEndsACallThatHasAsked(t *testing.T) {
 				&jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, peer)
 		}()
 		state, _ := rawjson.Text(rawjson.Get(<-asked, "requestState"))
-		p := s.pending.Get(state)
-		if !s.pending.Remove(state, p) {
+		p := s.pending.get(state)
+		if !s.pending.remove(state, p) {
 			t.Fatal("the client cannot come back")
 		}
 		came := make(chan error, 1)

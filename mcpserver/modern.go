@@ -11,7 +11,6 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
-	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -22,7 +21,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	case by.forwarded && (m.ID == nil ||
 		// it does not continue a call
 		!strings.HasPrefix(m.Method, protocol.TaskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)):
-		forward.UnknownSession(w)
+		unknownSession(w)
 		return
 	case m.Method == "":
 		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)
@@ -44,7 +43,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		})
 	}
 	if home := e.homeOfCall(r, m); home != "" {
-		e.others.Call(w, r, e.carried(r, forward.EndpointMCP), home, m)
+		e.forwarder.call(w, r, e.forwardable(r, endpointMCP), home, m)
 		return
 	}
 	err := meta.CheckHeaders(r.Header, m)
@@ -59,12 +58,12 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		e.postListen(w, r, session, m)
 		return
 	}
-	begun := e.others != nil && strings.HasPrefix(m.Method, protocol.TaskMethods)
+	begun := e.forwarder != nil && strings.HasPrefix(m.Method, protocol.TaskMethods)
 	switch {
 	case e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs, begun: begun}):
 	case by.forwarded:
-		forward.UnknownSession(w)
-	case !e.others.Task(w, r, e.carried(r, forward.EndpointMCP), m):
+		unknownSession(w)
+	case !e.forwarder.task(w, r, e.forwardable(r, endpointMCP), m):
 		e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs}) // the extension may know the task
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/exthost/exthost/internal/wire/mcphttp"
-	"github.com/exthost/exthost/mcpserver/internal/forward"
-	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
 
@@ -23,16 +21,16 @@ func New(b Backend, o Options) *Server {
 		log:      o.Logger,
 		headers:  append([]string{"Authorization"}, o.Headers...),
 		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
-		pending:  table.New[*pendingRequest](o.MaxSessions),
+		pending:  pendingCalls{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)},
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if err := json.Unmarshal(o.Capabilities, new(wire.Changes)); err != nil {
 		panic("mcpserver: capabilities: " + err.Error())
 	}
-	if o.Elsewhere != nil {
+	if o.Remote != nil {
 		s.bodies = mcphttp.NewBudget(maxForwarded * o.MaxBody)
-		s.others = forward.NewOthers(s.closing, o.Elsewhere, o.MaxBody, o.Logger)
-		o.Elsewhere.ServeForwarded(s.serveForwarded)
+		s.forwarder = newForwarder(s.closing, o.Remote, o.MaxBody, o.Logger)
+		o.Remote.ServeForwarded(s.serveForwarded)
 	}
 	return s
 }

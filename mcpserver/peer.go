@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
-	"github.com/exthost/exthost/mcpserver/internal/questions"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -82,8 +81,8 @@ func (c *clientSession) sendRequest(ctx context.Context, method string, params j
 			return nil, err
 		}
 	}
-	id, response := c.toClient.Add()
-	defer c.toClient.Remove(id)
+	id, response := c.toClient.add()
+	defer c.toClient.remove(id)
 	err := write(ctx, &jsonrpc.Message{ID: id, Method: method, Params: params})
 	if err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func (c *clientSession) sendRequest(ctx context.Context, method string, params j
 	case <-c.attached.Done():
 		return nil, errEnded
 	case <-ctx.Done():
-		questions.Cancel(ctx, id, write)
+		cancelQuestion(ctx, id, write)
 		return nil, ctx.Err()
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
-	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -78,17 +77,17 @@ var (
 func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer,
 ) (json.RawMessage, error) {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
-	if p := s.pending.Get(state); p != nil {
+	if p := s.pending.get(state); p != nil {
 		if p.session.Caller != session.Caller || p.session.Toolset != session.Toolset ||
 			p.session.Extension != session.Extension || p.method != m.Method {
 			return nil, wire.InvalidParams("requestState is of another request")
 		}
-		if s.pending.Remove(state, p) { // only one request may continue the call
+		if s.pending.remove(state, p) { // only one request may continue the call
 			return p.resume(ctx, peer.write, rawjson.Get(m.Params, "inputResponses"))
 		}
 	}
 	if requesterOf(ctx).forwarded { // a forwarded request may continue a call here, not begin one
-		return nil, forward.ErrGone
+		return nil, errServerGone
 	}
 	p := &pendingRequest{server: s, session: session, method: m.Method, write: peer.write, early: peer.early}
 	peer.write, peer.requests = p.send, p
@@ -258,15 +257,15 @@ func (p *pendingRequest) suspendLocked() error {
 		return nil
 	}
 	if p.state == "" {
-		p.state = forward.ID(statePrefix+rand.Text(), p.server.options.Elsewhere)
+		p.state = p.server.withHome(statePrefix + rand.Text())
 		p.unhook = context.AfterFunc(p.server.closing, func() { p.cancel(errEnded) })
 	}
 	p.expiry = time.AfterFunc(inputTimeout, func() {
-		if p.server.pending.Remove(p.state, p) {
+		if p.server.pending.remove(p.state, p) {
 			p.cancel(errNoInput)
 		}
 	})
-	if !p.server.pending.Add(p.state, p) {
+	if !p.server.pending.add(p.state, p) {
 		p.expiry.Stop()
 		p.cancel(errTooManyPending)
 		return errTooManyPending
@@ -278,7 +277,7 @@ func (p *pendingRequest) suspendLocked() error {
 	}
 	if err := early(p.questions()); err != nil { // the client has disconnected
 		p.expiry.Stop()
-		if p.server.pending.Remove(p.state, p) && first {
+		if p.server.pending.remove(p.state, p) && first {
 			p.done = nil
 		} // else the client got the questions despite the error, and its next request gets the outcome
 		p.cancel(errNoInput)
@@ -299,4 +298,41 @@ func (p *pendingRequest) questions() json.RawMessage {
 		result = append(append(result, orEmpty(input.params)...), '}')
 	}
 	return append(append(append(result, `},"requestState":"`...), p.state...), `"}`...)
+}
+
+// pendingCalls is a bounded table of the calls that wait for their client's next request, by requestState.
+type pendingCalls struct {
+	limit int
+
+	mu      sync.Mutex
+	byState map[string]*pendingRequest
+}
+
+// add adds p, or returns false if the table is full.
+func (c *pendingCalls) add(state string, p *pendingRequest) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.byState) >= c.limit {
+		return false
+	}
+	c.byState[state] = p
+	return true
+}
+
+// get returns the call with this state, or nil.
+func (c *pendingCalls) get(state string) *pendingRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byState[state]
+}
+
+// remove removes p, and returns false if it is no longer in the table.
+func (c *pendingCalls) remove(state string, p *pendingRequest) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byState[state] != p {
+		return false
+	}
+	delete(c.byState, state)
+	return true
 }

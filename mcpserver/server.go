@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/wire/mcphttp"
-	"github.com/exthost/exthost/mcpserver/internal/forward"
-	"github.com/exthost/exthost/mcpserver/internal/table"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -50,9 +48,9 @@ type Options struct {
 	// Capabilities are the server's MCP capabilities, a JSON object; default {"tools":{"listChanged":true}}. They
 	// determine the notifications that clients may subscribe to. A Describer overrides them.
 	Capabilities json.RawMessage
-	Elsewhere    Elsewhere    // the other servers behind the same address; nil if there are none
-	Headers      []string     // HTTP headers, besides Authorization, passed to policies of category authentication
-	Logger       *slog.Logger // nil logs nothing
+	Remote       RemoteServers // the other servers behind the same address; nil if there are none
+	Headers      []string      // HTTP headers, besides Authorization, passed to policies of category authentication
+	Logger       *slog.Logger  // nil logs nothing
 
 	MaxBody     int64 // max bytes of one client message; default 16 MiB
 	MaxInFlight int   // max concurrent requests of a session, further ones fail with overloaded; default 256
@@ -77,34 +75,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Elsewhere reaches the other servers behind the same address. Clients may send requests for a session to any of
-// them.
-type Elsewhere interface {
-	// Home returns the unique suffix, letters and digits, of the session and call ids of this server. The others find
-	// this server by it.
-	Home() string
-	// Forward sends a request to the server named home and streams the response to w. began reports whether anything
-	// was written to w. The error, a *protocol.Error, says why the response is missing or incomplete: kind node_lost
-	// without an outcome if no server has that home.
-	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
-	// Homes returns the homes of the other running servers.
-	Homes() []string
-	// ServeForwarded sets, once, the function that serves requests forwarded to this server. serve writes the
-	// response to w. ctx ends when the client disconnects.
-	ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte))
-}
-
 // Server serves a backend to MCP clients, over any number of transports at once.
 type Server struct {
-	backend  Backend
-	options  Options
-	log      *slog.Logger
-	sessions *sessions
-	others   *forward.Others               // nil if there are none
-	bodies   *mcphttp.Budget               // budget for the bodies of forwarded requests
-	pending  *table.Table[*pendingRequest] // calls that wait for their client's next request, by state
-	headers  []string                      // HTTP headers passed to policies
-	nameless sync.Once                     // warns once about clients that cannot be told apart
+	backend   Backend
+	options   Options
+	log       *slog.Logger
+	sessions  *sessions
+	forwarder *forwarder      // nil without remote servers
+	bodies    *mcphttp.Budget // budget for the bodies of forwarded requests
+	pending   pendingCalls
+	headers   []string  // HTTP headers passed to policies
+	nameless  sync.Once // warns once about clients that cannot be told apart
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -126,7 +107,7 @@ type requester struct {
 	until                     context.Context   // see [WithUntil]; nil: never ends
 	expiry                    time.Time         // see [WithExpiry]; zero: never
 	remote                    bool              // from another machine
-	forwarded                 bool              // by another server, see [Elsewhere]
+	forwarded                 bool              // by another server, see [RemoteServers]
 }
 
 type requesterKey struct{}

@@ -13,7 +13,6 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
-	"github.com/exthost/exthost/mcpserver/internal/questions"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -36,7 +35,7 @@ type clientSession struct {
 	detach   context.CancelFunc
 	ready    atomic.Bool                      // the client has received the answer to initialize
 	info     atomic.Pointer[protocol.Session] // nil before initialize
-	toClient *questions.Questions
+	toClient *questions
 
 	mu       sync.Mutex
 	requests map[string]context.CancelCauseFunc // in flight, by raw id
@@ -75,7 +74,7 @@ func (s *Server) newSession(ctx context.Context, id, front string, by requester,
 		write:     write,
 		onEnd:     func() {},
 		requests:  make(map[string]context.CancelCauseFunc),
-		toClient:  questions.New(),
+		toClient:  newQuestions(),
 	}
 	c.attached, c.detach = context.WithCancel(ctx)
 	return c

@@ -10,7 +10,6 @@ import (
 
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
-	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -34,7 +33,7 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	r = r.WithContext(ctx)
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(r.Context(), forward.ID(rand.Text(), e.options.Elsewhere), protocol.FrontSSE, requesterFrom(r),
+	c := e.newSession(r.Context(), e.withHome(rand.Text()), protocol.FrontSSE, requesterFrom(r),
 		e.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
@@ -69,12 +68,12 @@ func (e *endpoint) serveMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.URL.Query().Get("sessionId")
-	if e.forwarded(w, r, id, forward.EndpointMessage) {
+	if e.forwarded(w, r, id, endpointMessage) {
 		return
 	}
 	c := e.sessions.get(id, requesterOf(r.Context()), e.extension)
 	if c == nil || c.stream == nil {
-		forward.UnknownSession(w)
+		unknownSession(w)
 		return
 	}
 	m, ok := e.read(w, r)

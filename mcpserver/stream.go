@@ -40,7 +40,7 @@ func (s *streamSession) dispatch(m *jsonrpc.Message) context.Context {
 	case err != nil:
 		s.respond(m.ID, nil, err)
 	case m.Method == "":
-		s.toClient.Deliver(m)
+		s.toClient.deliver(m)
 	case m.ID == nil:
 		s.handleNotification(m)
 	case m.Method == protocol.MethodInitialize:

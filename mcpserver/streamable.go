@@ -14,7 +14,6 @@ import (
 
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
-	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
@@ -42,7 +41,7 @@ func (e *endpoint) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v := r.Header.Get(mcphttp.VersionHeader)
 	legacy := v == "" || slices.Contains(wire.Legacy, v)
-	if legacy && e.forwarded(w, r, r.Header.Get(mcphttp.SessionHeader), forward.EndpointMCP) {
+	if legacy && e.forwarded(w, r, r.Header.Get(mcphttp.SessionHeader), endpointMCP) {
 		return
 	}
 	if r.Method == http.MethodPost {
@@ -117,7 +116,7 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	switch {
 	case m.Method == "":
-		c.toClient.Deliver(m)
+		c.toClient.deliver(m)
 	case m.ID != nil:
 		c.ready.Store(true)
 		e.postRequest(w, r, c, m)
@@ -143,7 +142,7 @@ func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *client
 	}
 	ctx, err := c.begin(r.Context(), m.ID)
 	if errors.Is(err, errEnded) {
-		forward.UnknownSession(w)
+		unknownSession(w)
 		return
 	}
 	if err != nil {
@@ -160,7 +159,7 @@ func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *client
 
 func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	if requesterOf(r.Context()).forwarded { // a forwarded request never opens a session here
-		forward.UnknownSession(w)
+		unknownSession(w)
 		return
 	}
 	if !e.admit(w, r) {
@@ -185,7 +184,7 @@ const unusedTimeout = time.Minute
 func (e *endpoint) openSession(ctx context.Context, by requester, params json.RawMessage,
 ) (*clientSession, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := e.newSession(cmp.Or(by.until, context.Background()), forward.ID(rand.Text(), e.options.Elsewhere),
+	c := e.newSession(cmp.Or(by.until, context.Background()), e.withHome(rand.Text()),
 		protocol.FrontHTTP, by, e.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
@@ -232,7 +231,7 @@ func (e *endpoint) session(w http.ResponseWriter, r *http.Request) *clientSessio
 	}
 	c := e.sessions.get(id, requesterOf(r.Context()), e.extension)
 	if c == nil || c.outbox == nil {
-		forward.UnknownSession(w)
+		unknownSession(w)
 		return nil
 	}
 	return c

@@ -75,7 +75,7 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
 		o := httpOptions(cfg, headers, h, token, operator)
 		if r.node != nil {
-			o.MCP.Elsewhere = r.node.Elsewhere()
+			o.MCP.Remote = r.node.RemoteServers()
 		}
 		server := httpserver.New(o)
 		serving.Store(server)

@@ -20,22 +20,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// town is a group of servers that reach each other without a network.
-type town struct {
+// group is several servers that reach each other without a network.
+type group struct {
 	mu     sync.Mutex
 	serves map[string]func(ctx context.Context, w http.ResponseWriter, request []byte)
 	count  atomic.Int64 // forwarded requests
 }
 
-// house is the mcpserver.Elsewhere of one server in a town.
-type house struct {
-	*town
+// member is the mcpserver.RemoteServers of one server in a group.
+type member struct {
+	*group
 	home string
 }
 
-func (h house) Home() string { return h.home }
+func (h member) Home() string { return h.home }
 
-func (h house) Homes() (list []string) {
+func (h member) Homes() (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for home := range h.serves {
@@ -46,13 +46,13 @@ func (h house) Homes() (list []string) {
 	return list
 }
 
-func (h house) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
+func (h member) ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.serves[h.home] = serve
 }
 
-func (h house) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte,
+func (h member) Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte,
 ) (began bool, err error) {
 	h.mu.Lock()
 	serve := h.serves[home]
@@ -84,12 +84,12 @@ type flusher struct{ http.ResponseWriter }
 
 func (f flusher) FlushError() error { return http.NewResponseController(f.ResponseWriter).Flush() }
 
-// inTown returns n servers of one backend that reach each other.
-func inTown(t testing.TB, n int, b mcpserver.Backend, o mcpserver.Options) (*town, []*httptest.Server) {
-	all := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
+// serveGroup returns n servers of one backend that reach each other.
+func serveGroup(t testing.TB, n int, b mcpserver.Backend, o mcpserver.Options) (*group, []*httptest.Server) {
+	all := &group{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
 	var list []*httptest.Server
 	for i := range n {
-		o.Elsewhere = house{all, "home" + string(rune('a'+i))}
+		o.Remote = member{all, "home" + string(rune('a'+i))}
 		list = append(list, serveHTTP(t, mcpserver.New(b, o)))
 	}
 	return all, list
@@ -114,11 +114,11 @@ func (h holder) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error)
 }
 
 // A server that closes ends the forwarded streams of other servers' sessions, but requests are still answered.
-func TestStreamElsewhereEnds(t *testing.T) {
-	all, asked, goOn := &town{
+func TestForwardedStreamEndsWithItsServer(t *testing.T) {
+	all, asked, goOn := &group{
 		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
 	}, make(chan struct{}), make(chan struct{})
-	house{all, "homeb"}.ServeForwarded(func(ctx context.Context, w http.ResponseWriter, request []byte) {
+	member{all, "homeb"}.ServeForwarded(func(ctx context.Context, w http.ResponseWriter, request []byte) {
 		if bytes.Contains(request, []byte("tools/list")) {
 			close(asked)
 			<-goOn
@@ -130,7 +130,7 @@ func TestStreamElsewhereEnds(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-ctx.Done()
 	})
-	s := mcpserver.New(newFake(), mcpserver.Options{Elsewhere: house{all, "homea"}})
+	s := mcpserver.New(newFake(), mcpserver.Options{Remote: member{all, "homea"}})
 	url, session := serveHTTP(t, s).URL+"/mcp", sent("Mcp-Session-Id", "x.homeb")
 	stream := do(t, http.MethodGet, url, session, "")
 	answer := make(chan string)
@@ -151,11 +151,11 @@ func TestStreamElsewhereEnds(t *testing.T) {
 
 // A forwarded call ends with the token that opened its session, even if the forwarding server does not know about
 // that token.
-func TestTokenEndsAtHome(t *testing.T) {
+func TestForwardedCallEndsWithItsToken(t *testing.T) {
 	until, end := context.WithCancel(t.Context())
-	all, b := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, newFake()
-	home, front := mcpserver.New(b, mcpserver.Options{Elsewhere: house{all, "homea"}}), mcpserver.New(newFake(),
-		mcpserver.Options{Elsewhere: house{all, "homeb"}})
+	all, b := &group{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}, newFake()
+	home, front := mcpserver.New(b, mcpserver.Options{Remote: member{all, "homea"}}), mcpserver.New(newFake(),
+		mcpserver.Options{Remote: member{all, "homeb"}})
 	t.Cleanup(home.Close)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/mcp",
@@ -176,16 +176,16 @@ func TestTokenEndsAtHome(t *testing.T) {
 }
 
 // A task is found on whichever server it has begun.
-func TestTaskElsewhere(t *testing.T) {
-	all, asks := &town{
+func TestTaskIsFoundOnItsServer(t *testing.T) {
+	all, asks := &group{
 		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
 	}, make([]atomic.Int64, 3)
 	var urls []string
 	for i, name := range []string{"a", "b", "c"} {
-		o := mcpserver.Options{Elsewhere: house{all, "home" + name}}
+		o := mcpserver.Options{Remote: member{all, "home" + name}}
 		urls = append(urls, serveHTTP(t, mcpserver.New(holder{newFake(), "task-" + name, &asks[i]}, o)).URL+"/mcp")
 	}
-	house{all, "slow"}.ServeForwarded(func(ctx context.Context, _ http.ResponseWriter, _ []byte) { <-ctx.Done() })
+	member{all, "slow"}.ServeForwarded(func(ctx context.Context, _ http.ResponseWriter, _ []byte) { <-ctx.Done() })
 	get := func(url, task string) (int, string) {
 		return post(t, url, sent("Caller", "ann", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get",
 			"Mcp-Name", task),
@@ -228,13 +228,13 @@ func TestTaskElsewhere(t *testing.T) {
 
 // An extension is asked about an unknown task only after the servers where the task may have begun, and never on
 // behalf of another server.
-func TestTaskOfOneExtensionElsewhere(t *testing.T) {
+func TestUnknownTaskIsAskedOfItsExtensionLast(t *testing.T) {
 	var asks [2]atomic.Int64
-	all := &town{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
+	all := &group{serves: make(map[string]func(context.Context, http.ResponseWriter, []byte))}
 	var urls []string
 	for i, name := range []string{"a", "b"} {
 		s := mcpserver.New(holder{newFake(), "task-" + name, &asks[i]},
-			mcpserver.Options{Elsewhere: house{all, "home" + name}})
+			mcpserver.Options{Remote: member{all, "home" + name}})
 		server := httptest.NewServer(s.Handler("x"))
 		t.Cleanup(server.Close)
 		urls = append(urls, server.URL)
@@ -256,15 +256,15 @@ func TestTaskOfOneExtensionElsewhere(t *testing.T) {
 }
 
 // A caller who looks for tasks without pause does not delay others.
-func TestManyTasksElsewhere(t *testing.T) {
-	all, asks := &town{
+func TestManyTaskLookupsDelayNobody(t *testing.T) {
+	all, asks := &group{
 		serves: make(map[string]func(context.Context, http.ResponseWriter, []byte)),
 	}, make([]atomic.Int64, 2)
 	var urls []string
 	for i, name := range []string{"a", "b"} {
 		urls = append(urls, serveHTTP(t,
 			mcpserver.New(holder{newFake(), "task-" + name, &asks[i]},
-				mcpserver.Options{Elsewhere: house{all, "home" + name}})).URL+"/mcp")
+				mcpserver.Options{Remote: member{all, "home" + name}})).URL+"/mcp")
 	}
 	get := func(caller, task string) string {
 		_, got := post(t, urls[0],
@@ -308,12 +308,12 @@ func balanced(t testing.TB, servers []*httptest.Server) string {
 }
 
 func balancedHTTP(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
-	_, servers := inTown(t, 2, b, o)
+	_, servers := serveGroup(t, 2, b, o)
 	return &mcp.StreamableClientTransport{Endpoint: balanced(t, servers) + "/mcp", HTTPClient: httpClient}
 }
 
 func balancedSSE(t *testing.T, b mcpserver.Backend, o mcpserver.Options) mcp.Transport {
-	_, servers := inTown(t, 2, b, o)
+	_, servers := serveGroup(t, 2, b, o)
 	return &mcp.SSEClientTransport{Endpoint: balanced(t, servers) + "/sse", HTTPClient: httpClient}
 }
 
@@ -336,8 +336,8 @@ func sent(pairs ...string) http.Header {
 }
 
 // Only the caller who opened a session may use it, on whichever server the requests arrive.
-func TestSessionElsewhere(t *testing.T) {
-	all, servers := inTown(t, 2, newFake(), mcpserver.Options{})
+func TestSessionIsServedFromAnyServer(t *testing.T) {
+	all, servers := serveGroup(t, 2, newFake(), mcpserver.Options{})
 	here, there := servers[0].URL+"/mcp", servers[1].URL+"/mcp"
 	r := do(t, http.MethodPost, here, sent("Caller", "ann"), begin)
 	_ = text(t, r)
@@ -376,11 +376,11 @@ func TestSessionElsewhere(t *testing.T) {
 }
 
 // A pending call of 2026-07-28 continues on whichever server its client returns.
-func TestPendingCallElsewhere(t *testing.T) {
+func TestPendingCallContinuesFromAnyServer(t *testing.T) {
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return c.Client.Call(ctx, "roots/list", nil)
 	}}
-	all, servers := inTown(t, 2, b, mcpserver.Options{})
+	all, servers := serveGroup(t, 2, b, mcpserver.Options{})
 	here, there := servers[0].URL+"/mcp", servers[1].URL+"/mcp"
 	first := callPending(t, here, "")
 	if got := callPending(t, there, answers(first, `{"roots":[{"uri":"file:///a"}]}`)); !strings.Contains(string(got),
@@ -404,7 +404,7 @@ func TestPendingCallElsewhere(t *testing.T) {
 // Only requests that belong to a session or a call are served for other servers.
 func TestForwardedRequestsBeginNothing(t *testing.T) {
 	b := newFake()
-	all, _ := inTown(t, 1, b, mcpserver.Options{})
+	all, _ := serveGroup(t, 1, b, mcpserver.Options{})
 	serve := all.serves["homea"]
 	modern := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{},` + canAsk + `}}`
 	modernHeader := `"Mcp-Protocol-Version":["2026-07-28"],"Mcp-Method":["tools/call"],"Mcp-Name":["echo"]`
@@ -446,7 +446,7 @@ func TestStateOfAnExtensionStays(t *testing.T) {
 	b := asking{newFake(), func(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"state":` + string(rawjson.Get(c.Params, "requestState")) + `}`), nil
 	}}
-	all, servers := inTown(t, 2, b, mcpserver.Options{})
+	all, servers := serveGroup(t, 2, b, mcpserver.Options{})
 	for _, state := range []string{`"eyJh.eyJi.c2ln"`, `"x.homeb"`} {
 		if got := callPending(t, servers[0].URL+"/mcp",
 			`"requestState":`+state+`,`); string(rawjson.Get(got, "state")) != state {
@@ -462,7 +462,7 @@ func TestStateOfAnExtensionStays(t *testing.T) {
 func TestForwardedBodiesAreBounded(t *testing.T) {
 	b := newFake()
 	const limit = 64 << 10
-	_, servers := inTown(t, 2, b, mcpserver.Options{MaxBody: limit})
+	_, servers := serveGroup(t, 2, b, mcpserver.Options{MaxBody: limit})
 	stream := do(t, http.MethodGet, servers[0].URL+"/sse", nil, "")
 	endpoint, _ := strings.CutPrefix(get(t, events(stream.Body), "the endpoint"), "endpoint ")
 	there := servers[1].URL + endpoint
@@ -482,8 +482,8 @@ func TestForwardedBodiesAreBounded(t *testing.T) {
 
 // A response that breaks off is not mistaken for a complete one.
 func TestForwardedResponseIsCut(t *testing.T) {
-	all, servers := inTown(t, 1, newFake(), mcpserver.Options{})
-	house{all, "away"}.ServeForwarded(func(_ context.Context, w http.ResponseWriter, request []byte) {
+	all, servers := serveGroup(t, 1, newFake(), mcpserver.Options{})
+	member{all, "away"}.ServeForwarded(func(_ context.Context, w http.ResponseWriter, request []byte) {
 		switch {
 		case bytes.Contains(request, []byte("stream")):
 			w.Header().Set("Content-Type", "text/event-stream")

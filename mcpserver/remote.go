@@ -7,16 +7,23 @@ import (
 
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
-	"github.com/exthost/exthost/mcpserver/internal/forward"
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
 
+// withHome appends the home of this server to an id, if there are remote servers.
+func (s *Server) withHome(id string) string {
+	if s.options.Remote == nil {
+		return id
+	}
+	return id + "." + s.options.Remote.Home()
+}
+
 // homeOf returns the home of the server that made id, or "" if this server made it.
 func (e *endpoint) homeOf(r *http.Request, id string) string {
-	if e.others == nil || requesterOf(r.Context()).forwarded {
+	if e.forwarder == nil || requesterOf(r.Context()).forwarded {
 		return ""
 	}
-	return e.others.HomeOf(id)
+	return e.forwarder.homeOf(id)
 }
 
 // homeOfCall returns the home of the server where the call that m continues is pending, or "" if it is here or the
@@ -29,10 +36,10 @@ func (e *endpoint) homeOfCall(r *http.Request, m *jsonrpc.Message) string {
 	return e.homeOf(r, state)
 }
 
-// carried encodes r for forwarding to another server.
-func (e *endpoint) carried(r *http.Request, endpoint string) *forward.Request {
+// forwardable encodes r for forwarding to another server.
+func (e *endpoint) forwardable(r *http.Request, endpoint string) *forwardedRequest {
 	by := requesterFrom(r)
-	q := &forward.Request{
+	q := &forwardedRequest{
 		Extension: e.extension,
 		Endpoint:  endpoint,
 		Method:    r.Method,
@@ -42,7 +49,7 @@ func (e *endpoint) carried(r *http.Request, endpoint string) *forward.Request {
 		Toolset:   by.toolset,
 		ToolMode:  by.toolMode,
 	}
-	q.SetHeader(r, e.headers)
+	q.setHeader(r, e.headers)
 	return q
 }
 
@@ -51,7 +58,7 @@ func (e *endpoint) carried(r *http.Request, endpoint string) *forward.Request {
 func (e *endpoint) forwarded(w http.ResponseWriter, r *http.Request, id, endpoint string) bool {
 	home := e.homeOf(r, id)
 	if home != "" {
-		e.others.Session(w, r, e.carried(r, endpoint), home)
+		e.forwarder.session(w, r, e.forwardable(r, endpoint), home)
 	}
 	return home != ""
 }
@@ -59,7 +66,7 @@ func (e *endpoint) forwarded(w http.ResponseWriter, r *http.Request, id, endpoin
 // serveForwarded serves a request that another server received, authenticated and forwarded here. Only requests for
 // sessions, calls and tasks of this server are served; others get 404.
 func (s *Server) serveForwarded(ctx context.Context, w http.ResponseWriter, request []byte) {
-	q, r, err := forward.Decode(ctx, request)
+	q, r, err := decodeForwarded(ctx, request)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -71,9 +78,9 @@ func (s *Server) serveForwarded(ctx context.Context, w http.ResponseWriter, requ
 		*by = requester{caller: q.Caller, toolset: q.Toolset, toolMode: q.ToolMode, remote: true, forwarded: true}
 	}))
 	switch q.Endpoint {
-	case forward.EndpointMCP:
+	case endpointMCP:
 		e.serveHTTP(w, r)
-	case forward.EndpointMessage:
+	case endpointMessage:
 		e.serveMessage(w, r)
 	default:
 		http.NotFound(w, r)

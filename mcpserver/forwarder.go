@@ -1,4 +1,4 @@
-package forward
+package mcpserver
 
 import (
 	"context"
@@ -15,63 +15,73 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Servers reaches the other servers, see [mcpserver.Elsewhere].
-type Servers interface {
+// RemoteServers reaches the other servers behind the same address. Clients may send requests for a session to any of
+// them.
+type RemoteServers interface {
+	// Home returns the unique suffix, letters and digits, of the session and call ids of this server. The others find
+	// this server by it.
 	Home() string
-	Homes() []string
+	// Forward sends a request to the server named home and streams the response to w. began reports whether anything
+	// was written to w. The error, a *protocol.Error, says why the response is missing or incomplete: kind node_lost
+	// without an outcome if no server has that home.
 	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
+	// Homes returns the homes of the other running servers.
+	Homes() []string
+	// ServeForwarded sets, once, the function that serves requests forwarded to this server. serve writes the response
+	// to w. ctx ends when the client disconnects.
+	ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte))
 }
 
-// Others forwards requests to the other servers. It is safe for concurrent use.
-type Others struct {
+// forwarder forwards requests to the other servers. It is safe for concurrent use.
+type forwarder struct {
 	closing context.Context
-	servers Servers
+	servers RemoteServers
 	maxBody int64
 	log     *slog.Logger
-	tasks   *tasks
+	tasks   *taskFinder
 }
 
-// NewOthers returns an Others. Forwarded streams also end with closing. maxBody bounds the body of a request, in
+// newForwarder returns a forwarder. Forwarded streams also end with closing. maxBody bounds the body of a request, in
 // bytes.
-func NewOthers(closing context.Context, s Servers, maxBody int64, log *slog.Logger) *Others {
-	return &Others{closing, s, maxBody, log, newTasks()}
+func newForwarder(closing context.Context, s RemoteServers, maxBody int64, log *slog.Logger) *forwarder {
+	return &forwarder{closing, s, maxBody, log, newTaskFinder()}
 }
 
-// HomeOf returns the home of the server that made id, or "" if this server made it.
-func (o *Others) HomeOf(id string) string {
+// homeOf returns the home of the server that made id, or "" if this server made it.
+func (f *forwarder) homeOf(id string) string {
 	home := ""
 	if i := strings.LastIndexByte(id, '.'); i >= 0 {
 		home = id[i+1:]
 	}
-	if home == o.servers.Home() {
+	if home == f.servers.Home() {
 		return ""
 	}
 	return home
 }
 
-// UnknownSession answers a request for an unknown session with 404, which makes the client initialize again.
-func UnknownSession(w http.ResponseWriter) {
+// unknownSession answers a request for an unknown session with 404, which makes the client initialize again.
+func unknownSession(w http.ResponseWriter) {
 	http.Error(w, "no such session", http.StatusNotFound)
 }
 
-// Session forwards a session's request to the server named home. If that server is gone, it answers that the session
+// session forwards a session's request to the server named home. If that server is gone, it answers that the session
 // is unknown.
-func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, home string) {
+func (f *forwarder) session(w http.ResponseWriter, r *http.Request, q *forwardedRequest, home string) {
 	var body []byte
 	if r.Method == http.MethodPost {
 		var ok bool
-		if body, ok = mcphttp.ReadBody(w, r, o.maxBody); !ok {
+		if body, ok = mcphttp.ReadBody(w, r, f.maxBody); !ok {
 			return
 		}
 	}
-	out := &response{ResponseWriter: w}
+	out := &forwardedResponse{ResponseWriter: w}
 	if r.Method == http.MethodGet { // a stream, which does not end by itself
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		defer context.AfterFunc(o.closing, cancel)()
+		defer context.AfterFunc(f.closing, cancel)()
 		r = r.WithContext(ctx)
 	}
-	began, err := o.servers.Forward(r.Context(), out, home, q.encode(body))
+	began, err := f.servers.Forward(r.Context(), out, home, q.encode(body))
 	if err == nil {
 		return
 	}
@@ -79,9 +89,9 @@ func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, hom
 	m, _ := mcphttp.Decode(body)
 	switch {
 	case began:
-		o.cut(out, r, &m, err)
+		f.cut(out, r, &m, err)
 	case isUnsent(err):
-		UnknownSession(w)
+		unknownSession(w)
 	case m.ID == nil || m.Method == "":
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
@@ -90,49 +100,49 @@ func (o *Others) Session(w http.ResponseWriter, r *http.Request, q *Request, hom
 	}
 }
 
-// ErrGone is the error of a call that waited for input on a server that is gone.
-var ErrGone = &protocol.Error{
+// errServerGone is the error of a call that waited for input on a server that is gone.
+var errServerGone = &protocol.Error{
 	Kind:    protocol.NodeLost,
 	Outcome: "unknown",
 	Message: "the server that had the call is gone",
 }
 
-// Call forwards m, which continues a pending call, to the server named home.
-func (o *Others) Call(w http.ResponseWriter, r *http.Request, q *Request, home string, m *jsonrpc.Message) {
-	began, out := false, &response{ResponseWriter: w}
+// call forwards m, which continues a pending call, to the server named home.
+func (f *forwarder) call(w http.ResponseWriter, r *http.Request, q *forwardedRequest, home string, m *jsonrpc.Message) {
+	began, out := false, &forwardedResponse{ResponseWriter: w}
 	body, err := jsonrpc.Append(nil, m)
 	if err == nil {
-		began, err = o.servers.Forward(r.Context(), out, home, q.encode(body))
+		began, err = f.servers.Forward(r.Context(), out, home, q.encode(body))
 	}
 	if isUnsent(err) {
-		err = ErrGone
+		err = errServerGone
 	}
-	o.failed(out, r, m, began, err)
+	f.failed(out, r, m, began, err)
 }
 
-// Task forwards m to the server that has the task m is about. It reports whether the request is answered.
-func (o *Others) Task(w http.ResponseWriter, r *http.Request, q *Request, m *jsonrpc.Message) bool {
+// task forwards m to the server that has the task m is about. It reports whether the request is answered.
+func (f *forwarder) task(w http.ResponseWriter, r *http.Request, q *forwardedRequest, m *jsonrpc.Message) bool {
 	body, err := jsonrpc.Append(nil, m)
 	if err != nil {
 		return false
 	}
 	id, _ := rawjson.Text(wire.Member(m.Params, "taskId"))
 	request := q.encode(body)
-	out := &response{ResponseWriter: w}
-	found, err := o.tasks.serve(r.Context(), out, task{q.Caller, id}, len(request), o.servers.Homes(),
+	out := &forwardedResponse{ResponseWriter: w}
+	found, err := f.tasks.serve(r.Context(), out, taskKey{q.Caller, id}, len(request), f.servers.Homes(),
 		func(ctx context.Context, w http.ResponseWriter, home string) (bool, error) {
-			return o.servers.Forward(ctx, w, home, request)
+			return f.servers.Forward(ctx, w, home, request)
 		})
-	o.failed(out, r, m, found, err)
+	f.failed(out, r, m, found, err)
 	return found || err != nil
 }
 
 // failed answers m, a request of 2026-07-28, with err, unless that is nil.
-func (o *Others) failed(w *response, r *http.Request, m *jsonrpc.Message, began bool, err error) {
+func (f *forwarder) failed(w *forwardedResponse, r *http.Request, m *jsonrpc.Message, began bool, err error) {
 	switch err = reason(r, err); {
 	case err == nil:
 	case began:
-		o.cut(w, r, m, err)
+		f.cut(w, r, m, err)
 	default:
 		_ = mcphttp.WriteJSON(w, wire.Status(m.Method, err), wire.Response(m.ID, nil, err))
 	}
@@ -160,13 +170,13 @@ func isUnsent(err error) bool {
 // cut ends an incomplete response. An event stream between two events gets an error as the answer to m. Any other
 // response must not look complete: cut panics with http.ErrAbortHandler. A stream that answers no request just ends
 // if this server has ended r, because the caller lost access or the server stops.
-func (o *Others) cut(w *response, r *http.Request, m *jsonrpc.Message, err error) {
+func (f *forwarder) cut(w *forwardedResponse, r *http.Request, m *jsonrpc.Message, err error) {
 	ended := r.Context().Err() != nil
 	if !ended {
-		o.log.Warn("the response of another node is cut", "error", err)
+		f.log.Warn("the response of another node is cut", "error", err)
 	}
 	if isUnsent(err) {
-		err = ErrGone
+		err = errServerGone
 	}
 	if !w.isBetweenEvents() {
 		panic(http.ErrAbortHandler)

@@ -1,5 +1,4 @@
-// Package questions tracks the requests to one client that have no response yet.
-package questions
+package mcpserver
 
 import (
 	"context"
@@ -14,23 +13,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Questions are the requests to a client without a response yet. It is safe for concurrent use.
-type Questions struct {
+// questions are the requests to a client without a response yet. It is safe for concurrent use.
+type questions struct {
 	mu     sync.Mutex
 	lastID uint64
 	byID   map[string]chan *jsonrpc.Message // by raw id
 }
 
-// New returns empty Questions. Ids begin after a random number below 2^51: a relay may connect its client to one
-// session after another, and a late response must not match a request of the next session.
-func New() *Questions {
+// newQuestions returns empty questions. Ids begin after a random number below 2^51: a relay may connect its client to
+// one session after another, and a late response must not match a request of the next session.
+func newQuestions() *questions {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return &Questions{lastID: binary.LittleEndian.Uint64(b[:]) >> 13, byID: make(map[string]chan *jsonrpc.Message)}
+	return &questions{lastID: binary.LittleEndian.Uint64(b[:]) >> 13, byID: make(map[string]chan *jsonrpc.Message)}
 }
 
-// Add returns the id of a new request and the channel for its response.
-func (q *Questions) Add() (id json.RawMessage, response <-chan *jsonrpc.Message) {
+// add returns the id of a new request and the channel for its response.
+func (q *questions) add() (id json.RawMessage, response <-chan *jsonrpc.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lastID++
@@ -40,15 +39,15 @@ func (q *Questions) Add() (id json.RawMessage, response <-chan *jsonrpc.Message)
 	return id, responses
 }
 
-// Remove forgets a request.
-func (q *Questions) Remove(id json.RawMessage) {
+// remove forgets a request.
+func (q *questions) remove(id json.RawMessage) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.byID, string(id))
 }
 
-// Deliver delivers a response of the client; without a matching request it is dropped.
-func (q *Questions) Deliver(m *jsonrpc.Message) {
+// deliver delivers a response of the client; without a matching request it is dropped.
+func (q *questions) deliver(m *jsonrpc.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if response := q.byID[string(m.ID)]; response != nil {
@@ -60,8 +59,8 @@ func (q *Questions) Deliver(m *jsonrpc.Message) {
 // cancelTimeout bounds the write of notifications/cancelled.
 const cancelTimeout = time.Second
 
-// Cancel tells the client that a request to it is cancelled.
-func Cancel(ctx context.Context, id json.RawMessage, write func(context.Context, *jsonrpc.Message) error) {
+// cancelQuestion tells the client that a request to it is cancelled.
+func cancelQuestion(ctx context.Context, id json.RawMessage, write writer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	params := append(append([]byte(`{"requestId":`), id...), '}')

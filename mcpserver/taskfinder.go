@@ -1,4 +1,4 @@
-package forward
+package mcpserver
 
 import (
 	"context"
@@ -16,23 +16,23 @@ const (
 	askTimeout = 500 * time.Millisecond
 	askRate    = 200      // requests to other servers per second, for tasks whose server is not known
 	askBytes   = 16 << 10 // a request counts once per 16 KiB
-	askAtOnce  = 16       // servers asked for one task concurrently
+	askAtOnce  = 16       // servers asked for key taskKey concurrently
 	askTurns   = 4        // lookups of one caller at once
-	maxHomes   = 4096     // entries of tasks.homes
+	maxHomes   = 4096     // entries of taskFinder.homes
 	maxTask    = 1 << 10  // max bytes of a task id; servers do not know longer ones
 )
 
-// tasks finds the server that has a task. It is safe for concurrent use.
-type tasks struct {
+// taskFinder finds the server that has a task. It is safe for concurrent use.
+type taskFinder struct {
 	asks *rate.Limiter
 
 	mu    sync.Mutex // guards what follows
-	homes map[task]string
+	homes map[taskKey]string
 	turns map[string]*turns // by caller
 }
 
-// task identifies a task by its caller and id.
-type task struct{ caller, id string }
+// taskKey identifies a task by its caller and id.
+type taskKey struct{ caller, id string }
 
 // turns bounds the concurrent lookups of one caller, so that one who polls without pause does not delay others.
 type turns struct {
@@ -40,41 +40,45 @@ type turns struct {
 	users int           // lookups that run or wait
 }
 
-func newTasks() *tasks {
-	return &tasks{asks: rate.NewLimiter(askRate, askRate), homes: make(map[task]string), turns: make(map[string]*turns)}
+func newTaskFinder() *taskFinder {
+	return &taskFinder{
+		asks:  rate.NewLimiter(askRate, askRate),
+		homes: make(map[taskKey]string),
+		turns: make(map[string]*turns),
+	}
 }
 
-// carry forwards a request to one server and writes the response to w, see [mcpserver.Elsewhere]. Status 404 means
+// forwardFunc forwards a request to one server and writes the response to w, see [RemoteServers]. Status 404 means
 // that the server does not have the task.
-type carry func(ctx context.Context, w http.ResponseWriter, home string) (began bool, err error)
+type forwardFunc func(ctx context.Context, w http.ResponseWriter, home string) (began bool, err error)
 
 // serve forwards a request of size bytes to the one server of homes that has the task. If found is false, nothing was
 // written to w: no server has the task, or err says why that is unknown. An error with found says why the response is
 // incomplete.
-func (t *tasks) serve(ctx context.Context, w http.ResponseWriter, one task, size int, homes []string, to carry,
-) (found bool, err error) {
+func (t *taskFinder) serve(ctx context.Context, w http.ResponseWriter, key taskKey, size int, homes []string,
+	forward forwardFunc) (found bool, err error) {
 	t.mu.Lock()
-	home := t.homes[one]
+	home := t.homes[key]
 	t.mu.Unlock()
 	if home != "" {
-		if found, err = t.ask(ctx, w, one, []string{home}, to); found || err != nil {
+		if found, err = t.ask(ctx, w, key, []string{home}, forward); found || err != nil {
 			return found, err
 		}
 	}
-	if len(homes) == 0 || len(one.id) > maxTask {
+	if len(homes) == 0 || len(key.id) > maxTask {
 		return false, nil
 	}
-	leave, ok := t.enter(ctx, one.caller, len(homes)*(1+size/askBytes))
+	leave, ok := t.enter(ctx, key.caller, len(homes)*(1+size/askBytes))
 	if !ok {
 		return false, protocol.Errorf(protocol.Overloaded,
 			"too many tasks of other nodes are looked for; ask again later")
 	}
 	defer leave()
-	return t.ask(ctx, w, one, homes, to)
+	return t.ask(ctx, w, key, homes, forward)
 }
 
 // enter waits for a turn of the caller and until the rate limit admits that many requests.
-func (t *tasks) enter(ctx context.Context, caller string, requests int) (leave func(), ok bool) {
+func (t *taskFinder) enter(ctx context.Context, caller string, requests int) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	t.mu.Lock()
@@ -111,7 +115,7 @@ func (t *tasks) enter(ctx context.Context, caller string, requests int) (leave f
 
 // ask forwards to the given servers concurrently. The first response other than 404 wins. Several servers must answer
 // within askTimeout; a single one has no limit. The error is the winner's, or says that some did not answer.
-func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes []string, to carry,
+func (t *taskFinder) ask(ctx context.Context, w http.ResponseWriter, key taskKey, homes []string, forward forwardFunc,
 ) (found bool, err error) {
 	r := &race{to: w}
 	if len(homes) > 1 {
@@ -130,12 +134,12 @@ func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes 
 			of := &runner{race: r, cancel: cancel, header: make(http.Header)}
 			var failed error
 			if r.enter(of) {
-				_, failed = to(ctx, of, home)
+				_, failed = forward(ctx, of, home)
 			}
 			switch {
 			case r.wonBy(of):
 				err = failed
-				t.keep(one, home)
+				t.keep(key, home)
 			case of.status == 0 && !isUnsent(failed):
 				silent <- home
 			}
@@ -147,10 +151,10 @@ func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes 
 	}
 	switch len(silent) {
 	case 0:
-		t.keep(one, "")
+		t.keep(key, "")
 		return false, nil
 	case 1:
-		t.keep(one, <-silent) // this server may only be slow: ask it first next time
+		t.keep(key, <-silent) // this server may only be slow: ask it first next time
 	}
 	return false, &protocol.Error{
 		Kind:    protocol.NodeLost,
@@ -159,17 +163,17 @@ func (t *tasks) ask(ctx context.Context, w http.ResponseWriter, one task, homes 
 	}
 }
 
-func (t *tasks) keep(one task, home string) {
+func (t *taskFinder) keep(key taskKey, home string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case home == "":
-		delete(t.homes, one)
+		delete(t.homes, key)
 	case len(t.homes) >= maxHomes:
 		clear(t.homes) // the homes are found again
 		fallthrough
 	default:
-		t.homes[one] = home
+		t.homes[key] = home
 	}
 }
 
