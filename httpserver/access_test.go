@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 )
 
 // forge makes a token like the issuer's, but with another algorithm and signature.
@@ -112,7 +111,7 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 					{[]string{"/healthz"}, methods, credential == "nothing" || tt.enter[credential]},
 					{[]string{"/ui/", "/ui/app.js"}, []string{http.MethodGet},
 						credential == "nothing" || tt.enter[credential]},
-					{[]string{resourcemeta.Path, resourcemeta.Path + "/mcp"}, methods,
+					{[]string{metadataPath, metadataPath + "/mcp"}, methods,
 						o.OAuth != nil && credential == "nothing" || tt.enter[credential]},
 				} {
 					for _, route := range a.routes {

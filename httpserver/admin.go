@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/httpserver/internal/streams"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -42,7 +41,7 @@ func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Reques
 		if err != nil {
 			return err
 		}
-		return streams.Serve(w, r, sources...)
+		return serveStream(w, r, sources...)
 	}
 	answer, err := o.handle(h, r)
 	switch {
@@ -134,15 +133,15 @@ func setWatch(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 // streamTap streams the frames between the host and its extensions.
-func streamTap(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
+func streamTap(h *exthost.Host, r *http.Request) ([]source, error) {
 	id := r.FormValue("extension")
 	now := h.Status()
 	if err := now.NotHere(id, "tap"); err != nil {
 		return nil, err
 	}
-	return []streams.Source{func(ctx context.Context, send func(streams.Message) bool) {
+	return []source{func(ctx context.Context, send func(message) bool) {
 		for frame := range h.Admin().Tap(ctx, id) {
-			if !send(streams.Message{Event: "frame", Data: frame}) {
+			if !send(message{"frame", frame}) {
 				return
 			}
 		}
@@ -162,9 +161,9 @@ func writeRecording(h *exthost.Host, w http.ResponseWriter, r *http.Request) (er
 		return err
 	}
 	o.MaxBytes = int64(most)
-	ctx, cancel := streams.Context(r)
+	ctx, cancel := streamContext(r)
 	defer cancel()
-	lines := streams.NewLines(w)
+	lines := newJSONLines(w)
 	// A write that the recording has given up on may still be in progress.
 	if err = exthost.RecordingsOf(h).Record(ctx, o, lines); lines.Close() {
 		return nil // the end of the cassette states the error

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/httpserver/internal/streams"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -35,7 +34,7 @@ func eventTypes() map[string]any {
 func allKinds() []string { return slices.Sorted(maps.Keys(eventTypes())) }
 
 // streamEvents streams the host's events, status and log.
-func streamEvents(h *exthost.Host, r *http.Request) (sources []streams.Source, err error) {
+func streamEvents(h *exthost.Host, r *http.Request) (sources []source, err error) {
 	filter, err := logFilter(r)
 	if err != nil {
 		return nil, err
@@ -48,13 +47,13 @@ func streamEvents(h *exthost.Host, r *http.Request) (sources []streams.Source, e
 	changed := make(chan struct{}, 1)
 	if kinds[kindLog] {
 		sources = append(sources,
-			func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) })
+			func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) })
 	}
 	if kinds[kindStatus] {
 		sources = append(sources,
-			func(ctx context.Context, send func(streams.Message) bool) { sendStatus(ctx, h, changed, send) })
+			func(ctx context.Context, send func(message) bool) { sendStatus(ctx, h, changed, send) })
 	}
-	return append(sources, func(ctx context.Context, send func(streams.Message) bool) {
+	return append(sources, func(ctx context.Context, send func(message) bool) {
 		sendEvents(ctx, h, kinds, changed, send)
 	}), nil
 }
@@ -80,7 +79,7 @@ func parseKinds(list string) (map[string]bool, error) {
 // sendEvents sends the host's events of the given kinds until the host is closed. It signals changed after events
 // that may change the status, and closes it at the end.
 func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{},
-	send func(streams.Message) bool) {
+	send func(message) bool) {
 	defer close(changed)
 	listen := []status.EventKind{status.EventState, status.EventBreaker, status.EventTools, status.EventReload}
 	for _, kind := range []status.EventKind{status.EventCall, status.EventApprovals} {
@@ -95,7 +94,7 @@ func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, cha
 			default: // already signalled
 			}
 		}
-		if kinds[string(e.Kind)] && !send(streams.Message{Event: string(e.Kind), Data: e}) {
+		if kinds[string(e.Kind)] && !send(message{string(e.Kind), e}) {
 			return
 		}
 	}
@@ -103,9 +102,9 @@ func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, cha
 
 // sendStatus sends the status at once, soon after each change and at least every statusEvery, until changed is
 // closed.
-func sendStatus(ctx context.Context, h *exthost.Host, changed <-chan struct{}, send func(streams.Message) bool) {
+func sendStatus(ctx context.Context, h *exthost.Host, changed <-chan struct{}, send func(message) bool) {
 	for more := true; more; {
-		if !send(streams.Message{Event: kindStatus, Data: h.Admin().Status()}) || !pause(ctx, statusPause) {
+		if !send(message{kindStatus, h.Admin().Status()}) || !pause(ctx, statusPause) {
 			return
 		}
 		due := time.NewTimer(statusEvery - statusPause)
@@ -135,16 +134,16 @@ var logQuery = []parameter{
 	{"last", "at most this many of the stored records; default all"},
 }
 
-func streamLogs(h *exthost.Host, r *http.Request) ([]streams.Source, error) {
+func streamLogs(h *exthost.Host, r *http.Request) ([]source, error) {
 	filter, err := logFilter(r)
-	return []streams.Source{
-		func(ctx context.Context, send func(streams.Message) bool) { sendLogs(ctx, h, filter, send) },
+	return []source{
+		func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) },
 	}, err
 }
 
-func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(streams.Message) bool) {
+func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(message) bool) {
 	for record := range h.Admin().Logs(ctx, f) {
-		if !send(streams.Message{Event: kindLog, Data: record}) {
+		if !send(message{kindLog, record}) {
 			return
 		}
 	}

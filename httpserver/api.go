@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/httpserver/internal/streams"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -24,7 +23,7 @@ type operation struct {
 	answer       any            // a value of the answer's type; nil: 204 without content
 	events       map[string]any // for a stream: by event name, a value of the type of its data
 	handle       handler
-	stream       func(h *exthost.Host, r *http.Request) ([]streams.Source, error) // instead of handle
+	stream       func(h *exthost.Host, r *http.Request) ([]source, error) // instead of handle
 	// Writes JSON lines, instead of handle.
 	write func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error
 }

@@ -13,9 +13,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
-	"github.com/exthost/exthost/httpserver/internal/bearertoken"
-	"github.com/exthost/exthost/httpserver/internal/caller"
-	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 	"github.com/exthost/exthost/internal/secret/accesstoken"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/mcpserver"
@@ -48,37 +45,37 @@ type Clients interface {
 	Unnamed() (until context.Context, ok bool)
 }
 
-// doorman authenticates requests before they reach next.
-type doorman struct {
-	token  bearertoken.Sum // nil if there is none
-	own    bearertoken.Sum // the operator's token; nil if there is none
-	named  Clients         // nil if there are none
-	oauth  http.Handler    // requires an access token; nil if none is accepted
-	pages  bool            // serve the dashboard
-	anyone bool            // without a token, also admit processes of other users
+// authenticator authenticates requests before they reach next.
+type authenticator struct {
+	token  *tokenHash   // nil if there is none
+	own    *tokenHash   // the operator's token; nil if there is none
+	named  Clients      // nil if there are none
+	oauth  http.Handler // requires an access token; nil if none is accepted
+	pages  bool         // serve the dashboard
+	anyone bool         // without a token, also admit processes of other users
 	log    *slog.Logger
-	turned caller.Strangers
+	turned loggedReasons
 	admits func(ctx context.Context)                    // called for each admitted request
 	refuse func(r *http.Request, client, reason string) // called for each request with a rejected token
 	next   http.Handler
 }
 
-func (s *Server) newDoorman(next http.Handler) *doorman {
+func (s *Server) newAuthenticator(next http.Handler) *authenticator {
 	o := &s.options
-	d := &doorman{
-		token:  bearertoken.SumOf(o.Token),
-		own:    bearertoken.SumOf(o.OperatorToken),
+	d := &authenticator{
+		token:  hashToken(o.Token),
+		own:    hashToken(o.OperatorToken),
 		named:  o.Clients,
 		pages:  o.Admin != nil,
 		anyone: o.AnyLocalUser,
 		log:    o.Logger,
-		admits: s.conns.Admit,
+		admits: s.conns.admit,
 		refuse: s.refuseToken,
 		next:   next,
 	}
 	if o.OAuth != nil {
 		d.oauth = auth.RequireBearerToken(s.verify, &auth.RequireBearerTokenOptions{
-			ResourceMetadataURL: resourcemeta.MetadataURL(o.OAuth.Resource),
+			ResourceMetadataURL: metadataURL(o.OAuth.Resource),
 			Scopes:              o.OAuth.Scopes,
 			ClockSkew:           accesstoken.Skew,
 		})(http.HandlerFunc(d.admitSubject))
@@ -89,21 +86,21 @@ func (s *Server) newDoorman(next http.Handler) *doorman {
 // ServeHTTP authenticates a request and passes it on or refuses it. A configured token is required on loopback too,
 // and so is a client's token once there has been a client. Without any token the user of the calling process decides.
 // Public paths need no token, see isOpen.
-func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	shown := bearertoken.Header(r.Header)
+func (d *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	shown := authorizationOf(r.Header)
 	client, toolset, until, isClient := d.client(shown)
 	anonymous, open := d.unnamed(shown)
 	switch {
 	case shown == "" && d.isOpen(r):
 		d.next.ServeHTTP(w, r)
-	case bearertoken.Shows(shown, d.own):
+	case d.own.isIn(shown):
 		r.Header.Del("Authorization") // the host's own secret goes no further
-		if why := caller.Of(r).Child(r.Context()); why != "" {
+		if why := processOf(r).child(r.Context()); why != "" {
 			Refuse(w, why)
 			return
 		}
 		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), clienttoken.Operator, nil)
-	case bearertoken.Shows(shown, d.token):
+	case d.token.isIn(shown):
 		r.Header.Del("Authorization")
 		d.admit(w, r, clienttoken.Static, nil)
 	case isClient:
@@ -112,12 +109,12 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
 	case open:
-		if err := caller.Of(r).Stranger(); err != nil && !d.anyone {
+		if err := processOf(r).stranger(); err != nil && !d.anyone {
 			d.turnAway(w, err)
 			return
 		}
 		d.admit(w, r, "", anonymous)
-	case clienttoken.Is(bearertoken.Token(shown)):
+	case clienttoken.Is(bearerToken(shown)):
 		d.refuse(r, d.formerly(shown), "the token is of no client of this host, or no longer")
 		unauthorized(w, "the token is of no client of this host, or no longer")
 	default:
@@ -129,8 +126,8 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // client returns the client whose token is in the header. until ends when the token does.
-func (d *doorman) client(header string) (name, toolset string, until context.Context, ok bool) {
-	if token := bearertoken.Token(header); d.named != nil && token != "" {
+func (d *authenticator) client(header string) (name, toolset string, until context.Context, ok bool) {
+	if token := bearerToken(header); d.named != nil && token != "" {
 		if name, until, ok = d.named.ByToken(token); ok {
 			toolset = d.named.Toolset(name)
 			_, _, ok = d.named.ByToken(token) // a client removed meanwhile has no toolset, and would see everything
@@ -140,17 +137,17 @@ func (d *doorman) client(header string) (name, toolset string, until context.Con
 }
 
 // formerly returns the client whose ended token is in the header, or "".
-func (d *doorman) formerly(header string) string {
+func (d *authenticator) formerly(header string) string {
 	if d.named == nil {
 		return ""
 	}
-	return d.named.Formerly(bearertoken.Token(header))
+	return d.named.Formerly(bearerToken(header))
 }
 
 // unnamed reports whether a request needs no token: none is configured, and there has never been a client. A token
 // that looks like a client's is not ignored, because it was valid once.
-func (d *doorman) unnamed(header string) (until context.Context, ok bool) {
-	if d.token != nil || clienttoken.Is(bearertoken.Token(header)) {
+func (d *authenticator) unnamed(header string) (until context.Context, ok bool) {
+	if d.token != nil || clienttoken.Is(bearerToken(header)) {
 		return nil, false
 	}
 	if d.named == nil {
@@ -160,8 +157,8 @@ func (d *doorman) unnamed(header string) (until context.Context, ok bool) {
 }
 
 // turnAway refuses a process of this machine that may belong to another user.
-func (d *doorman) turnAway(w http.ResponseWriter, why error) {
-	if d.turned.IsNew(why.Error()) {
+func (d *authenticator) turnAway(w http.ResponseWriter, why error) {
+	if d.turned.isNew(why.Error()) {
 		d.log.Warn("a process of this machine was kept from the server, which has no token", "why", why)
 	}
 	http.Error(w, fmt.Sprintf("without a token this server answers the processes of its own user (uid %d) and of "+
@@ -188,7 +185,7 @@ func operatorOnly(next http.Handler) http.Handler {
 }
 
 // admit passes a request on. The request, its streams and a session that it opens end with until, unless that is nil.
-func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, until context.Context) {
+func (d *authenticator) admit(w http.ResponseWriter, r *http.Request, caller string, until context.Context) {
 	ctx := r.Context()
 	d.admits(ctx)
 	if caller != "" {
@@ -204,7 +201,7 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string, u
 }
 
 // admitSubject passes on the request of an access token's subject. Its streams end when the token expires.
-func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
+func (d *authenticator) admitSubject(w http.ResponseWriter, r *http.Request) {
 	token := auth.TokenInfoFromContext(r.Context())
 	name := token.UserID
 	r = r.WithContext(mcpserver.WithExpiry(r.Context(), token.Expiration.Add(accesstoken.Skew)))
@@ -220,11 +217,11 @@ func (d *doorman) admitSubject(w http.ResponseWriter, r *http.Request) {
 
 // isOpen reports whether a path needs no token: health probes, which reveal nothing; the dashboard's static pages;
 // the metadata about where to get a token.
-func (d *doorman) isOpen(r *http.Request) bool {
+func (d *authenticator) isOpen(r *http.Request) bool {
 	path := r.URL.Path
 	return path == "/healthz" ||
 		d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) ||
-		d.oauth != nil && resourcemeta.Covers(path)
+		d.oauth != nil && isMetadataPath(path)
 }
 
 // verify verifies an access token. The reason of a refusal is logged and counted, but not sent to the client.

@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/httpserver/internal/caller"
-	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 )
 
 // issuer is an authorization server.
@@ -101,7 +99,7 @@ func TestOAuth(t *testing.T) {
 	if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != challenge {
 		t.Errorf("without a token: %s %q", r.Status, r.Header.Get("WWW-Authenticate"))
 	}
-	for _, path := range []string{resourcemeta.Path, resourcemeta.Path + "/mcp"} {
+	for _, path := range []string{metadataPath, metadataPath + "/mcp"} {
 		r = send(t, http.MethodGet, "http://"+addr+path, nil, "")
 		var m struct {
 			Resource string   `json:"resource"`
@@ -179,7 +177,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 		OAuth:   &OAuth{Resource: resource, Issuer: i.url, KeysURL: "http://127.0.0.1:1/keys"},
 	})
 	token := strings.TrimPrefix(i.header("ada", resource, "", time.Hour).Get("Authorization"), "Bearer ")
-	d := s.newDoorman(nil)
+	d := s.newAuthenticator(nil)
 	for n := range 1000 {
 		if _, err := s.verify(t.Context(), token, nil); err == nil {
 			t.Fatal("verified without keys")
@@ -195,7 +193,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	for n := range 1000 {
 		d.turnAway(httptest.NewRecorder(), fmt.Errorf("it is of the user with uid %d", n))
 	}
-	if got := strings.Count(log.String(), "was kept from the server"); got != caller.MaxStrangers {
+	if got := strings.Count(log.String(), "was kept from the server"); got != maxLoggedReasons {
 		t.Errorf("%d lines about 1000 users", got)
 	}
 }

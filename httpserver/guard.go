@@ -13,11 +13,11 @@ import (
 
 // guard checks requests before they reach the routes.
 type guard struct {
-	hosts   map[string]bool // names of this server; addresses are checked separately
-	origins []string        // allowed besides this server's own
-	cross   *http.CrossOriginProtection
-	doorman *doorman
-	next    http.Handler
+	hosts         map[string]bool // names of this server; addresses are checked separately
+	origins       []string        // allowed besides this server's own
+	cross         *http.CrossOriginProtection
+	authenticator *authenticator
+	next          http.Handler
 }
 
 // newGuard returns the guard of a listener. exposed means that other machines can connect.
@@ -48,7 +48,7 @@ func (s *Server) newGuard(listen string, exposed bool, next http.Handler) (*guar
 			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", listen)
 	}
 	g.next = s.meterBodies(next)
-	g.doorman = s.newDoorman(g.next)
+	g.authenticator = s.newAuthenticator(g.next)
 	return g, nil
 }
 
@@ -80,7 +80,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.handleCORS(w, r) {
 		return // a preflight has no token
 	}
-	g.doorman.ServeHTTP(w, r)
+	g.authenticator.ServeHTTP(w, r)
 }
 
 // allowsHost reports whether the Host header names this server: by a configured name, a loopback address, or the

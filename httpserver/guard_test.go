@@ -16,7 +16,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -25,8 +24,8 @@ const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"pro
 // routes are all routes, and a path without one.
 var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse", "/d/message",
 	"/d/message?sessionId=x",
-	"/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/tools/x/call", "/ui/", resourcemeta.Path,
-	resourcemeta.Path + "/mcp", "/", "/nothing/here"}
+	"/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/tools/x/call", "/ui/", metadataPath,
+	metadataPath + "/mcp", "/", "/nothing/here"}
 
 // one reports whether id is the extension in some of the routes.
 func one(id string) bool { return id == "d" }

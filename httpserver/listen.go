@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/exthost/exthost/httpserver/internal/caller"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -33,14 +32,14 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // newHTTP returns an HTTP server whose requests run under ctx.
 func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           s.conns.Requests(h),
+		Handler:           s.conns.requests(h),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return s.conns.Context(caller.With(ctx, c), c)
+			return s.conns.context(withProcess(ctx, c), c)
 		},
-		ConnState:   s.conns.State,
+		ConnState:   s.conns.state,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    log.New(s.newErrorLog(), "", 0),
 	}
@@ -48,7 +47,7 @@ func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 
 func (s *Server) accept(server *http.Server, l net.Listener) error {
 	if s.options.TLS.Cert != "" {
-		server.TLSConfig = s.certificate.Config()
+		server.TLSConfig = s.certificate.config()
 		return server.ServeTLS(l, "", "")
 	}
 	return server.Serve(l)
@@ -85,4 +84,4 @@ func isLoopback(addr net.Addr) bool {
 
 // ReloadTLS reads the certificate and its key again for later connections. On failure the old ones stay in use, and
 // the error is a *protocol.Error of kind config_invalid.
-func (s *Server) ReloadTLS() error { return s.certificate.Reload() }
+func (s *Server) ReloadTLS() error { return s.certificate.reload() }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/httpserver/internal/certificate"
-	"github.com/exthost/exthost/httpserver/internal/refusals"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -19,16 +17,15 @@ import (
 // CheckTLS returns an error if the files keep a server from starting, a warning if the certificate expires soon, else
 // nil.
 func CheckTLS(files TLS) *protocol.Diagnostic {
-	f := certificate.Files{Cert: files.Cert, Key: files.Key}
-	return f.Check()
+	return (&certificate{files: files}).check()
 }
 
 // Report returns what the server has refused and when its certificate expires, for [exthost.Admin.ServedBy].
 func (s *Server) Report() status.Server {
 	return status.Server{
-		RejectedTokens:   s.badTokens.Report(),
-		FailedHandshakes: s.handshakes.Report(),
-		CertificateEnds:  s.certificate.Ends(),
+		RejectedTokens:   s.badTokens.counts(),
+		FailedHandshakes: s.handshakes.counts(),
+		CertificateEnds:  s.certificate.ends(),
 	}
 }
 
@@ -39,7 +36,7 @@ const certificatePause = 6 * time.Hour
 func (s *Server) watchCertificate(ctx context.Context) {
 	for {
 		wait := certificatePause
-		if ends := s.certificate.Ends(); ends != nil {
+		if ends := s.certificate.ends(); ends != nil {
 			now := time.Now()
 			if d := status.Certificate(*ends, now); d != nil && d.Level == protocol.LevelError {
 				s.options.Logger.Error(d.Message, "next", d.Hint)
@@ -60,7 +57,7 @@ func (s *Server) watchCertificate(ctx context.Context) {
 
 // refuseToken counts a request with a rejected token.
 func (s *Server) refuseToken(r *http.Request, client, reason string) {
-	s.badTokens.Add(status.Refusal{From: addressOf(r.RemoteAddr), Client: client, Reason: reason})
+	s.badTokens.add(status.Refusal{From: addressOf(r.RemoteAddr), Client: client, Reason: reason})
 }
 
 func addressOf(address string) string {
@@ -73,7 +70,7 @@ func addressOf(address string) string {
 // errorLog receives the log of [http.Server]: it counts failed TLS handshakes, and passes on all other lines at level
 // debug.
 type errorLog struct {
-	handshakes *refusals.Log
+	handshakes *refusalLog
 	other      io.Writer
 }
 
@@ -84,7 +81,7 @@ func (l *errorLog) Write(line []byte) (int, error) {
 	if !ok || !found || reason == io.EOF.Error() { // a port check sends nothing
 		return l.other.Write(line)
 	}
-	l.handshakes.Add(status.Refusal{From: addressOf(from), Reason: reason})
+	l.handshakes.add(status.Refusal{From: addressOf(from), Reason: reason})
 	return len(line), nil
 }
 

@@ -18,8 +18,6 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/httpserver/internal/dashboard"
 	"github.com/exthost/exthost/httpserver/internal/metrics"
-	"github.com/exthost/exthost/httpserver/internal/resourcemeta"
-	"github.com/exthost/exthost/httpserver/internal/streams"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -55,16 +53,16 @@ func (s *Server) newRoutes() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", s.readyz)
 	if s.options.Metrics != nil {
-		mux.Handle("GET /metrics", s.toolsets.Whole(s.options.Metrics))
+		mux.Handle("GET /metrics", s.toolsets.whole(s.options.Metrics))
 	}
 	if s.options.Admin != nil {
-		mux.Handle(apiRoot+"/", operatorOnly(streams.WithEnd(s.ending, s.options.Admin)))
+		mux.Handle(apiRoot+"/", operatorOnly(withStreamEnd(s.ending, s.options.Admin)))
 		mux.Handle("GET /ui/", dashboard.Handler())
 	}
 	if o := s.options.OAuth; o != nil {
-		metadata := resourcemeta.Metadata(o.Resource, o.Issuer, s.options.MCP.Name, o.Scopes)
-		mux.Handle(resourcemeta.Path, metadata)
-		mux.Handle(resourcemeta.Path+"/", metadata)
+		metadata := o.metadata(s.options.MCP.Name)
+		mux.Handle(metadataPath, metadata)
+		mux.Handle(metadataPath+"/", metadata)
 	}
 	mux.HandleFunc("/", s.serveByID)
 	return s.confined(mux)
@@ -74,7 +72,7 @@ func (s *Server) newRoutes() http.Handler {
 func (s *Server) confined(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, operator := r.Context().Value(operatorKey{}).(string)
-		next.ServeHTTP(w, s.toolsets.Own(r, operator))
+		next.ServeHTTP(w, s.toolsets.own(r, operator))
 	})
 }
 
@@ -83,7 +81,7 @@ func (s *Server) serveToolset(w http.ResponseWriter, r *http.Request) {
 	h := s.endpoint("", cmp.Or(r.PathValue("endpoint"), "mcp"))
 	if h == nil {
 		http.NotFound(w, r)
-	} else if r = s.toolsets.Chosen(w, r, r.PathValue("toolset")); r != nil {
+	} else if r = s.toolsets.chosen(w, r, r.PathValue("toolset")); r != nil {
 		h.ServeHTTP(w, r)
 	}
 }
@@ -136,7 +134,7 @@ func writeStatus(w http.ResponseWriter, status int, body string) {
 // serveByID serves the paths below /{id}/. No extension has an id that would hide another route.
 func (s *Server) serveByID(w http.ResponseWriter, r *http.Request) {
 	id, name, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) || !s.toolsets.Serves(r, id) {
+	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) || !s.toolsets.serves(r, id) {
 		http.NotFound(w, r)
 		return
 	}
@@ -167,7 +165,7 @@ func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endp
 // for all other requests, including those for sessions of other servers, where the destination may work.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env map[string]string) bool {
 	session := cmp.Or(r.Header.Get(mcphttp.SessionHeader), r.URL.Query().Get("sessionId"))
-	if o := s.options.MCP.Elsewhere; o != nil && session != "" && !strings.HasSuffix(session, "."+o.Home()) {
+	if o := s.options.MCP.Remote; o != nil && session != "" && !strings.HasSuffix(session, "."+o.Home()) {
 		return false
 	}
 	err := s.options.Bridge.Refuses(&protocol.Session{

@@ -11,10 +11,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/exthost/exthost/httpserver/internal/certificate"
-	"github.com/exthost/exthost/httpserver/internal/confined"
-	"github.com/exthost/exthost/httpserver/internal/conns"
-	"github.com/exthost/exthost/httpserver/internal/refusals"
 	"github.com/exthost/exthost/internal/secret/accesstoken"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
@@ -33,7 +29,7 @@ type Options struct {
 	Ready   func() error // returns why /readyz answers 503; nil: always ready
 	Bridge  Bridge       // the destinations and their ports, or nil
 	// The toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served.
-	Toolsets confined.Toolsets
+	Toolsets Toolsets
 
 	Metrics http.Handler // served on /metrics; nil: not served
 	// The operator's API, see [Admin], served below /api/v1, and the dashboard on /ui; nil: neither is served.
@@ -84,17 +80,17 @@ type Server struct {
 	mcp      *mcpserver.Server
 	routes   http.Handler
 	ports    *ports
-	toolsets confined.Rule
+	toolsets toolsetRule
 	bodies   *mcphttp.Budget
 	tokens   *accesstoken.Verifier // nil without OAuth
 	keysLog  *rate.Limiter         // for log lines about missing keys
-	conns    *conns.Table
+	conns    *connTable
 	ending   context.Context // ends when streams must end
 	end      context.CancelFunc
 
-	certificate certificate.Files
-	badTokens   *refusals.Log
-	handshakes  *refusals.Log
+	certificate certificate
+	badTokens   *refusalLog
+	handshakes  *refusalLog
 }
 
 // New returns a Server, which does not listen yet. It panics without a backend, and with an operator's API but no
@@ -108,21 +104,21 @@ func New(o Options) *Server {
 	}
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
-	s.certificate.Cert, s.certificate.Key = o.TLS.Cert, o.TLS.Key
-	s.badTokens, s.handshakes = refusals.New("a token was rejected", o.Logger), refusals.New("a TLS handshake failed",
-		o.Logger)
+	s.certificate.files = o.TLS
+	s.badTokens = newRefusalLog("a token was rejected", o.Logger)
+	s.handshakes = newRefusalLog("a TLS handshake failed", o.Logger)
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.conns = conns.New(conns.Bounds{
-		Max:          o.MaxConns,
-		Strangers:    o.MaxStrangers,
-		StrangerIdle: strangerIdle,
-		Full: func() {
+	s.conns = newConnTable(connBounds{
+		max:          o.MaxConns,
+		strangers:    o.MaxStrangers,
+		strangerIdle: strangerIdle,
+		full: func() {
 			o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections",
 				o.MaxConns)
 		},
 	})
 	s.tokens, s.keysLog = s.newTokens(), rate.NewLimiter(rate.Every(time.Minute), 1)
-	s.toolsets = confined.Rule{Default: o.Toolset, All: o.Toolsets}
+	s.toolsets = toolsetRule{byDefault: o.Toolset, all: o.Toolsets}
 	s.ports = &ports{server: s, open: make(map[string]*port)}
 	s.routes = s.newRoutes()
 	return s

@@ -663,7 +663,7 @@ func TestDashboardAsksForTheNewToken(t *testing.T) {
 	handler := func(token string) http.Handler {
 		s := New(Options{Backend: h, Admin: Admin(h), OperatorToken: token})
 		t.Cleanup(s.endStreams)
-		return s.newDoorman(s.routes)
+		return s.newAuthenticator(s.routes)
 	}
 	first, second := handler("first-token"), handler("second-token")
 	ended, restart := context.WithCancel(t.Context())

@@ -1,5 +1,4 @@
-// Package confined restricts HTTP clients to their toolsets.
-package confined
+package httpserver
 
 import (
 	"fmt"
@@ -18,20 +17,20 @@ type Toolsets interface {
 	ServesTo(toolset, id string) bool
 }
 
-// Rule assigns toolsets to clients.
-type Rule struct {
-	Default string   // toolset of clients without their own; "" lets them choose
-	All     Toolsets // nil if there are none
+// toolsetRule assigns toolsets to clients.
+type toolsetRule struct {
+	byDefault string   // toolset of clients without their own; "" lets them choose
+	all       Toolsets // nil if there are none
 }
 
-// Serves reports whether /{id}/mcp exists for the client of r.
-func (u *Rule) Serves(r *http.Request, id string) bool {
+// serves reports whether /{id}/mcp exists for the client of r.
+func (t *toolsetRule) serves(r *http.Request, id string) bool {
 	own := mcpserver.ToolsetOf(r.Context())
-	return own == "" || u.All == nil || u.All.ServesTo(own, id)
+	return own == "" || t.all == nil || t.all.ServesTo(own, id)
 }
 
-// Whole refuses clients with a toolset, for handlers that reveal everything about a host.
-func (u *Rule) Whole(next http.Handler) http.Handler {
+// whole refuses clients with a toolset, for handlers that reveal everything about a host.
+func (t *toolsetRule) whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if mcpserver.ToolsetOf(r.Context()) != "" {
 			http.Error(w, "this client has a toolset, and what is here names extensions and tools that it may hide: "+
@@ -42,18 +41,18 @@ func (u *Rule) Whole(next http.Handler) http.Handler {
 	})
 }
 
-// Own returns r with the default toolset, unless middleware has already set one or free, which means that the client
+// own returns r with the default toolset, unless middleware has already set one or free, which means that the client
 // needs none.
-func (u *Rule) Own(r *http.Request, free bool) *http.Request {
-	if u.Default == "" || free || mcpserver.ToolsetOf(r.Context()) != "" {
+func (t *toolsetRule) own(r *http.Request, free bool) *http.Request {
+	if t.byDefault == "" || free || mcpserver.ToolsetOf(r.Context()) != "" {
 		return r
 	}
-	return r.WithContext(mcpserver.WithToolset(r.Context(), u.Default))
+	return r.WithContext(mcpserver.WithToolset(r.Context(), t.byDefault))
 }
 
-// Chosen returns r with the toolset named in its URL. Otherwise it answers r and returns nil: 403 if the client has
+// chosen returns r with the toolset named in its URL. Otherwise it answers r and returns nil: 403 if the client has
 // another toolset, whether or not the named one exists, else 404 if it does not exist.
-func (u *Rule) Chosen(w http.ResponseWriter, r *http.Request, name string) *http.Request {
+func (t *toolsetRule) chosen(w http.ResponseWriter, r *http.Request, name string) *http.Request {
 	switch own := mcpserver.ToolsetOf(r.Context()); {
 	case own == name:
 		return r
@@ -61,11 +60,11 @@ func (u *Rule) Chosen(w http.ResponseWriter, r *http.Request, name string) *http
 		http.Error(w, fmt.Sprintf("this client has a toolset of its own, %s, and reaches no other: use /mcp, or "+
 			"/t/%s/mcp", own, own), http.StatusForbidden)
 		return nil
-	case u.All == nil:
+	case t.all == nil:
 		http.NotFound(w, r)
 		return nil
 	}
-	if _, err := u.All.Tools(name); err != nil {
+	if _, err := t.all.Tools(name); err != nil {
 		http.Error(w, protocol.Reason(err), http.StatusNotFound)
 		return nil
 	}

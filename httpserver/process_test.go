@@ -1,4 +1,4 @@
-package caller
+package httpserver
 
 import (
 	"context"
@@ -16,9 +16,9 @@ func TestOneScanAtATime(t *testing.T) {
 		scanning = make(chan struct{}, 1)
 		var running, most, scans atomic.Int32
 		next := make(chan lineage.Relation)
-		var callers []*Caller
+		var clients []*clientProcess
 		for range 20 {
-			callers = append(callers, &Caller{relate: func() lineage.Relation {
+			clients = append(clients, &clientProcess{relate: func() lineage.Relation {
 				most.Store(max(most.Load(), running.Add(1)))
 				defer running.Add(-1)
 				scans.Add(1)
@@ -27,10 +27,10 @@ func TestOneScanAtATime(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		var refused atomic.Int32
-		for _, c := range callers {
+		for _, c := range clients {
 			for range 2 { // requests on one connection
 				all.Go(func() {
-					if c.Child(t.Context()) != "" {
+					if c.child(t.Context()) != "" {
 						refused.Add(1)
 					}
 				})
@@ -42,11 +42,11 @@ func TestOneScanAtATime(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		late := &Caller{relate: func() lineage.Relation { t.Error("a scan for nobody"); return lineage.Unrelated }}
-		if late.Child(ended) == "" {
+		late := &clientProcess{relate: func() lineage.Relation { t.Error("a scan for nobody"); return lineage.Unrelated }}
+		if late.child(ended) == "" {
 			t.Error("a request that has ended is let in")
 		}
-		for n := range callers {
+		for n := range clients {
 			next <- []lineage.Relation{lineage.Unrelated, lineage.Descendant}[n%2]
 		}
 		all.Wait()

@@ -1,4 +1,4 @@
-package streams
+package httpserver
 
 import (
 	"io"
@@ -17,7 +17,7 @@ func TestCloseEndsAWriteThatNobodyReads(t *testing.T) {
 	defer writing.Wait()
 	returned := make(chan bool, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lines := NewLines(w)
+		lines := newJSONLines(w)
 		begun := make(chan struct{})
 		writing.Go(func() {
 			line := []byte(strings.Repeat("x", 1<<20) + "\n")
@@ -50,7 +50,7 @@ func TestCloseEndsAWriteThatNobodyReads(t *testing.T) {
 // TestCloseKeepsTheEndOfAnAnswer checks that a reader gets everything written, and the end.
 func TestCloseKeepsTheEndOfAnAnswer(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lines := NewLines(w)
+		lines := newJSONLines(w)
 		for range 3 {
 			if _, err := io.WriteString(lines, "{}\n"); err != nil {
 				t.Error(err)

@@ -1,5 +1,4 @@
-// Package conns limits the connections of a server so that idle unauthenticated ones cannot lock others out.
-package conns
+package httpserver
 
 import (
 	"container/list"
@@ -11,32 +10,32 @@ import (
 	"time"
 )
 
-// Bounds are the limits of a [Table]. All are required.
-type Bounds struct {
-	Max          int           // max connections
-	Strangers    int           // max connections per address without an authenticated request
-	StrangerIdle time.Duration // how long such a connection may be idle
-	Full         func()        // called when Max is reached, at most once a minute; must not block
+// connBounds are the limits of a [connTable]. All are required.
+type connBounds struct {
+	max          int           // max connections
+	strangers    int           // max connections per address without an authenticated request
+	strangerIdle time.Duration // how long such a connection may be idle
+	full         func()        // called when max is reached, at most once a minute; must not block
 }
 
-// fullSpacing is the minimum time between two calls of Bounds.Full.
+// fullSpacing is the minimum time between two calls of connBounds.full.
 const fullSpacing = time.Minute
 
-// Table tracks the connections of a server. A stranger is a connection without an authenticated request so far. If
+// connTable tracks the connections of a server. A stranger is a connection without an authenticated request so far. If
 // the table is full, a new connection replaces the one that has been idle longest, strangers first. The new
 // connection itself is closed only if requests run on all others.
-type Table struct {
-	bounds Bounds
+type connTable struct {
+	bounds connBounds
 
 	mu        sync.Mutex // guards the fields below and the entries
-	all       map[net.Conn]*entry
+	all       map[net.Conn]*connEntry
 	strangers *list.List           // idle entries of strangers, longest idle first
 	known     *list.List           // idle entries of others, longest idle first
 	shares    map[netip.Prefix]int // number of strangers by address
-	told      time.Time            // last call of Full
+	told      time.Time            // last call of connBounds.full
 }
 
-type entry struct {
+type connEntry struct {
 	conn    net.Conn
 	address netip.Prefix
 	known   bool
@@ -45,25 +44,25 @@ type entry struct {
 	timer   *time.Timer   // closes an idle stranger; nil before its first request has ended
 }
 
-// New returns an empty table.
-func New(b Bounds) *Table {
-	return &Table{
+// newConnTable returns an empty table.
+func newConnTable(b connBounds) *connTable {
+	return &connTable{
 		bounds:    b,
-		all:       make(map[net.Conn]*entry),
+		all:       make(map[net.Conn]*connEntry),
 		strangers: list.New(),
 		known:     list.New(),
 		shares:    make(map[netip.Prefix]int),
 	}
 }
 
-type key struct{}
+type connKey struct{}
 
-// Context adds a connection to the table, for [http.Server.ConnContext].
-func (t *Table) Context(ctx context.Context, c net.Conn) context.Context {
-	e := &entry{conn: c, address: addressOf(c)}
+// context adds a connection to the table, for [http.Server.ConnContext].
+func (t *connTable) context(ctx context.Context, c net.Conn) context.Context {
+	e := &connEntry{conn: c, address: shareOf(c)}
 	t.mu.Lock()
 	victim := t.enterLocked(e)
-	full := victim != nil && len(t.all) > t.bounds.Max && time.Since(t.told) > fullSpacing
+	full := victim != nil && len(t.all) > t.bounds.max && time.Since(t.told) > fullSpacing
 	if full {
 		t.told = time.Now()
 	}
@@ -72,9 +71,9 @@ func (t *Table) Context(ctx context.Context, c net.Conn) context.Context {
 		cut(victim) // the server then reports StateClosed
 	}
 	if full {
-		t.bounds.Full()
+		t.bounds.full()
 	}
-	return context.WithValue(ctx, key{}, e)
+	return context.WithValue(ctx, connKey{}, e)
 }
 
 // cut closes c at once. The Close of a TLS connection would first notify the peer, for up to 5 s if it does not read,
@@ -87,15 +86,15 @@ func cut(c net.Conn) {
 }
 
 // enterLocked adds e and returns the connection to close for it, possibly e's own, or nil if there is room.
-func (t *Table) enterLocked(e *entry) (victim net.Conn) {
+func (t *connTable) enterLocked(e *connEntry) (victim net.Conn) {
 	t.all[e.conn] = e
 	t.shares[e.address]++
 	e.waits = t.strangers.PushBack(e)
 	switch {
-	case t.shares[e.address] > t.bounds.Strangers:
-		victim = t.oldestLocked(func(x *entry) bool { return x.address == e.address }, t.strangers)
-	case len(t.all) > t.bounds.Max:
-		victim = t.oldestLocked(func(x *entry) bool { return x != e }, t.strangers, t.known)
+	case t.shares[e.address] > t.bounds.strangers:
+		victim = t.oldestLocked(func(x *connEntry) bool { return x.address == e.address }, t.strangers)
+	case len(t.all) > t.bounds.max:
+		victim = t.oldestLocked(func(x *connEntry) bool { return x != e }, t.strangers, t.known)
 		if victim == nil {
 			victim = e.conn
 		}
@@ -105,10 +104,10 @@ func (t *Table) enterLocked(e *entry) (victim net.Conn) {
 
 // oldestLocked returns the longest idle connection that fits, from the first list that has one. It is removed from
 // the list, so that it is not chosen again.
-func (t *Table) oldestLocked(fits func(*entry) bool, lists ...*list.List) net.Conn {
+func (t *connTable) oldestLocked(fits func(*connEntry) bool, lists ...*list.List) net.Conn {
 	for _, l := range lists {
 		for at := l.Front(); at != nil; at = at.Next() {
-			if e := at.Value.(*entry); fits(e) {
+			if e := at.Value.(*connEntry); fits(e) {
 				t.busyLocked(e)
 				return e.conn
 			}
@@ -118,7 +117,7 @@ func (t *Table) oldestLocked(fits func(*entry) bool, lists ...*list.List) net.Co
 }
 
 // busyLocked marks e as not idle.
-func (t *Table) busyLocked(e *entry) {
+func (t *connTable) busyLocked(e *connEntry) {
 	if e.waits != nil {
 		t.waiting(e).Remove(e.waits)
 		e.waits = nil
@@ -126,15 +125,15 @@ func (t *Table) busyLocked(e *entry) {
 }
 
 // waiting returns the list of idle entries for e.
-func (t *Table) waiting(e *entry) *list.List {
+func (t *connTable) waiting(e *connEntry) *list.List {
 	if e.known {
 		return t.known
 	}
 	return t.strangers
 }
 
-// State closes idle strangers and removes closed connections, for [http.Server.ConnState].
-func (t *Table) State(c net.Conn, state http.ConnState) {
+// state closes idle strangers and removes closed connections, for [http.Server.ConnState].
+func (t *connTable) state(c net.Conn, state http.ConnState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.all[c]
@@ -147,7 +146,7 @@ func (t *Table) State(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateIdle:
 		if !e.known {
-			e.timer = time.AfterFunc(t.bounds.StrangerIdle, func() { _ = c.Close() })
+			e.timer = time.AfterFunc(t.bounds.strangerIdle, func() { _ = c.Close() })
 		}
 	case http.StateClosed, http.StateHijacked:
 		t.busyLocked(e)
@@ -157,7 +156,7 @@ func (t *Table) State(c net.Conn, state http.ConnState) {
 }
 
 // strangeNoMoreLocked stops counting e as a stranger of its address.
-func (t *Table) strangeNoMoreLocked(e *entry) {
+func (t *connTable) strangeNoMoreLocked(e *connEntry) {
 	if e.known {
 		return
 	}
@@ -167,10 +166,10 @@ func (t *Table) strangeNoMoreLocked(e *entry) {
 	}
 }
 
-// Requests returns a handler that tracks which connections have requests in progress.
-func (t *Table) Requests(next http.Handler) http.Handler {
+// requests returns a handler that tracks which connections have requests in progress.
+func (t *connTable) requests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e, ok := r.Context().Value(key{}).(*entry)
+		e, ok := r.Context().Value(connKey{}).(*connEntry)
 		if ok {
 			t.began(e)
 			defer t.ended(e)
@@ -179,14 +178,14 @@ func (t *Table) Requests(next http.Handler) http.Handler {
 	})
 }
 
-func (t *Table) began(e *entry) {
+func (t *connTable) began(e *connEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.running++
 	t.busyLocked(e)
 }
 
-func (t *Table) ended(e *entry) {
+func (t *connTable) ended(e *connEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.running--; e.running == 0 && t.all[e.conn] == e {
@@ -194,18 +193,18 @@ func (t *Table) ended(e *entry) {
 	}
 }
 
-// Admit records that the connection of a request is authenticated.
-func (t *Table) Admit(ctx context.Context) {
-	if e, ok := ctx.Value(key{}).(*entry); ok {
+// admit records that the connection of a request is authenticated.
+func (t *connTable) admit(ctx context.Context) {
+	if e, ok := ctx.Value(connKey{}).(*connEntry); ok {
 		t.mu.Lock()
 		t.strangeNoMoreLocked(e)
 		t.mu.Unlock()
 	}
 }
 
-// addressOf returns the address that a connection counts for: an IPv4 address, or the /64 of an IPv6 address, because
+// shareOf returns the address that a connection counts for: an IPv4 address, or the /64 of an IPv6 address, because
 // one machine may have all of it. Connections without an address count together.
-func addressOf(c net.Conn) netip.Prefix {
+func shareOf(c net.Conn) netip.Prefix {
 	addr, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}

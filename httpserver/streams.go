@@ -1,5 +1,4 @@
-// Package streams writes responses that go on: server-sent events and lines.
-package streams
+package httpserver
 
 import (
 	"context"
@@ -11,33 +10,33 @@ import (
 	"github.com/exthost/exthost/internal/wire/sse"
 )
 
-// buffer is the number of events buffered for a slow reader before sources block.
-const buffer = 64
+// streamBuffer is the number of events buffered for a slow reader before sources block.
+const streamBuffer = 64
 
-// Message is one event of a stream.
-type Message struct {
-	Event string
-	Data  any
+// message is one event of a stream.
+type message struct {
+	event string
+	data  any
 }
 
-// Source sends messages until it has no more, send returns false, or ctx ends.
-type Source func(ctx context.Context, send func(Message) bool)
+// source sends messages until it has no more, send returns false, or ctx ends.
+type source func(ctx context.Context, send func(message) bool)
 
-type endKey struct{}
+type streamEndKey struct{}
 
-// WithEnd makes the streams of next end with ending. Otherwise they would delay the server's shutdown, which waits
-// for requests.
-func WithEnd(ending context.Context, next http.Handler) http.Handler {
+// withStreamEnd makes the streams of next end with ending. Otherwise they would delay the server's shutdown, which
+// waits for requests.
+func withStreamEnd(ending context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endKey{}, ending)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamEndKey{}, ending)))
 	})
 }
 
-// Context returns the context of a stream: it ends when the client disconnects, the server shuts down, or the
+// streamContext returns the context of a stream: it ends when the client disconnects, the server shuts down, or the
 // returned function is called, which callers must do.
-func Context(r *http.Request) (context.Context, func()) {
+func streamContext(r *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
-	ending, ok := ctx.Value(endKey{}).(context.Context)
+	ending, ok := ctx.Value(streamEndKey{}).(context.Context)
 	if !ok {
 		return ctx, cancel
 	}
@@ -45,13 +44,13 @@ func Context(r *http.Request) (context.Context, func()) {
 	return ctx, func() { detach(); cancel() }
 }
 
-// Serve writes the messages of the sources as server-sent events until all sources have ended or its [Context] ends.
-// It waits for the sources.
-func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
-	ctx, cancel := Context(r)
+// serveStream writes the messages of the sources as server-sent events until all sources have ended or its
+// [streamContext] ends. It waits for the sources.
+func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) error {
+	ctx, cancel := streamContext(r)
 	defer cancel()
-	messages := make(chan Message, buffer)
-	send := func(m Message) bool {
+	messages := make(chan message, streamBuffer)
+	send := func(m message) bool {
 		select {
 		case messages <- m:
 			return true
@@ -71,8 +70,8 @@ func Serve(w http.ResponseWriter, r *http.Request, sources ...Source) error {
 	return nil
 }
 
-// Lines writes a response of JSON lines and flushes each write.
-type Lines struct {
+// jsonLines writes a response of JSON lines and flushes each write.
+type jsonLines struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 
@@ -83,14 +82,16 @@ type Lines struct {
 	closed bool
 }
 
-// writeTimeout is the max time for one write of lines.
-const writeTimeout = 30 * time.Second
+// lineTimeout is the max time for one write of lines.
+const lineTimeout = 30 * time.Second
 
-// NewLines makes the response one of JSON lines.
-func NewLines(w http.ResponseWriter) *Lines { return &Lines{w: w, rc: http.NewResponseController(w)} }
+// newJSONLines makes the response one of JSON lines.
+func newJSONLines(w http.ResponseWriter) *jsonLines {
+	return &jsonLines{w: w, rc: http.NewResponseController(w)}
+}
 
 // Write implements [io.Writer].
-func (l *Lines) Write(b []byte) (int, error) {
+func (l *jsonLines) Write(b []byte) (int, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if !l.extend() {
@@ -109,18 +110,18 @@ func (l *Lines) Write(b []byte) (int, error) {
 }
 
 // extend sets the deadline of the next write. It returns false after Close.
-func (l *Lines) extend() bool {
+func (l *jsonLines) extend() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // some ResponseWriters have no deadlines
+		_ = l.rc.SetWriteDeadline(time.Now().Add(lineTimeout)) // some ResponseWriters have no deadlines
 	}
 	return !l.closed
 }
 
 // Close interrupts a write in progress and refuses later ones. It waits until the response is no longer used, so that
 // the handler may return, and reports whether anything was written.
-func (l *Lines) Close() (begun bool) {
+func (l *jsonLines) Close() (begun bool) {
 	l.mu.Lock()
 	l.closed = true
 	interrupts := !l.writing.TryLock()
@@ -131,14 +132,14 @@ func (l *Lines) Close() (begun bool) {
 	if interrupts {
 		l.writing.Lock()
 		// Leave time for net/http to end the response.
-		_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_ = l.rc.SetWriteDeadline(time.Now().Add(lineTimeout))
 	}
 	defer l.writing.Unlock()
 	return l.begun
 }
 
 // writeMessages writes until messages is closed or a write fails. It flushes once for messages that arrive together.
-func writeMessages(w http.ResponseWriter, messages <-chan Message) {
+func writeMessages(w http.ResponseWriter, messages <-chan message) {
 	events := sse.NewWriter(w, "no-store")
 	alive := time.NewTicker(sse.KeepAlive)
 	defer alive.Stop()
@@ -148,8 +149,8 @@ func writeMessages(w http.ResponseWriter, messages <-chan Message) {
 			if !ok {
 				return
 			}
-			err = events.Event(m.Event, func(b []byte) ([]byte, error) {
-				data, err := json.Marshal(m.Data)
+			err = events.Event(m.event, func(b []byte) ([]byte, error) {
+				data, err := json.Marshal(m.data)
 				return append(b, data...), err
 			}, len(messages) == 0)
 		case <-alive.C:

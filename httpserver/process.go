@@ -1,5 +1,4 @@
-// Package caller identifies the process at the other end of a connection, if it is on this machine.
-package caller
+package httpserver
 
 import (
 	"context"
@@ -15,9 +14,9 @@ import (
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
-// Caller is the process at the other end of a connection, if it is on this machine. Each property is determined once
-// per connection.
-type Caller struct {
+// clientProcess is the process at the other end of a connection, if it is on this machine. Each property is determined
+// once per connection.
+type clientProcess struct {
 	conn net.Conn
 
 	socket func() (peer.Socket, error)
@@ -25,25 +24,25 @@ type Caller struct {
 	known  atomic.Pointer[lineage.Relation] // result of relate; nil before
 }
 
-type key struct{}
+type processKey struct{}
 
-// With adds the caller to a connection's context, for [http.Server.ConnContext].
-func With(ctx context.Context, conn net.Conn) context.Context {
-	c := &Caller{conn: conn}
+// withProcess adds the client's process to a connection's context, for [http.Server.ConnContext].
+func withProcess(ctx context.Context, conn net.Conn) context.Context {
+	c := &clientProcess{conn: conn}
 	c.socket = sync.OnceValues(c.find)
 	c.relate = c.scan
-	return context.WithValue(ctx, key{}, c)
+	return context.WithValue(ctx, processKey{}, c)
 }
 
-// Of returns the caller of a request, or nil if it is unknown.
-func Of(r *http.Request) *Caller {
-	c, _ := r.Context().Value(key{}).(*Caller)
+// processOf returns the process of a request's client, or nil if it is unknown.
+func processOf(r *http.Request) *clientProcess {
+	c, _ := r.Context().Value(processKey{}).(*clientProcess)
 	return c
 }
 
 // find finds the socket at the other end. The error wraps [errors.ErrUnsupported] if that is not possible: for
 // connections other than TCP, and on systems other than Linux.
-func (c *Caller) find() (peer.Socket, error) {
+func (c *clientProcess) find() (peer.Socket, error) {
 	local, ok := c.conn.LocalAddr().(*net.TCPAddr)
 	remote, is := c.conn.RemoteAddr().(*net.TCPAddr)
 	if !ok || !is {
@@ -52,9 +51,9 @@ func (c *Caller) find() (peer.Socket, error) {
 	return peer.TCP(local.AddrPort(), remote.AddrPort())
 }
 
-// Stranger returns why the process may belong to another user, or nil. Root is no stranger, nor is anybody where
+// stranger returns why the process may belong to another user, or nil. Root is no stranger, nor is anybody where
 // users cannot be determined. c may be nil.
-func (c *Caller) Stranger() error {
+func (c *clientProcess) stranger() error {
 	if c == nil {
 		return nil
 	}
@@ -76,7 +75,7 @@ var scanning = make(chan struct{}, 1)
 
 // relation returns how the processes at the other end are related to the host's children, waiting for the scan. It
 // returns [lineage.Unknown] if ctx ends before.
-func (c *Caller) relation(ctx context.Context) lineage.Relation {
+func (c *clientProcess) relation(ctx context.Context) lineage.Relation {
 	if known := c.known.Load(); known != nil {
 		return *known
 	}
@@ -97,7 +96,7 @@ func (c *Caller) relation(ctx context.Context) lineage.Relation {
 // scan determines how the processes at the other end are related to the host's children. Processes on other machines
 // are unrelated. A process of this machine that has already closed the connection cannot be determined:
 // [lineage.Unknown].
-func (c *Caller) scan() lineage.Relation {
+func (c *clientProcess) scan() lineage.Relation {
 	socket, err := c.socket()
 	switch {
 	case err == nil:
@@ -109,7 +108,7 @@ func (c *Caller) scan() lineage.Relation {
 }
 
 // within reports whether the other end has an address of this machine.
-func (c *Caller) within() bool {
+func (c *clientProcess) within() bool {
 	remote, ok := c.conn.RemoteAddr().(*net.TCPAddr)
 	if !ok || remote.IP.IsLoopback() {
 		return true
@@ -126,9 +125,9 @@ func (c *Caller) within() bool {
 	return false
 }
 
-// Child returns why the process may descend from a child of a host, or "" if it does not. It waits for other scans
+// child returns why the process may descend from a child of a host, or "" if it does not. It waits for other scans
 // until ctx ends. c may be nil.
-func (c *Caller) Child(ctx context.Context) string {
+func (c *clientProcess) child(ctx context.Context) string {
 	if c == nil {
 		return ""
 	}
@@ -145,4 +144,27 @@ func (c *Caller) Child(ctx context.Context) string {
 		return "the host cannot tell that the request comes from no extension, hook or policy: " + why
 	}
 	return ""
+}
+
+// loggedReasons remembers which reasons of refusals have been logged, up to maxLoggedReasons.
+type loggedReasons struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// maxLoggedReasons is the max number of reasons logged.
+const maxLoggedReasons = 64
+
+// isNew reports whether a reason should be logged; it does so once per reason.
+func (l *loggedReasons) isNew(why string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told[why] || len(l.told) >= maxLoggedReasons {
+		return false
+	}
+	if l.told == nil {
+		l.told = make(map[string]bool)
+	}
+	l.told[why] = true
+	return true
 }
