@@ -92,6 +92,9 @@ func (m *Meta) CheckHeaders(h http.Header, request *jsonrpc.Message) error {
 
 // Removed are the legacy methods that 2026-07-28 has removed.
 var Removed = map[string]bool{
-	protocol.MethodInitialize: true, protocol.MethodPing: true, protocol.MethodSetLevel: true,
-	protocol.MethodResourcesSubscribe: true, protocol.MethodResourcesUnsubscribe: true,
+	protocol.MethodInitialize:           true,
+	protocol.MethodPing:                 true,
+	protocol.MethodSetLevel:             true,
+	protocol.MethodResourcesSubscribe:   true,
+	protocol.MethodResourcesUnsubscribe: true,
 }

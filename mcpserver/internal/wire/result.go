@@ -67,9 +67,14 @@ func ToolFailure(method string, err error) json.RawMessage {
 
 // cacheable are the methods whose complete results must have ttlMs and cacheScope.
 var cacheable = map[string]bool{
-	protocol.MethodDiscover: true, protocol.MethodToolsList: true, protocol.MethodPromptsList: true,
-	protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true, protocol.MethodResourcesRead: true,
-	protocol.MethodSkillsList: true, protocol.MethodSkillsGet: true,
+	protocol.MethodDiscover:          true,
+	protocol.MethodToolsList:         true,
+	protocol.MethodPromptsList:       true,
+	protocol.MethodResourcesList:     true,
+	protocol.MethodResourceTemplates: true,
+	protocol.MethodResourcesRead:     true,
+	protocol.MethodSkillsList:        true,
+	protocol.MethodSkillsGet:         true,
 }
 
 // Complete adds the members that 2026-07-28 requires and result lacks: resultType and, for cacheable methods, values
