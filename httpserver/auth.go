@@ -18,18 +18,6 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// OAuth makes the server an OAuth 2.0 resource server: it accepts access tokens of an authorization server, and
-// publishes metadata (RFC 9728) that tells MCP clients where to get one.
-type OAuth struct {
-	Resource string   // this server's URL for clients, such as https://host.example/mcp; required
-	Issuer   string   // iss of the authorization server's tokens; required
-	Audience string   // aud of tokens for this server; default Resource
-	KeysURL  string   // URL of the issuer's JSON Web Key Set; default: jwks_uri of the issuer's metadata
-	Scopes   []string // scopes that a token must have
-
-	Client *http.Client // fetches metadata and keys, 10 s each; default http.DefaultClient
-}
-
 // Clients are the named clients of a host. [exthost.Clients] implements it.
 type Clients interface {
 	// ByToken returns the client with this token. until ends when the token does.

@@ -9,6 +9,9 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
+// TLS contains the paths of PEM files of a certificate and its key.
+type TLS struct{ Cert, Key string }
+
 // certificate is a TLS certificate in files, which can be reloaded while the server runs. The zero value means no
 // certificate.
 type certificate struct {

@@ -42,7 +42,10 @@ func TestOneScanAtATime(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		late := &clientProcess{relate: func() lineage.Relation { t.Error("a scan for nobody"); return lineage.Unrelated }}
+		late := &clientProcess{relate: func() lineage.Relation {
+			t.Error("a scan for a request that has ended")
+			return lineage.Unrelated
+		}}
 		if late.child(ended) == "" {
 			t.Error("a request that has ended is let in")
 		}

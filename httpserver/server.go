@@ -16,9 +16,6 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// TLS contains the paths of PEM files of a certificate and its key.
-type TLS struct{ Cert, Key string }
-
 // Options configures a Server.
 type Options struct {
 	Backend mcpserver.Backend // serves MCP clients; required

@@ -60,7 +60,7 @@ func (q *questions) deliver(m *jsonrpc.Message) {
 const cancelTimeout = time.Second
 
 // cancelQuestion tells the client that a request to it is cancelled.
-func cancelQuestion(ctx context.Context, id json.RawMessage, write writer) {
+func cancelQuestion(ctx context.Context, id json.RawMessage, write func(context.Context, *jsonrpc.Message) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	params := append(append([]byte(`{"requestId":`), id...), '}')

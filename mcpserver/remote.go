@@ -10,14 +10,6 @@ import (
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
 
-// withHome appends the home of this server to an id, if there are remote servers.
-func (s *Server) withHome(id string) string {
-	if s.options.Remote == nil {
-		return id
-	}
-	return id + "." + s.options.Remote.Home()
-}
-
 // homeOf returns the home of the server that made id, or "" if this server made it.
 func (e *endpoint) homeOf(r *http.Request, id string) string {
 	if e.forwarder == nil || requesterOf(r.Context()).forwarded {

@@ -100,6 +100,14 @@ func (s *Server) Close() {
 	}
 }
 
+// withHome appends the home of this server to an id, if there are remote servers.
+func (s *Server) withHome(id string) string {
+	if s.options.Remote == nil {
+		return id
+	}
+	return id + "." + s.options.Remote.Home()
+}
+
 // requester is the sender of an HTTP request, as identified by the middleware.
 type requester struct {
 	caller, toolset, toolMode string            // see [WithCaller], [WithToolset] and [WithToolMode]
