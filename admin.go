@@ -29,14 +29,14 @@ func (h *Host) Admin() Admin { return Admin{h} }
 
 // Variables returns the names of the environment variables that the extensions and the configuration in force
 // depend on, sorted.
-func Variables(h *Host) []string { return h.snapshots.Load().Variables() }
+func (h *Host) Variables() []string { return h.snapshots.Load().Variables() }
 
 // Status is [Host.Status] plus figures of the operating system: the host's own process, and the memory of each
 // process.
 func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
-	s.Clients = a.Past().Clients(a.h.gateway.Sessions.Clients(listingOf(a.h.snapshots.Load())))
+	s.Clients = a.History().Clients(a.h.gateway.Sessions.Clients(listingOf(a.h.snapshots.Load())))
 	s.NamedClients = a.h.clients.Describe()
 	s.SetMemory(process.SessionMemory())
 	return s
@@ -76,7 +76,7 @@ func (a Admin) Measures() status.Measures {
 	for _, p := range m.Status.Policies {
 		m.Policies = append(m.Policies, h.policies.Stats.Measures(p.Name)...)
 	}
-	h.stats.past.Describe(&m)
+	h.stats.history.Describe(&m)
 	return m
 }
 
@@ -199,8 +199,8 @@ func (a Admin) Config() map[string]any {
 	return cfg.Redacted()
 }
 
-// Past is the history of ended calls.
-type Past = stats.Past
+// History is the record of ended calls.
+type History = stats.History
 
-// Past returns the history of ended calls.
-func (a Admin) Past() *Past { return &a.h.stats.past }
+// History returns the record of ended calls.
+func (a Admin) History() *History { return &a.h.stats.history }

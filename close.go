@@ -29,7 +29,7 @@ func (h *Host) shutdown() error {
 	defer cancel()
 	lastResort := time.AfterFunc(killAfter, h.units.KillAll)
 	defer lastResort.Stop()
-	left := h.far.Close(ctx, closeDrain)
+	left := h.remote.Close(ctx, closeDrain)
 	h.reloads.mu.Lock() // cancels a reload in progress, which holds it
 	stopped := h.units.StopAll(ctx, closeDrain)
 	h.policies.ClosePipeline(ctx, h.snapshots.Load().Policies.Pipeline)

@@ -19,17 +19,17 @@ func (h *Host) stages() []dispatch.Stage {
 		dispatch.Answer(h.nodes, h.gateway), // calls without a target: the host's own tools, lists of all extensions
 		// removes withheld tools, and tools that policies hide from the caller, from lists
 		dispatch.Visible(h.life.rebuild.Add),
-		dispatch.Hooks,                 // before-call hooks, for tool calls
-		dispatch.Validate,              // checks arguments against the tool's schema
-		h.logins.Ask,                   // asks the caller to sign in if the call failed for lack of a login
-		dispatch.Replay,                // sends the call once more after a crash, where that is safe
-		dispatch.Admit,                 // takes an instance: bound of calls, breaker, start on demand
-		h.gateway.Callers,              // lets the instance reach the caller while the call is in flight
-		h.gateway.InputRounds,          // puts input requests of a modern server to a legacy caller
-		h.gateway.LogLevels.Lowest,     // sets the lowest log level that the instance's sessions want
-		h.gateway.Tasks.Owned,          // keeps tasks to their callers
-		h.gateway.Subscriptions.Shared, // lets several sessions follow one resource
-		dispatch.Inject,                // injects faults, for tests of agents
+		dispatch.Hooks,                             // before-call hooks, for tool calls
+		dispatch.Validate,                          // checks arguments against the tool's schema
+		h.logins.AskSignIn,                         // asks the caller to sign in if the call failed for lack of a login
+		dispatch.Replay,                            // sends the call once more after a crash, where that is safe
+		dispatch.Admit,                             // takes an instance: bound of calls, breaker, start on demand
+		h.gateway.RouteToCaller,                    // lets the instance reach the caller while the call is in flight
+		h.gateway.InputRounds,                      // puts input requests of a modern server to a legacy caller
+		h.gateway.LogLevels.LowerLogLevel,          // sets the lowest log level that the instance's sessions want
+		h.gateway.Tasks.EnforceTaskOwner,           // keeps tasks to their callers
+		h.gateway.Subscriptions.ShareSubscriptions, // lets several sessions follow one resource
+		dispatch.Inject,                            // injects faults, for tests of agents
 	}
 }
 
@@ -103,8 +103,8 @@ type (
 	CallRecords = operations.CallRecords // what the audit logs of all nodes have of a call
 )
 
-// NodesOf returns the operations on h and on other nodes of its cluster.
-func NodesOf(h *Host) *Nodes { return h.nodes }
+// Nodes returns the operations on this host and on the other nodes of its cluster.
+func (h *Host) Nodes() *Nodes { return h.nodes }
 
 // Clients returns the named clients.
 func (h *Host) Clients() *Clients { return h.clients }

@@ -58,7 +58,7 @@ type Host struct {
 	clients      *clients.Directory   // named clients
 	policies     *policies.State
 	destinations *bridge.Directory
-	far          *remote.Directory // extensions of other nodes
+	remote       *remote.Directory // extensions of other nodes
 	nodes        *operations.Nodes // operations on all nodes of the cluster
 	hooks        hookSets
 	watch        *watch.Watch
@@ -70,8 +70,8 @@ type Host struct {
 
 	diagnostics *diagnostics.Log
 	stats       struct {
-		past stats.Past
-		feed stats.Feed
+		history stats.History
+		feed    stats.Feed
 	}
 }
 
@@ -122,7 +122,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	h.hooks.approvals = h.policies.Approvals
 	h.nodes.Begin(operations.Options{
-		Here: operations.Here{
+		Local: operations.Local{
 			State:     h.policies,
 			Snapshots: h.snapshots,
 			Reloads:   &h.reloads,
@@ -158,16 +158,16 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	})
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
 	l.beside.Go(func() {
-		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) }, h.snapshots.Unused())
+		h.stats.history.Sample(l.closing, func() (memory, busy int64) { return load(h) }, h.snapshots.Unused())
 	})
 	l.beside.Go(func() { l.places.Serve(l.running, placesPause, h.reloads.followPlaces) })
 	l.beside.Go(func() { h.nodes.Run(l.closing) })
-	l.beside.Go(func() { l.restate.Serve(l.running, restatePause, func() { h.snapshots.Hold(h.far.Restate) }) })
-	if err := h.far.Open(ctx, &remote.Host{
+	l.beside.Go(func() { l.restate.Serve(l.running, restatePause, func() { h.snapshots.Hold(h.remote.Restate) }) })
+	if err := h.remote.Open(ctx, &remote.Host{
 		Calls:     h,
 		Snapshots: h.snapshots,
 		Gateway:   h.gateway,
-		Directory: h.far,
+		Directory: h.remote,
 		Nodes:     h.nodes,
 		Changed:   l.places.Add,
 	}); err != nil {
@@ -195,7 +195,7 @@ func (h *Host) Status() status.Status {
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
-	s.Cluster = h.far.Status()
+	s.Cluster = h.remote.Status()
 	if h.opts.Tracer != nil {
 		s.Tracing = h.opts.Tracer.Report()
 	}
@@ -206,7 +206,7 @@ func (h *Host) Status() status.Status {
 	}
 	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies,
 		s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
-	s.Questions = h.stats.past.Questions()
+	s.Questions = h.stats.history.Questions()
 	return s
 }
 
@@ -230,7 +230,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
-	h.units, h.stats.past.Mask = units.NewRegistry(secrets), secrets.Known // finds detectable secrets itself
+	h.units, h.stats.history.Mask = units.NewRegistry(secrets), secrets.Known // finds detectable secrets itself
 	h.env = &unit.Env{
 		Log:            log,
 		Containment:    process.Contain(program.Guardian(o.Self)),
@@ -260,7 +260,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.hooks = hookSets{
 		own:      o.Hooks,
 		env:      h.env,
-		counters: &h.stats.past.Counters,
+		counters: &h.stats.history.Counters,
 		commands: hooks.NewRunner(hooks.RunnerOptions{
 			Containment: h.env.Containment,
 			Logger:      log,
@@ -270,7 +270,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	}
 	h.watch = watch.New(&h.reloads, log)
 	h.logins.Log, h.logins.Closing = log, l.closing
-	h.far = remote.New(h.env, o.Cluster,
+	h.remote = remote.New(h.env, o.Cluster,
 		remote.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
 	h.gateway = gateway.New(gateway.Options{
 		Snapshots: h.snapshots,
@@ -279,21 +279,21 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		Beside:    &l.beside,
 		Closing:   l.closing,
 		Asks:      h.logins.Asks,
-		Ended:     h.far.EndSession,
+		Ended:     h.remote.EndSession,
 		Changed:   l.rebuild.Add,
 		Log:       log,
 	})
 	h.dispatcher = dispatch.New(dispatch.Options{
 		Snapshots:  h.snapshots,
 		Aggregator: h.gateway,
-		Past:       &h.stats.past,
+		History:    &h.stats.history,
 		Feed:       &h.stats.feed,
 		Tracer:     o.Tracer,
 		Log:        log,
 		Waits: &starts.Waits{
 			Starting: l.starting,
 			Until:    l.opened.Add(listWait),
-			Offers:   gateway.Lists,
+			Lists:    gateway.Lists,
 			Rebuild:  func() { h.swap(nil) },
 			View:     func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) },
 		},
@@ -354,12 +354,12 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 // snapshot.
 func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events {
 	return unit.Events{
-		Admit:    func(ctx context.Context) error { return h.hooks.events.Admit(ctx, x, first) },
-		Offered:  func(i *unit.Instance, announced bool) { h.extensionOffered(x, i, announced) },
-		Ready:    h.gateway.Resume,
-		Incoming: h.gateway.Incoming,
-		Session:  h.gateway.Sessions.ByKey,
-		Relayed:  h.gateway.Clients.Relayed,
+		Admit:     func(ctx context.Context) error { return h.hooks.events.Admit(ctx, x, first) },
+		Described: func(i *unit.Instance, announced bool) { h.extensionDescribed(x, i, announced) },
+		Ready:     h.gateway.Resume,
+		Incoming:  h.gateway.Incoming,
+		Session:   h.gateway.Sessions.ByKey,
+		Relayed:   h.gateway.Clients.Relayed,
 		State: func(e supervisor.Event) {
 			h.stats.feed.State(x.ID(), e)
 			h.reloads.started(x.ID(), e)
@@ -372,11 +372,11 @@ func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events 
 // destinationEvents returns the callbacks of d.
 func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 	return unit.Events{
-		Offered:  func(i *unit.Instance, announced bool) { h.destinationOffered(d, i, announced) },
-		Ready:    h.gateway.Resume,
-		Incoming: h.gateway.Incoming,
-		Session:  h.gateway.Sessions.ByKey,
-		Relayed:  h.gateway.Clients.Relayed,
+		Described: func(i *unit.Instance, announced bool) { h.destinationDescribed(d, i, announced) },
+		Ready:     h.gateway.Resume,
+		Incoming:  h.gateway.Incoming,
+		Session:   h.gateway.Sessions.ByKey,
+		Relayed:   h.gateway.Clients.Relayed,
 		State: func(e supervisor.Event) {
 			h.stats.feed.State(d.ID(), e)
 			h.reloads.started(d.ID(), e)
@@ -418,6 +418,6 @@ func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }
 // Offered returns the tools that policies show to a caller and those that they hide from it. "" is an anonymous
 // caller.
 func (h *Host) Offered(caller string) (shown, hidden []*tools.Entry) {
-	shown, hidden, _ = ToolsetsOf(h).Offered("", caller)
+	shown, hidden, _ = h.Toolsets().Offered("", caller)
 	return shown, hidden
 }

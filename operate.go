@@ -33,7 +33,7 @@ func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, erro
 // called, and returns why one cannot; when ctx ends the restart goes on. Instances that were never called stay
 // stopped. The error is requirement_missing if the extension may not run here, tool_not_found if it is unknown.
 func (a Admin) Restart(ctx context.Context, id string) error {
-	return a.h.nodes.Here.Restart(ctx, id)
+	return a.h.nodes.Local.Restart(ctx, id)
 }
 
 // Watch sets whether the host looks for changes on disk: "log" logs a change, "reload" applies it, "on" does what
@@ -46,18 +46,18 @@ func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
 // Enable lets a disabled extension run again: it removes the id from extensions.disabled by [Options].Disable,
 // which holds for later starts too, and reloads that extension alone. The error is rejected if the configuration
 // still keeps the extension from running: its allowlist, or a disabled owner.
-func (a Admin) Enable(ctx context.Context, id string) error { return a.h.nodes.Here.Enable(ctx, id) }
+func (a Admin) Enable(ctx context.Context, id string) error { return a.h.nodes.Local.Enable(ctx, id) }
 
 // Disable stops an extension: it adds the id to extensions.disabled by [Options].Disable, which holds for later
 // starts too, and reloads that extension alone. Calls in flight may end, within its drain_timeout.
-func (a Admin) Disable(ctx context.Context, id string) error { return a.h.nodes.Here.Disable(ctx, id) }
+func (a Admin) Disable(ctx context.Context, id string) error { return a.h.nodes.Local.Disable(ctx, id) }
 
 // Approve allows the call of an approval request, once: at once if its caller waits, else when the same caller
 // repeats the call in time. by names the approver. The error is tool_not_found if the request no longer waits.
-func (a Admin) Approve(id, by string) error { return a.h.nodes.Here.Approve(id, by) }
+func (a Admin) Approve(id, by string) error { return a.h.nodes.Local.Approve(id, by) }
 
 // Deny refuses the call of an approval request. reason may be "".
-func (a Admin) Deny(id, by, reason string) error { return a.h.nodes.Here.Deny(id, by, reason) }
+func (a Admin) Deny(id, by, reason string) error { return a.h.nodes.Local.Deny(id, by, reason) }
 
 // TestCall takes the request flow of c through the policies, sends nothing, and returns the decisions and the
 // error that the call would have had. It asks no approval and runs no audit; policies that count do count the

@@ -23,8 +23,8 @@ type RecordOptions struct {
 // Recordings records the messages between the host and its extensions. It is safe for concurrent use.
 type Recordings struct{ h *Host }
 
-// RecordingsOf returns the recordings of h.
-func RecordingsOf(h *Host) Recordings { return Recordings{h} }
+// Recordings returns the recordings of the host.
+func (h *Host) Recordings() Recordings { return Recordings{h} }
 
 // Record writes the frames between the host and its extensions to w, as a cassette, in both directions and with
 // secrets masked. It returns when the recording ends: after o.For, with ctx, by Stop, with the host, at MaxBytes,

@@ -16,7 +16,7 @@ import (
 func (h *Host) adopt(p *snapshot.Plan) {
 	h.policies.Install(p.Policies)
 	if !h.opts.Mode.Inspect {
-		h.env.PruneOffers(p.Extensions)
+		h.env.PruneDescriptors(p.Extensions)
 		h.recording.Follow(p.Config.Record)
 	}
 	var known []protocol.Diagnostic
@@ -32,8 +32,8 @@ func (h *Host) adopt(p *snapshot.Plan) {
 
 // followPlaces gives p the extensions that other nodes share now.
 func (h *Host) followPlaces(p *snapshot.Plan) {
-	shared := h.far.Follow(p.Extensions, func(id string) bool { return p.Destinations[id] != nil })
-	p.Elsewhere, p.Replicas, p.Reserved = shared.Alone, shared.Replicas, shared.Reserved
+	shared := h.remote.Follow(p.Extensions, func(id string) bool { return p.Destinations[id] != nil })
+	p.Remote, p.Replicas, p.Reserved = shared.Alone, shared.Replicas, shared.Reserved
 	p.LeftOut = diagnostics.Capped(shared.Diagnostics, maxLeftOut)
 }
 
@@ -61,7 +61,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 			next.SetIndexes(before)
 			return func() {
 				h.diagnostics.SetOffered(diags)
-				h.far.Offer(next)
+				h.remote.Offer(next)
 				h.stats.feed.Send(status.Event{
 					Kind:  status.EventTools,
 					Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())},
@@ -82,9 +82,9 @@ const (
 	announcePause = 100 * time.Millisecond
 )
 
-// extensionOffered handles the handshake of an instance, or with announced a later change of its tools: it keeps
+// extensionDescribed handles the handshake of an instance, or with announced a later change of its tools: it keeps
 // the descriptors for the next start, and requests a new snapshot.
-func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced bool) {
+func (h *Host) extensionDescribed(x *unit.Extension, i *unit.Instance, announced bool) {
 	h.snapshots.Load().Policies.Pin(x.ID(), i.Handshake(), i.Legacy)
 	if i.Legacy { // its descriptors are not kept
 		h.life.rebuild.Add()
@@ -94,9 +94,9 @@ func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced b
 	h.life.rebuild.Add()
 }
 
-// destinationOffered handles the handshake of an instance of d, or with announced a later change of its tools.
+// destinationDescribed handles the handshake of an instance of d, or with announced a later change of its tools.
 // After a handshake it starts the standby for the next connection; a change is sent to the instance's session.
-func (h *Host) destinationOffered(d *bridge.Destination, i *unit.Instance, announced bool) {
+func (h *Host) destinationDescribed(d *bridge.Destination, i *unit.Instance, announced bool) {
 	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake(), i.Legacy)
 	h.life.rebuild.Add()
 	if announced {

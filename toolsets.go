@@ -10,8 +10,8 @@ import (
 // everything. The error for an unknown toolset is tool_not_found, with the most similar name.
 type Toolsets struct{ h *Host }
 
-// ToolsetsOf returns the toolsets of h.
-func ToolsetsOf(h *Host) Toolsets { return Toolsets{h} }
+// Toolsets returns the toolsets of the configuration in force.
+func (h *Host) Toolsets() Toolsets { return Toolsets{h} }
 
 // Tools returns the current tools of a toolset, under the names by which its sessions call them.
 func (t Toolsets) Tools(name string) (*tools.Catalog, error) {

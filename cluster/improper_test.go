@@ -79,7 +79,7 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 		}
 		stop()
 	}()
-	found, err := exthost.NodesOf(web).Audit(ctx, web.Admin().Past().Calls(1)[0].Decision)
+	found, err := web.Nodes().Audit(ctx, web.Admin().History().Calls(1)[0].Decision)
 	if err != nil || !slices.ContainsFunc(found.Nodes,
 		func(a operations.Audited) bool { return a.Node == "gpu1" && len(a.Records) == 1 }) {
 		t.Errorf("%+v, %v", found.Nodes, err)
@@ -110,7 +110,7 @@ func TestErrorsOfAnImproperNode(t *testing.T) {
 			Extension: "\x1b[2J",
 			Message:   begin + "\x1b[2J\n  next: exthost stop" + strings.Repeat("!", 1<<20),
 		}
-		err := exthost.NodesOf(web).Restart(within(t), "gpu1.x", "ann")
+		err := web.Nodes().Restart(within(t), "gpu1.x", "ann")
 		if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "node gpu1") ||
 			strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 8<<10 {
 			t.Errorf("%.300q", err)
@@ -137,7 +137,7 @@ func TestMoreRequestsThanAreListed(t *testing.T) {
 		return len(all) == nodes && !slices.ContainsFunc(all, func(n status.Node) bool { return n.Approvals == 0 })
 	})
 	for range 2 {
-		all := exthost.NodesOf(web).Approvals(within(t))
+		all := web.Nodes().Approvals(within(t))
 		listed := make(map[string]int)
 		for _, q := range all.Requests {
 			listed[q.Desk]++
@@ -168,7 +168,7 @@ func TestLateListOfRequests(t *testing.T) {
 		all := web.Status().Cluster.Nodes
 		return len(all) == 1 && all[0].Approvals == 1
 	})
-	n := exthost.NodesOf(web)
+	n := web.Nodes()
 	listed := make(chan exthost.Approvals, 1)
 	go func() { listed <- n.Approvals(within(t)) }()
 	<-asked

@@ -87,7 +87,7 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, "the owner has gone", func() bool { return len(web.Status().Cluster.Nodes) == 0 })
-	_, err := exthost.NodesOf(web).Page(within(t), nil, "", nil, json.RawMessage(`{"handle":"gpu1/x"}`))
+	_, err := web.Nodes().Page(within(t), nil, "", nil, json.RawMessage(`{"handle":"gpu1/x"}`))
 	if protocol.KindOf(err) != protocol.NotReady ||
 		!strings.Contains(err.Error(), "the result is kept by node gpu1, which is not there now") {
 		t.Errorf("of an owner that has gone: %v", err)
@@ -124,7 +124,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	all := make([]exthost.Approvals, 3)
 	for i, h := range fronts {
 		eventually(t, "all requests are listed", func() bool {
-			all[i] = exthost.NodesOf(h).Approvals(within(t))
+			all[i] = h.Nodes().Approvals(within(t))
 			return len(all[i].Requests) == calls
 		})
 	}
@@ -132,7 +132,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 		t.Errorf("a node that may not answer sees %+v", q)
 	}
 	id := all[2].Requests[0].ID
-	if err := exthost.NodesOf(fronts[2]).Approve(within(t), id, "eve"); protocol.KindOf(err) != protocol.Rejected {
+	if err := fronts[2].Nodes().Approve(within(t), id, "eve"); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("it answers: %v", err)
 	}
 	var answering sync.WaitGroup
@@ -141,7 +141,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 		answering.Go(func() {
 			for _, q := range all[i].Requests {
 				var err error
-				if n := exthost.NodesOf(fronts[i]); i == 0 {
+				if n := fronts[i].Nodes(); i == 0 {
 					err = n.Approve(within(t), q.ID, "ann")
 				} else {
 					err = n.Deny(within(t), q.ID, "bob", "")
@@ -168,7 +168,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 		t.Errorf("%d approved and %d denied of %d, and %d calls went through", given[0], given[1], calls, approved)
 	}
 	eventually(t, "no request waits",
-		func() bool { return len(exthost.NodesOf(fronts[2]).Approvals(within(t)).Requests) == 0 })
+		func() bool { return len(fronts[2].Nodes().Approvals(within(t)).Requests) == 0 })
 }
 
 // An answer that comes after the caller gave up, or after another answer, is told which one counts.
@@ -194,7 +194,7 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 	}()
 	var id string
 	eventually(t, "the request is listed", func() bool {
-		for _, q := range exthost.NodesOf(b).Approvals(within(t)).Requests {
+		for _, q := range b.Nodes().Approvals(within(t)).Requests {
 			id = q.ID
 		}
 		return id != ""
@@ -204,7 +204,7 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 		t.Errorf("the call: %v", err)
 	}
 	eventually(t, "its caller has gone", func() bool { return !owner.Admin().ApprovalRequests()[0].Waiting })
-	at := map[string]*exthost.Nodes{"a": exthost.NodesOf(a), "b": exthost.NodesOf(b)}
+	at := map[string]*exthost.Nodes{"a": a.Nodes(), "b": b.Nodes()}
 	for _, tt := range []struct{ node, person, verb, told string }{
 		{"a", "ann", "approve", ""}, {"b", "bob", "approve", "approved by ann at node a"}, {"b", "bob", "deny", ""},
 		{"a", "ann", "approve", "was denied already, by bob at node b"},
@@ -278,7 +278,7 @@ func TestOperatorsBesideABusyNode(t *testing.T) {
 	}()
 	var id string
 	eventually(t, "all requests are listed", func() bool {
-		list := exthost.NodesOf(web).Approvals(within(t)).Requests
+		list := web.Nodes().Approvals(within(t)).Requests
 		for _, q := range list {
 			if q.Node == "web" {
 				id = q.ID
@@ -286,7 +286,7 @@ func TestOperatorsBesideABusyNode(t *testing.T) {
 		}
 		return len(list) == most+1
 	})
-	if err := exthost.NodesOf(web).Approve(within(t), id, "ann"); err != nil {
+	if err := web.Nodes().Approve(within(t), id, "ann"); err != nil {
 		t.Error(err)
 	}
 	if err := <-called; err != nil {

@@ -36,7 +36,7 @@ func TestOperatorOfAnotherNode(t *testing.T) {
 		"enable":  func(ctx context.Context) error { return a.Enable(ctx, "gpu1.x") },
 		"info":    func(context.Context) error { _, err := a.Spec("gpu1.x"); return err },
 		"record": func(ctx context.Context) error {
-			return exthost.RecordingsOf(front).Record(ctx, exthost.RecordOptions{Extensions: []string{"gpu1.x"}},
+			return front.Recordings().Record(ctx, exthost.RecordOptions{Extensions: []string{"gpu1.x"}},
 				new(bytes.Buffer))
 		},
 	} {

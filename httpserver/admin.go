@@ -96,7 +96,7 @@ var hostOperations = []operation{
 	{method: "POST", path: "/record/stop", summary: "End a recording and have its cassette completed",
 		query: []parameter{{"id", "of the recording"}},
 		handle: func(h *exthost.Host, r *http.Request) (any, error) {
-			return nil, exthost.RecordingsOf(h).Stop(r.FormValue("id"))
+			return nil, h.Recordings().Stop(r.FormValue("id"))
 		}},
 	{method: "GET", path: "/logs", summary: "The latest records of the log and, with follow, the new ones",
 		query:  append(logQuery, parameter{"follow", "true: continue with new records"}),
@@ -125,7 +125,7 @@ func reload(h *exthost.Host, r *http.Request) (any, error) {
 	if dry {
 		return h.Admin().Plan(r.Context())
 	}
-	return exthost.NodesOf(h).Reload(r.Context(), r.FormValue("only"), operator(r))
+	return h.Nodes().Reload(r.Context(), r.FormValue("only"), operator(r))
 }
 
 func setWatch(h *exthost.Host, r *http.Request) (any, error) {
@@ -165,7 +165,7 @@ func writeRecording(h *exthost.Host, w http.ResponseWriter, r *http.Request) (er
 	defer cancel()
 	lines := newJSONLines(w)
 	// A write that the recording has given up on may still be in progress.
-	if err = exthost.RecordingsOf(h).Record(ctx, o, lines); lines.Close() {
+	if err = h.Recordings().Record(ctx, o, lines); lines.Close() {
 		return nil // the end of the cassette states the error
 	}
 	return err

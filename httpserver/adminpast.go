@@ -29,7 +29,7 @@ var pastOperations = []operation{
 		summary: "How many calls ended in each step of the last hour, and how long they took",
 		query:   []parameter{{"extension", "only calls of this extension or destination, of the last six hours"}},
 		answer:  status.History{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
-			return h.Admin().Past().History(r.FormValue("extension")), nil
+			return h.Admin().History().Series(r.FormValue("extension")), nil
 		}},
 	{method: "GET", path: "/audit",
 		summary: "The latest records of the audit log, oldest first; none without an audit log",
@@ -57,7 +57,7 @@ func getCalls(h *exthost.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	past := h.Admin().Past()
+	past := h.Admin().History()
 	return callList{past.Calls(last), past.Questions()}, nil
 }
 
@@ -67,7 +67,7 @@ func getCall(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the id of a call is a number, not %q",
 			r.PathValue("id"))
 	}
-	return h.Admin().Past().Call(id)
+	return h.Admin().History().Call(id)
 }
 
 // The default and max number of audit records in a list. A record may have 5 KiB.

@@ -29,7 +29,7 @@ var policyOperations = []operation{
 		summary: "The calls that wait for a person's approval, at this host and at other nodes of its cluster, " +
 			"oldest first",
 		answer: exthost.Approvals{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
-			return exthost.NodesOf(h).Approvals(r.Context()), nil
+			return h.Nodes().Approvals(r.Context()), nil
 		}},
 	{method: "POST", path: "/approvals/{id}/approve",
 		summary: "Approve the call, once; NODE/ID is one that waits at another node",
@@ -40,7 +40,7 @@ var policyOperations = []operation{
 		summary: "What the audit logs of this host and of the other nodes have of a call, by the id of a decision " +
 			"about it",
 		answer: exthost.CallRecords{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
-			return exthost.NodesOf(h).Audit(r.Context(), r.PathValue("id"))
+			return h.Nodes().Audit(r.Context(), r.PathValue("id"))
 		}},
 	{method: "GET", path: "/pins", summary: "What policies have pinned, and what waits to be accepted",
 		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
@@ -196,7 +196,7 @@ func deny(h *exthost.Host, r *http.Request) (any, error) {
 		!errors.Is(err, io.EOF) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the reason cannot be read: %w", err)
 	}
-	return nil, exthost.NodesOf(h).Deny(r.Context(), r.PathValue("id"), operator(r), body.Reason)
+	return nil, h.Nodes().Deny(r.Context(), r.PathValue("id"), operator(r), body.Reason)
 }
 
 func approvePin(h *exthost.Host, r *http.Request) (any, error) {

@@ -51,7 +51,7 @@ func getExtension(h *exthost.Host, r *http.Request) (any, error) {
 // onOne returns the handler of an action on the item named in the path.
 func onOne(act func(n *exthost.Nodes, ctx context.Context, id, by string) error) handler {
 	return func(h *exthost.Host, r *http.Request) (any, error) {
-		return nil, act(exthost.NodesOf(h), r.Context(), r.PathValue("id"), operator(r))
+		return nil, act(h.Nodes(), r.Context(), r.PathValue("id"), operator(r))
 	}
 }
 
@@ -173,7 +173,7 @@ func NewFoundTools(found exthost.Found) FoundTools {
 }
 
 func findTools(h *exthost.Host, r *http.Request) (any, error) {
-	found, err := exthost.ToolsetsOf(h).Find(r.FormValue("toolset"), r.FormValue("caller"), r.FormValue("query"))
+	found, err := h.Toolsets().Find(r.FormValue("toolset"), r.FormValue("caller"), r.FormValue("query"))
 	return NewFoundTools(found), err
 }
 
@@ -182,7 +182,7 @@ func findTools(h *exthost.Host, r *http.Request) (any, error) {
 func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []string, err error) {
 	id, toolset := r.FormValue("extension"), r.FormValue("toolset")
 	if !r.Form.Has("caller") {
-		catalog, err := exthost.ToolsetsOf(h).Tools(toolset)
+		catalog, err := h.Toolsets().Tools(toolset)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -192,7 +192,7 @@ func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []st
 		return catalog.Entries(), nil, nil
 	}
 	other := func(e *tools.Entry) bool { return id != "" && e.Extension != id }
-	list, unseen, err := exthost.ToolsetsOf(h).Offered(toolset, r.FormValue("caller"))
+	list, unseen, err := h.Toolsets().Offered(toolset, r.FormValue("caller"))
 	for _, e := range slices.DeleteFunc(unseen, other) {
 		hidden = append(hidden, e.Name)
 	}
@@ -211,9 +211,9 @@ func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	}
 	list := NewToolList(selected, hidden)
 	list.Generation = catalog.Generation()
-	having := exthost.NodesOf(h).Having()
+	having := h.Nodes().Having()
 	for i, e := range selected {
-		list.Tools[i].Use, list.Tools[i].Nodes = h.Admin().Past().Use(e.Extension, e.Registered()), having(e)
+		list.Tools[i].Use, list.Tools[i].Nodes = h.Admin().History().Use(e.Extension, e.Registered()), having(e)
 	}
 	return list, nil
 }
@@ -249,7 +249,7 @@ func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden 
 ) (out Export, err error) {
 	out = Export{Format: f, Hidden: hidden}
 	if deferred {
-		out.Definitions, out.Omitted, err = tools.ExportDeferred(f, selected, exthost.ToolsetsOf(h).IsFavourite)
+		out.Definitions, out.Omitted, err = tools.ExportDeferred(f, selected, h.Toolsets().IsFavourite)
 	} else {
 		out.Definitions, out.Omitted = tools.Export(f, selected)
 	}
@@ -273,8 +273,8 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
 	}
 	t := ToolOf(e)
-	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().Past().Use(e.Extension,
-		e.Name), exthost.NodesOf(h).Having()(e)
+	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().History().Use(e.Extension,
+		e.Name), h.Nodes().Having()(e)
 	return t, nil
 }
 

@@ -63,7 +63,7 @@ func echo(t *testing.T, h *exthost.Host, tool string) <-chan error {
 func awaitRequests(t *testing.T, h *exthost.Host, n int) (list []approval.Request) {
 	t.Helper()
 	hosttest.Eventually(t, fmt.Sprint(n, " approval requests"), func() bool {
-		list = exthost.NodesOf(h).Approvals(hosttest.Deadline(t)).Requests
+		list = h.Nodes().Approvals(hosttest.Deadline(t)).Requests
 		return len(list) == n
 	})
 	return list
@@ -107,18 +107,18 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 	if q := awaitRequests(t, owner, 1)[0]; q.Desk != "" || strings.Contains(q.ID, "/") {
 		t.Errorf("gpu1 sees %+v", q)
 	}
-	err := exthost.NodesOf(laptop).Approve(hosttest.Deadline(t), q.ID, "eve")
+	err := laptop.Nodes().Approve(hosttest.Deadline(t), q.ID, "eve")
 	if protocol.KindOf(err) != protocol.Rejected ||
 		!strings.Contains(err.Error(), "node gpu1 takes no orders of node laptop: name it in cluster.operators there") {
 		t.Errorf("a node that is not named answers: %v", err)
 	}
-	if err := exthost.NodesOf(web).Approve(hosttest.Deadline(t), q.ID, "bob\x1b[31m"); err != nil {
+	if err := web.Nodes().Approve(hosttest.Deadline(t), q.ID, "bob\x1b[31m"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-called; err != nil {
 		t.Error(err)
 	}
-	if err := exthost.NodesOf(web).Deny(hosttest.Deadline(t), q.ID, "bob",
+	if err := web.Nodes().Deny(hosttest.Deadline(t), q.ID, "bob",
 		""); protocol.KindOf(err) != protocol.ToolNotFound ||
 		!strings.Contains(err.Error(), `was approved already, by bob\x1b[31m at node web`) {
 		t.Errorf("a second answer: %v", err)
@@ -127,7 +127,7 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 
 	called = echo(t, laptop, "ext_gpu1_x_echo")
 	q = awaitRequests(t, web, 1)[0]
-	if err := exthost.NodesOf(web).Deny(hosttest.Deadline(t), q.ID, "bob", "not today"); err != nil {
+	if err := web.Nodes().Deny(hosttest.Deadline(t), q.ID, "bob", "not today"); err != nil {
 		t.Error(err)
 	}
 	if err := <-called; protocol.KindOf(err) != protocol.Rejected ||
@@ -169,8 +169,8 @@ func TestTwoNodesAnswer(t *testing.T) {
 		}
 		var answers [2]error
 		var answering sync.WaitGroup
-		answering.Go(func() { answers[0] = exthost.NodesOf(fronts[0]).Approve(hosttest.Deadline(t), ids[0], "ann") })
-		answering.Go(func() { answers[1] = exthost.NodesOf(fronts[1]).Deny(hosttest.Deadline(t), ids[1], "bob", "") })
+		answering.Go(func() { answers[0] = fronts[0].Nodes().Approve(hosttest.Deadline(t), ids[0], "ann") })
+		answering.Go(func() { answers[1] = fronts[1].Nodes().Deny(hosttest.Deadline(t), ids[1], "bob", "") })
 		answering.Wait()
 		err := <-called
 		switch {
@@ -304,7 +304,7 @@ func TestNodeThatFloodsItsRequests(t *testing.T) {
 		"empty":               {`[]`, 0},
 	} {
 		l.answer = tt.answer
-		all := exthost.NodesOf(h).Approvals(hosttest.Deadline(t))
+		all := h.Nodes().Approvals(hosttest.Deadline(t))
 		if len(all.Requests) != tt.shown || len(all.Silent) > 1 {
 			t.Errorf("%s: %d shown, silent %v", name, len(all.Requests), all.Silent)
 		}
@@ -325,7 +325,7 @@ func TestAnswerIsToWhatWasShown(t *testing.T) {
 		Cluster: newWeb().node("web", peers.AsMine),
 		answer:  `[{"id":"q1","tool":"read","arguments":"{}","hash":"1"}]`,
 	}
-	n := exthost.NodesOf(hosttest.NewFolder(t).Open(exthost.Options{Cluster: l}))
+	n := hosttest.NewFolder(t).Open(exthost.Options{Cluster: l}).Nodes()
 	shown := n.Approvals(hosttest.Deadline(t)).Requests[0].ID
 	l.answer = `[{"id":"q1","tool":"rm","arguments":"{}","hash":"1"}]`
 	n.Approvals(hosttest.Deadline(t)) // another person lists them
@@ -347,7 +347,7 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := hosttest.StatusOf(t, owner, "x").Instances[0].PID
-	if err := exthost.NodesOf(web).Restart(hosttest.Deadline(t), "gpu1.x", "bob"); err != nil {
+	if err := web.Nodes().Restart(hosttest.Deadline(t), "gpu1.x", "bob"); err != nil {
 		t.Fatal(err)
 	}
 	if after := hosttest.StatusOf(t, owner, "x").Instances[0].PID; after == before {
@@ -358,24 +358,24 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 		kind protocol.Kind
 		text string
 	}{
-		"not named": {exthost.NodesOf(laptop).Restart(hosttest.Deadline(t), "gpu1.x", "eve"), protocol.Rejected,
+		"not named": {laptop.Nodes().Restart(hosttest.Deadline(t), "gpu1.x", "eve"), protocol.Rejected,
 			"node gpu1 takes no orders of node laptop: name it in cluster.operators there, or give the command " +
 				"there: exthost restart x"},
-		"no such": {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "gpu1.y", "bob"), protocol.ToolNotFound,
+		"no such": {web.Nodes().Restart(hosttest.Deadline(t), "gpu1.y", "bob"), protocol.ToolNotFound,
 			"node gpu1: "},
-		"without a node": {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "x", "bob"), protocol.InvalidArguments,
+		"without a node": {web.Nodes().Restart(hosttest.Deadline(t), "x", "bob"), protocol.InvalidArguments,
 			"x is not at this node; it is at gpu1: exthost restart gpu1.x"},
-		"nowhere": {exthost.NodesOf(web).Restart(hosttest.Deadline(t), "z", "bob"), protocol.ToolNotFound, ""},
-		"disable": {exthost.NodesOf(web).Disable(hosttest.Deadline(t), "gpu1.x", "bob"), protocol.ConfigInvalid,
+		"nowhere": {web.Nodes().Restart(hosttest.Deadline(t), "z", "bob"), protocol.ToolNotFound, ""},
+		"disable": {web.Nodes().Disable(hosttest.Deadline(t), "gpu1.x", "bob"), protocol.ConfigInvalid,
 			"node gpu1: the configuration of this host is not to be changed from here"},
-		"by its own name": {exthost.NodesOf(owner).Restart(hosttest.Deadline(t), "gpu1.x", "bob"), "", ""},
+		"by its own name": {owner.Nodes().Restart(hosttest.Deadline(t), "gpu1.x", "bob"), "", ""},
 	} {
 		if (tt.kind == "") != (tt.err == nil) ||
 			tt.err != nil && (protocol.KindOf(tt.err) != tt.kind || !strings.Contains(tt.err.Error(), tt.text)) {
 			t.Errorf("%s: %v", name, tt.err)
 		}
 	}
-	if change, err := exthost.NodesOf(web).Reload(hosttest.Deadline(t), "gpu1.x", "bob"); err != nil ||
+	if change, err := web.Nodes().Reload(hosttest.Deadline(t), "gpu1.x", "bob"); err != nil ||
 		!change.Empty() {
 		t.Errorf("%+v, %v", change, err)
 	}
@@ -383,13 +383,13 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 		"gpu1.":  protocol.InvalidArguments,
 		"gpu1.y": protocol.ToolNotFound,
 	} {
-		if change, err := exthost.NodesOf(web).Reload(hosttest.Deadline(t), id, "bob"); protocol.KindOf(err) != kind ||
+		if change, err := web.Nodes().Reload(hosttest.Deadline(t), id, "bob"); protocol.KindOf(err) != kind ||
 			!strings.Contains(err.Error(), "node gpu1") {
 			t.Errorf("%s: %+v, %v", id, change, err)
 		}
 	}
 	w.nodes["gpu1"].old = true
-	if err := exthost.NodesOf(web).Restart(hosttest.Deadline(t), "gpu1.x",
+	if err := web.Nodes().Restart(hosttest.Deadline(t), "gpu1.x",
 		"bob"); protocol.KindOf(err) != protocol.RequirementMissing ||
 		!strings.Contains(err.Error(), "not supported by node gpu1 (exthost 0.0.9)") {
 		t.Errorf("an older node: %v", err)
@@ -417,7 +417,7 @@ func TestCallAtNode(t *testing.T) {
 	})
 	having := func(h *exthost.Host, tool string) []string {
 		e, _ := h.Tools().Lookup(tool)
-		return exthost.NodesOf(h).Having()(e)
+		return h.Nodes().Having()(e)
 	}
 	if got := having(web, "ext_x_greet"); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("web: %q", got)
@@ -432,7 +432,7 @@ func TestCallAtNode(t *testing.T) {
 				Node:   node,
 				Params: json.RawMessage(`{"name":"` + tool + `","arguments":{"name":"Ada"}}`),
 			})
-		past := h.Admin().Past().Calls(1)
+		past := h.Admin().History().Calls(1)
 		return past[0].Node, err
 	}
 	for _, tt := range []struct {
@@ -489,7 +489,7 @@ func TestRecordsOfACall(t *testing.T) {
 	}
 	id := web.Admin().Traces(1)[0].ID
 	find := func(h *exthost.Host, id string) (text string) {
-		found, err := exthost.NodesOf(h).Audit(hosttest.Deadline(t), id)
+		found, err := h.Nodes().Audit(hosttest.Deadline(t), id)
 		if err != nil {
 			return err.Error()
 		}
@@ -507,7 +507,7 @@ func TestRecordsOfACall(t *testing.T) {
 	}
 	var there string
 	hosttest.Eventually(t, "both records", func() bool {
-		found, err := exthost.NodesOf(web).Audit(hosttest.Deadline(t), id)
+		found, err := web.Nodes().Audit(hosttest.Deadline(t), id)
 		if err != nil {
 			t.Fatal(err)
 		}

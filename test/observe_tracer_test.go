@@ -107,7 +107,7 @@ func TestTracer(t *testing.T) {
 			t.Errorf("%s: %s", tt.method, diff)
 		}
 	}
-	if call := h.Admin().Past().Calls(1)[0]; call.Trace != fmt.Sprintf("%032x", 7) ||
+	if call := h.Admin().History().Calls(1)[0]; call.Trace != fmt.Sprintf("%032x", 7) ||
 		h.Status().Tracing.Endpoint != "here" {
 		t.Errorf("%+v", call)
 	}

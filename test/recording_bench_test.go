@@ -20,7 +20,7 @@ func BenchmarkRecordedCall(b *testing.B) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- exthost.RecordingsOf(h).Record(ctx, exthost.RecordOptions{Extensions: []string{"on"}}, io.Discard)
+		ended <- h.Recordings().Record(ctx, exthost.RecordOptions{Extensions: []string{"on"}}, io.Discard)
 	}()
 	took := make(map[string][]time.Duration)
 	names := []string{"off", "on"}

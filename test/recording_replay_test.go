@@ -38,7 +38,7 @@ func record(t testing.TB, h *exthost.Host, extensions ...string) (file string, s
 	ended := make(chan error, 1)
 	begun := &firstWrite{File: f, done: make(chan struct{})}
 	go func() {
-		ended <- exthost.RecordingsOf(h).Record(ctx, exthost.RecordOptions{Extensions: extensions}, begun)
+		ended <- h.Recordings().Record(ctx, exthost.RecordOptions{Extensions: extensions}, begun)
 	}()
 	<-begun.done
 	return file, func() {

@@ -36,7 +36,7 @@ func TestStatusSaysWhatIsRecorded(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(hosttest.Deadline(t))
 	ended := make(chan error, 1)
-	go func() { ended <- exthost.RecordingsOf(h).Record(ctx, exthost.RecordOptions{}, io.Discard) }()
+	go func() { ended <- h.Recordings().Record(ctx, exthost.RecordOptions{}, io.Discard) }()
 	hosttest.Eventually(t, "the second recording is told", func() bool {
 		list := h.Status().Recordings
 		return len(list) == 2 && list[1].File == "" && list[1].Extensions == nil

@@ -435,8 +435,8 @@ func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 // pastCalls returns the latest calls with their payloads.
 func pastCalls(t *testing.T, h *exthost.Host) (list []status.PastCall) {
 	t.Helper()
-	for _, call := range h.Admin().Past().Calls(1000) {
-		whole, err := h.Admin().Past().Call(call.ID)
+	for _, call := range h.Admin().History().Calls(1000) {
+		whole, err := h.Admin().History().Call(call.ID)
 		if err != nil {
 			t.Error(err)
 		}

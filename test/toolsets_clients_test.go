@@ -53,7 +53,7 @@ func TestToolsetHidesFromClients(t *testing.T) {
 	options := httpserver.Options{
 		Backend:       h,
 		Serves:        h.Serves,
-		Toolsets:      exthost.ToolsetsOf(h),
+		Toolsets:      h.Toolsets(),
 		Clients:       h.Clients(),
 		Token:         "a-token-of-twenty-letters",
 		OperatorToken: "the-operators-own-token",
@@ -307,7 +307,7 @@ func BenchmarkToolset(b *testing.B) {
 	for n, metric := range []string{"x-call", "x-list"} {
 		b.ReportMetric(float64(took[n][0].Quantile(0.5))/float64(took[n][1].Quantile(0.5)), metric)
 	}
-	shown, err := exthost.ToolsetsOf(h).Tools("one")
+	shown, err := h.Toolsets().Tools("one")
 	if err != nil || len(h.Tools().Entries()) < 10_000 {
 		b.Fatalf("%v, %d tools", err, len(h.Tools().Entries()))
 	}

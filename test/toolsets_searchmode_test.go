@@ -109,7 +109,7 @@ func TestSearchMode(t *testing.T) {
 	} {
 		got, _ := listedTo(t, h, test.s)
 		var entries []string
-		list, err := exthost.ToolsetsOf(h).Listed(test.s)
+		list, err := h.Toolsets().Listed(test.s)
 		for _, e := range list {
 			entries = append(entries, e.Name)
 		}
@@ -124,7 +124,7 @@ func TestSearchMode(t *testing.T) {
 	if names, _ := listedTo(t, h, nil); len(names) != 38 {
 		t.Errorf("a Go program gets %q", names)
 	}
-	if _, err := exthost.ToolsetsOf(h).Listed(&protocol.Session{Toolset: "none"}); protocol.KindOf(err) !=
+	if _, err := h.Toolsets().Listed(&protocol.Session{Toolset: "none"}); protocol.KindOf(err) !=
 		protocol.ToolNotFound {
 		t.Errorf("the list of a toolset that there is not: %v", err)
 	}
@@ -214,7 +214,7 @@ func TestExtCallIsTheCall(t *testing.T) {
 			for len(hooked) > 0 {
 				seen = append(seen, <-hooked)
 			}
-			last := h.Admin().Past().Calls(1)
+			last := h.Admin().History().Calls(1)
 			return append(seen, last[0].Tool, string(last[0].Outcome))
 		}
 		want := ask(call[0], call[1])
@@ -378,7 +378,7 @@ func TestPoliciesHideFromSearch(t *testing.T) {
 		}
 	}
 	for caller, want := range map[string]int{"ada": toolindex.MaxBest, "eve": 0} {
-		if found, err := exthost.ToolsetsOf(h).Find("", caller, "record"); err != nil || len(found.Best) != want {
+		if found, err := h.Toolsets().Find("", caller, "record"); err != nil || len(found.Best) != want {
 			t.Errorf("Find as %s: %+v, %v", caller, found, err)
 		}
 	}

@@ -65,7 +65,7 @@ func (s source) tools(ctx context.Context, o offered) (list httpserver.ToolList,
 		err = s.running.Get(ctx, "/api/v1/tools?"+o.query(url.Values{}), &list)
 		return list, err
 	}
-	shown, hidden, err := exthost.ToolsetsOf(s.opened).Offered(o.toolset, o.caller)
+	shown, hidden, err := s.opened.Toolsets().Offered(o.toolset, o.caller)
 	return httpserver.NewToolList(shown, names(hidden)), err
 }
 
@@ -80,7 +80,7 @@ func (s source) export(ctx context.Context, format tools.Format, deferred bool, 
 		err = s.running.Get(ctx, "/api/v1/tools/export?"+o.query(query), &out)
 		return out, err
 	}
-	shown, hidden, err := exthost.ToolsetsOf(s.opened).Offered(o.toolset, o.caller)
+	shown, hidden, err := s.opened.Toolsets().Offered(o.toolset, o.caller)
 	if err != nil {
 		return out, err
 	}
@@ -93,7 +93,7 @@ func (s source) find(ctx context.Context, query string, o offered) (found httpse
 		err = s.running.Get(ctx, "/api/v1/tools/find?"+o.query(url.Values{"query": {query}}), &found)
 		return found, err
 	}
-	answer, err := exthost.ToolsetsOf(s.opened).Find(o.toolset, o.caller, query)
+	answer, err := s.opened.Toolsets().Find(o.toolset, o.caller, query)
 	return httpserver.NewFoundTools(answer), err
 }
 

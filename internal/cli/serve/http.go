@@ -110,7 +110,7 @@ func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, op
 		Backend:  h,
 		Serves:   h.Serves,
 		Toolset:  cfg.Toolset,
-		Toolsets: exthost.ToolsetsOf(h),
+		Toolsets: h.Toolsets(),
 		Bridge:   h.Bridge(),
 		Ready:    func() error { return readiness(h) },
 		MCP: mcpserver.Options{

@@ -180,7 +180,7 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 		Flags:      r.relayFlags(),
 		Environ:    os.Environ(),
 		Log:        r.log,
-		Variables:  func() []string { return exthost.Variables(h) },
+		Variables:  func() []string { return h.Variables() },
 		Stop:       stop,
 		Background: r.background == asHost,
 		IdleExit:   time.Duration(cfg.Server.IdleExit),
@@ -228,7 +228,7 @@ func toolsetOf(h *exthost.Host, cfg config.Server, name, asked string) (toolset 
 		}
 	}
 	toolset = cmp.Or(own, asked, cfg.Toolset)
-	if _, err := exthost.ToolsetsOf(h).Tools(toolset); err != nil {
+	if _, err := h.Toolsets().Tools(toolset); err != nil {
 		return "", &console.Error{Code: console.ExitUsage, Text: protocol.Reason(err), Hint: "exthost config show"}
 	}
 	return toolset, nil

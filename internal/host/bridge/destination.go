@@ -78,10 +78,10 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 			d.standby = runtime.NewStandby(kept)
 		}
 	}
-	offered := events.Offered
-	events.Offered = func(i *unit.Instance, announced bool) {
+	described := events.Described
+	events.Described = func(i *unit.Instance, announced bool) {
 		d.names.Store(newToolNames(name, i.Handshake().Tools))
-		offered(i, announced)
+		described(i, announced)
 	}
 	events.LogState = logConnection
 	d.Unit = unit.New(env, unit.Options{

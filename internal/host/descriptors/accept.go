@@ -21,11 +21,11 @@ type Pending struct {
 func (p *Pending) Gone() bool { return p.Changes[0].Field == "" && p.Changes[0].Old != "" }
 
 // pending returns the tools that differ from the accepted ones, by name.
-func (o *Offer) pending() (list []Pending) {
-	if o == nil || o.Accepted == nil {
+func (e *Entry) pending() (list []Pending) {
+	if e == nil || e.Accepted == nil {
 		return nil
 	}
-	before, after := byName(o.Accepted), byName(o.Handshake.Tools)
+	before, after := byName(e.Accepted), byName(e.Handshake.Tools)
 	add := func(name string) {
 		if changes := tools.Diff(before[name], after[name]); len(changes) > 0 {
 			list = append(list, Pending{name, changes, digest(before[name], after[name])})

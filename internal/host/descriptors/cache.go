@@ -22,8 +22,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Offer is the outcome of an extension's last handshake.
-type Offer struct {
+// Entry is the outcome of an extension's last handshake.
+type Entry struct {
 	// Key is the [Fingerprint] of the program; "" if none could be made: then Handshake never stands in for a
 	// handshake.
 	Key       string
@@ -37,11 +37,11 @@ type Offer struct {
 }
 
 // changes returns the differences between the accepted tools and those of the handshake.
-func (o *Offer) changes() []tools.Change {
-	if o == nil || o.Accepted == nil {
+func (e *Entry) changes() []tools.Change {
+	if e == nil || e.Accepted == nil {
 		return nil
 	}
-	return tools.Diff(o.Accepted, o.Handshake.Tools)
+	return tools.Diff(e.Accepted, e.Handshake.Tools)
 }
 
 // Cache is a directory with one file per extension. A missing or unreadable file costs one start of the
@@ -59,7 +59,7 @@ type Known struct {
 	id    string
 
 	mu   sync.Mutex // guards last and its file
-	last *Offer
+	last *Entry
 }
 
 // Open loads the last known handshake of an extension. After an error, which says why an existing file is
@@ -70,7 +70,7 @@ func (c Cache) Open(id string) (*Known, error) {
 }
 
 // Last returns the last known handshake, nil before the first.
-func (k *Known) Last() *Offer {
+func (k *Known) Last() *Entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last
@@ -82,9 +82,9 @@ func (k *Known) Changes() []tools.Change { return k.Last().changes() }
 
 // sameButTools reports whether two handshakes agree on everything that a host says about an extension, apart from
 // tools.
-func (o *Offer) sameButTools(now *Offer) bool {
-	a, b := &o.Handshake, &now.Handshake
-	return o.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol &&
+func (e *Entry) sameButTools(now *Entry) bool {
+	a, b := &e.Handshake, &now.Handshake
+	return e.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol &&
 		a.ProtocolVersion == b.ProtocolVersion &&
 		a.Instructions == b.Instructions && bytes.Equal(a.Capabilities, b.Capabilities) &&
 		slices.Equal(a.Hooks, b.Hooks)
@@ -130,7 +130,7 @@ const (
 
 // Load returns the stored handshake of an extension, nil if there is none. The error says why an existing file is
 // unusable.
-func (c Cache) Load(id string) (*Offer, error) {
+func (c Cache) Load(id string) (*Entry, error) {
 	info, err := os.Stat(c.file(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -149,14 +149,14 @@ func (c Cache) Load(id string) (*Offer, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
 	}
-	return r.offer()
+	return r.entry()
 }
 
-func (r *record) offer() (*Offer, error) {
+func (r *record) entry() (*Entry, error) {
 	if r.Format != recordFormat {
 		return nil, fmt.Errorf("its format is %d, not %d", r.Format, recordFormat)
 	}
-	o := &Offer{
+	o := &Entry{
 		Key: r.Key,
 		Handshake: runtime.Handshake{
 			ServerVersion:   r.ServerVersion,
@@ -211,7 +211,7 @@ func descriptors(list []protocol.Tool) []string {
 
 // Store replaces the stored handshake of an extension. If it is over 8 MiB, Store removes the old file and
 // returns an error.
-func (c Cache) Store(id string, o *Offer) error {
+func (c Cache) Store(id string, o *Entry) error {
 	hs := &o.Handshake
 	r := record{
 		Format:          recordFormat,

@@ -17,8 +17,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-func offerOf(key string, descriptors ...string) *Offer {
-	o := &Offer{
+func entryOf(key string, descriptors ...string) *Entry {
+	o := &Entry{
 		Key: key,
 		Handshake: runtime.Handshake{
 			Protocol:        "mcp",
@@ -41,9 +41,9 @@ func TestKnown(t *testing.T) {
 	if err != nil || known.Last() != nil {
 		t.Fatalf("an empty cache: %+v, %v", known.Last(), err)
 	}
-	first := offerOf("1", `{"name":"a", "description":"<b>","n":12345678901234567890}`)
+	first := entryOf("1", `{"name":"a", "description":"<b>","n":12345678901234567890}`)
 	if err := known.Update(first, false); err != nil || known.Changes() != nil {
-		t.Errorf("the first offer: %v, %v", known.Changes(), err)
+		t.Errorf("the first entry: %v, %v", known.Changes(), err)
 	}
 	known, err = cache.Open("x")
 	if diff := cmp.Diff(first, known.Last()); err != nil || diff != "" {
@@ -51,13 +51,13 @@ func TestKnown(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		now    *Offer
+		now    *Entry
 		want   string
 		stored bool
 	}{
-		{"the same", offerOf("1", string(first.Handshake.Tools[0].Raw)), "", false},
-		{"another key", offerOf("2", string(first.Handshake.Tools[0].Raw)), "", true},
-		{"another tool", offerOf("2", `{"name":"b"}`), `tool "b" is new; tool "a" is gone`, true},
+		{"the same", entryOf("1", string(first.Handshake.Tools[0].Raw)), "", false},
+		{"another key", entryOf("2", string(first.Handshake.Tools[0].Raw)), "", true},
+		{"another tool", entryOf("2", `{"name":"b"}`), `tool "b" is new; tool "a" is gone`, true},
 	} {
 		if err := cache.remove("x"); err != nil {
 			t.Fatal(err)
@@ -86,52 +86,52 @@ func TestAcceptedTools(t *testing.T) {
 	}
 	for _, step := range []struct {
 		name      string
-		offer     *Offer
+		entry     *Entry
 		announced bool
 		accept    string // a tool, or "all"
 		want      string
 	}{
-		{"the first", offerOf("1", `{"name":"a"}`, `{"name":"b"}`), false, "", ""},
-		{"an update", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "",
+		{"the first", entryOf("1", `{"name":"a"}`, `{"name":"b"}`), false, "", ""},
+		{"an update", entryOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "",
 			`tool "a" has a new title: "A"; tool "c" is new; tool "b" is gone`},
-		{"the same program again", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "",
+		{"the same program again", entryOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`), false, "",
 			`tool "a" has a new title: "A"; tool "c" is new; tool "b" is gone`},
 		{"one tool is accepted", nil, false, "c", `tool "a" has a new title: "A"; tool "b" is gone`},
 		{"a tool that has not changed", nil, false, "c", `tool "a" has a new title: "A"; tool "b" is gone`},
 		{"all are accepted", nil, false, "all", ""},
-		{"one is added while it runs", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`, `{"name":"d"}`), true,
+		{"one is added while it runs", entryOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`, `{"name":"d"}`), true,
 			"", ""},
-		{"one is altered while it runs", offerOf("2", `{"name":"a","title":"B"}`, `{"name":"c"}`, `{"name":"d"}`), true,
+		{"one is altered while it runs", entryOf("2", `{"name":"a","title":"B"}`, `{"name":"c"}`, `{"name":"d"}`), true,
 			"", `tool "a", title: "A" -> "B"`},
-		{"and altered back", offerOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`, `{"name":"d"}`), false, "", ""},
-		{"all are gone", offerOf("2"), false, "", `tool "a" is gone; tool "c" is gone; tool "d" is gone`},
+		{"and altered back", entryOf("2", `{"name":"a","title":"A"}`, `{"name":"c"}`, `{"name":"d"}`), false, "", ""},
+		{"all are gone", entryOf("2"), false, "", `tool "a" is gone; tool "c" is gone; tool "d" is gone`},
 		{"which is accepted", nil, false, "all", ""},
-		{"they come back", offerOf("2", `{"name":"a"}`), false, "", `tool "a" is new`},
+		{"they come back", entryOf("2", `{"name":"a"}`), false, "", `tool "a" is new`},
 		{"which is accepted too", nil, false, "all", ""},
-		{"it is withdrawn while it runs", offerOf("2"), true, "", ""},
-		{"and comes back", offerOf("2", `{"name":"a"}`), true, "", ""},
-		{"it is withdrawn again", offerOf("2"), true, "", ""},
-		{"another one is there meanwhile", offerOf("2", `{"name":"b"}`), true, "", ""},
-		{"it comes back after a restart", offerOf("2", `{"name":"a"}`, `{"name":"b"}`), false, "", ""},
-		{"it is withdrawn once more", offerOf("2"), true, "", ""},
-		{"it comes back as another tool", offerOf("2", `{"name":"a","title":"A"}`), true, "",
+		{"it is withdrawn while it runs", entryOf("2"), true, "", ""},
+		{"and comes back", entryOf("2", `{"name":"a"}`), true, "", ""},
+		{"it is withdrawn again", entryOf("2"), true, "", ""},
+		{"another one is there meanwhile", entryOf("2", `{"name":"b"}`), true, "", ""},
+		{"it comes back after a restart", entryOf("2", `{"name":"a"}`, `{"name":"b"}`), false, "", ""},
+		{"it is withdrawn once more", entryOf("2"), true, "", ""},
+		{"it comes back as another tool", entryOf("2", `{"name":"a","title":"A"}`), true, "",
 			`tool "a" has a new title: "A"`},
 		{"that is accepted", nil, false, "all", ""},
-		{"it is altered among many new ones", offerOf("2", append(many(80), `{"name":"a","title":"B"}`)...), true, "",
-			Describe(tools.Diff(nil, offerOf("", many(80)...).Handshake.Tools))},
+		{"it is altered among many new ones", entryOf("2", append(many(80), `{"name":"a","title":"B"}`)...), true, "",
+			Describe(tools.Diff(nil, entryOf("", many(80)...).Handshake.Tools))},
 		{"they are accepted", nil, false, "all", ""},
 		{"more is withdrawn than is kept",
-			offerOf("2", `{"name":"a","title":"B"}`,
+			entryOf("2", `{"name":"a","title":"B"}`,
 				`{"name":"large","title":"`+strings.Repeat("x", maxWithdrawn)+`"}`), false, "",
-			Describe(tools.Diff(offerOf("", many(80)...).Handshake.Tools,
-				offerOf("", `{"name":"large"}`).Handshake.Tools))},
+			Describe(tools.Diff(entryOf("", many(80)...).Handshake.Tools,
+				entryOf("", `{"name":"large"}`).Handshake.Tools))},
 		{"that is accepted as well", nil, false, "all", ""},
-		{"and gone", offerOf("2", `{"name":"a","title":"B"}`), true, "", `tool "large" is gone`},
+		{"and gone", entryOf("2", `{"name":"a","title":"B"}`), true, "", `tool "large" is gone`},
 	} {
 		known, before := reopen(), Describe(reopen().Changes())
 		switch {
-		case step.offer != nil:
-			if err := known.Update(step.offer, step.announced); err != nil {
+		case step.entry != nil:
+			if err := known.Update(step.entry, step.announced); err != nil {
 				t.Errorf("%s: %v", step.name, err)
 			}
 		default:
@@ -162,10 +162,10 @@ func TestKnownTooLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := known.Update(offerOf("1", `{"name":"a"}`), false); err != nil {
+	if err := known.Update(entryOf("1", `{"name":"a"}`), false); err != nil {
 		t.Fatal(err)
 	}
-	large := offerOf("1", `{"name":"a","description":"`+strings.Repeat("x", maxRecord)+`"}`)
+	large := entryOf("1", `{"name":"a","description":"`+strings.Repeat("x", maxRecord)+`"}`)
 	if err := known.Update(large, false); err == nil || len(known.Changes()) != 1 || known.Last() != large {
 		t.Errorf("%d changes, %v", len(known.Changes()), err)
 	}
@@ -178,7 +178,7 @@ func TestKnownTooLarge(t *testing.T) {
 func TestPrune(t *testing.T) {
 	const present, gone = 700, maxForgotten + 3
 	cache, long := NewCache(t.TempDir()), time.Now().Add(-time.Hour)
-	if err := cache.Store("here0", offerOf("1", `{"name":"a"}`)); err != nil {
+	if err := cache.Store("here0", entryOf("1", `{"name":"a"}`)); err != nil {
 		t.Fatal(err)
 	}
 	write := func(id string, age time.Time) {
@@ -195,7 +195,7 @@ func TestPrune(t *testing.T) {
 		write(fmt.Sprintf("gone%d", i), long.Add(time.Duration(i+1)*time.Second))
 	}
 	has := func(id string) bool { return strings.HasPrefix(id, "here") }
-	if err := cache.Store("here0", offerOf("2", `{"name":"a"}`)); err != nil {
+	if err := cache.Store("here0", entryOf("2", `{"name":"a"}`)); err != nil {
 		t.Fatal(err)
 	}
 	cache.Prune(has)
@@ -218,7 +218,7 @@ func TestPrune(t *testing.T) {
 // Open of a damaged file returns an error and a usable, empty Known.
 func TestKnownDamaged(t *testing.T) {
 	cache := NewCache(t.TempDir())
-	if err := cache.Store("x", offerOf("1", `{"name":"a"}`)); err != nil {
+	if err := cache.Store("x", entryOf("1", `{"name":"a"}`)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(string(cache), "x.json"), []byte("{"), 0o600); err != nil {
@@ -228,7 +228,7 @@ func TestKnownDamaged(t *testing.T) {
 	if err == nil || known == nil || known.Last() != nil {
 		t.Fatalf("%+v, %v", known, err)
 	}
-	if err := known.Update(offerOf("1", `{"name":"b"}`), false); err != nil || known.Changes() != nil {
+	if err := known.Update(entryOf("1", `{"name":"b"}`), false); err != nil || known.Changes() != nil {
 		t.Errorf("the next offer: %v, %v", known.Changes(), err)
 	}
 }
@@ -239,9 +239,9 @@ func TestAcceptOneOfManyChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []*Offer{
-		offerOf("1", `{"name":"z"}`),
-		offerOf("2", append(many(80), `{"name":"z","title":"Z"}`)...),
+	for _, o := range []*Entry{
+		entryOf("1", `{"name":"z"}`),
+		entryOf("2", append(many(80), `{"name":"z","title":"Z"}`)...),
 	} {
 		if err := known.Update(o, false); err != nil {
 			t.Fatal(err)

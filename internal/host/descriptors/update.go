@@ -7,14 +7,14 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// maxWithdrawn bounds the withdrawn descriptors of an [Offer], in bytes.
+// maxWithdrawn bounds the withdrawn descriptors of an [Entry], in bytes.
 const maxWithdrawn = 1 << 20
 
 // Update makes now the last known handshake, and stores it if it differs from the previous one. The tools of the
 // first handshake are accepted. Tools that a running extension announces are accepted too, unless one alters an
 // earlier tool, at once or by removing it in between; [Known.Changes] reports other changes. If storing fails,
 // now holds for this process only, and the error says why.
-func (k *Known) Update(now *Offer, announced bool) error {
+func (k *Known) Update(now *Entry, announced bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	last := k.last
@@ -30,26 +30,26 @@ func (k *Known) Update(now *Offer, announced bool) error {
 }
 
 // judge sets the accepted and withdrawn tools of o, which follows last.
-func (o *Offer) judge(last *Offer, announced bool) {
-	offered := make(map[string]protocol.Tool, len(o.Handshake.Tools))
-	for _, t := range o.Handshake.Tools {
+func (e *Entry) judge(last *Entry, announced bool) {
+	offered := make(map[string]protocol.Tool, len(e.Handshake.Tools))
+	for _, t := range e.Handshake.Tools {
 		offered[t.Name] = t
 	}
 	isOffered := func(t protocol.Tool) bool { _, ok := offered[t.Name]; return ok }
-	o.Accepted = last.Accepted
-	o.Withdrawn = slices.DeleteFunc(slices.Clone(last.Withdrawn), isOffered)
-	if o.Accepted == nil {
+	e.Accepted = last.Accepted
+	e.Withdrawn = slices.DeleteFunc(slices.Clone(last.Withdrawn), isOffered)
+	if e.Accepted == nil {
 		back := slices.DeleteFunc(slices.Clone(last.Withdrawn), func(t protocol.Tool) bool { return !isOffered(t) })
 		before := append(append([]protocol.Tool{}, last.Handshake.Tools...), back...) // not nil
-		gone := slices.Concat(o.Withdrawn, slices.DeleteFunc(slices.Clone(last.Handshake.Tools), isOffered))
+		gone := slices.Concat(e.Withdrawn, slices.DeleteFunc(slices.Clone(last.Handshake.Tools), isOffered))
 		if announced && !alters(before, offered) && sizeOf(gone) <= maxWithdrawn {
-			o.Withdrawn = gone
+			e.Withdrawn = gone
 		} else {
-			o.Accepted = before
+			e.Accepted = before
 		}
 	}
-	if len(o.changes()) == 0 {
-		o.Accepted = nil
+	if len(e.changes()) == 0 {
+		e.Accepted = nil
 	}
 }
 

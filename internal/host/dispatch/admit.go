@@ -24,14 +24,14 @@ func Admit(next Deliver) Deliver {
 		p := pass{call: c, next: next, params: params}
 		began := c.stages.now()
 		a := p.attempt(ctx, began)
-		if a.outcome == unsent && !a.instance.IsElsewhere() && ctx.Err() == nil {
+		if a.outcome == unsent && !a.instance.IsRemoteNode() && ctx.Err() == nil {
 			again, cause := c.stages.now(), a.err
 			if a = p.attempt(ctx, again); protocol.KindOf(a.err) == protocol.CallTimeout {
 				a.err = afterWait(a.err, again.Sub(began), cause)
 			}
 		}
-		if a.outcome == unsent && a.instance.IsElsewhere() && ctx.Err() == nil {
-			return p.otherNodes(ctx, a)
+		if a.outcome == unsent && a.instance.IsRemoteNode() && ctx.Err() == nil {
+			return p.tryRemoteNodes(ctx, a)
 		}
 		return a.result, a.err
 	}
@@ -69,9 +69,9 @@ const (
 	awayPause = 50 * time.Millisecond
 )
 
-// otherNodes tries the nodes that have not refused the call, one after another, and all of them again while an
+// tryRemoteNodes tries the nodes that have not refused the call, one after another, and all of them again while an
 // unreachable one may come back. If all refuse, it returns the refusal that may end first.
-func (p *pass) otherNodes(ctx context.Context, first attempt) (json.RawMessage, error) {
+func (p *pass) tryRemoteNodes(ctx context.Context, first attempt) (json.RawMessage, error) {
 	began, refusal, away := time.Now(), first.err, errors.Is(first.err, peers.ErrAway)
 	p.refused = append(p.refused, first.instance)
 	for ctx.Err() == nil {
@@ -159,7 +159,7 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	}
 	took := time.Since(began)
 	c.stages.add(status.StageInstance, began, began.Add(took))
-	if c.handed.requests == before && (i.IsUnsent(a.err) || i.IsElsewhere() && isRefusal(a.err)) {
+	if c.handed.requests == before && (i.IsUnsent(a.err) || i.IsRemoteNode() && isRefusal(a.err)) {
 		a.outcome = unsent
 		return a
 	}

@@ -42,7 +42,7 @@ func (c *Call) asked(method string) (answered func()) {
 	if s := c.Request.Session; s != nil {
 		q.Client = stats.ClientName(s.ClientInfo)
 	}
-	return c.past.Asked(q)
+	return c.history.Asked(q)
 }
 
 // TellCaller notifies the caller, through the same policies as AskCaller.

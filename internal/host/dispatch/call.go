@@ -33,15 +33,15 @@ type Call struct {
 	Instance *unit.Instance      // the last instance that admitted the call; nil before
 	Sent     runtime.Request     // as last sent to an instance
 
-	entry  *tools.Entry    // the called tool of the catalog
-	parsed toolCall        // the params of a tool call
-	params json.RawMessage // Exchange.Request as encoded from parsed
-	hooks  hookState
-	handed handed
-	stages stages
-	span   Span          // nil without a tracer
-	past   *stats.Past   // records questions to the caller
-	fault  *faults.Fault // drawn and still to be injected, see Inject
+	entry   *tools.Entry    // the called tool of the catalog
+	parsed  toolCall        // the params of a tool call
+	params  json.RawMessage // Exchange.Request as encoded from parsed
+	hooks   hookState
+	handed  handed
+	stages  stages
+	span    Span           // nil without a tracer
+	history *stats.History // records questions to the caller
+	fault   *faults.Fault  // drawn and still to be injected, see Inject
 }
 
 // IsToolCall reports whether the call is a tools/call.
@@ -68,7 +68,7 @@ func (c *Call) arguments() json.RawMessage {
 // left.
 func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, err error) {
 	c := d.newCall()
-	c.Request, c.Snapshot, c.past = r, d.o.Snapshots.Enter(), d.o.Past
+	c.Request, c.Snapshot, c.history = r, d.o.Snapshots.Enter(), d.o.History
 	if t != nil {
 		c.parsed = *t
 	}

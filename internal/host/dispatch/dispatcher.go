@@ -45,7 +45,7 @@ type Aggregator interface {
 type Options struct {
 	Snapshots  *snapshot.Store
 	Aggregator Aggregator
-	Past       *stats.Past
+	History    *stats.History
 	Feed       *stats.Feed
 	Waits      *starts.Waits
 	Tracer     Tracer // nil: no spans
@@ -129,7 +129,7 @@ func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any) (json.
 func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, counted bool) (json.RawMessage, error) {
 	c, err := d.enter(ctx, r, t, !counted)
 	if err != nil {
-		d.o.Past.UnknownTarget(err)
+		d.o.History.UnknownTarget(err)
 		return nil, err
 	}
 	defer c.Snapshot.Leave()
@@ -276,7 +276,7 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 			Stages:    c.stages.kept[:c.stages.n],
 		},
 	}
-	if c.Instance != nil && c.Instance.IsElsewhere() {
+	if c.Instance != nil && c.Instance.IsRemoteNode() {
 		e.Node = c.Instance.Key
 	}
 	if s := c.Request.Session; s != nil {
@@ -298,10 +298,10 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	if c.Target != nil {
 		c.Target.Base().Calls.Requested(e.Outcome, c.hooks.reached, c.hooks.took)
 	}
-	e.ID = d.o.Past.End(&e)
+	e.ID = d.o.History.End(&e)
 	if d.o.Feed.Readers() > 0 {
 		event := e.CallEvent
-		event.Client, event.Message, event.Stages = stats.ClientName(e.ClientInfo), d.o.Past.Message(err),
+		event.Client, event.Message, event.Stages = stats.ClientName(e.ClientInfo), d.o.History.Message(err),
 			slices.Clone(e.Stages)
 		d.o.Feed.Call(&event)
 	}
@@ -319,7 +319,7 @@ func (d *Dispatcher) keepFailure(c *Call, err error) {
 	case kind == protocol.Canceled || kind == protocol.InvalidArguments || status.Outcome(kind).IsDenial():
 		return
 	}
-	f := &status.Failure{Time: time.Now(), Tool: c.Exchange.Tool, Kind: kind, Reason: d.o.Past.Line(err)}
+	f := &status.Failure{Time: time.Now(), Tool: c.Exchange.Tool, Kind: kind, Reason: d.o.History.Line(err)}
 	u.Calls.Failed(f)
 	if protocol.ProcessEnded(err) {
 		return

@@ -39,7 +39,7 @@ func (c *Call) replays(err error) bool {
 	switch {
 	case !ok || e.Outcome == "" || !c.MayHaveRun() || !protocol.ProcessEnded(err) || e.Kind == protocol.LineTooLong:
 		return false
-	case c.Instance.IsElsewhere() && e.Kind != protocol.NodeLost:
+	case c.Instance.IsRemoteNode() && e.Kind != protocol.NodeLost:
 		return false
 	}
 	return c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)

@@ -35,10 +35,10 @@ type asked struct{ id, caller string }
 // patience is the time that a caller has to sign in.
 const patience = 5 * time.Minute
 
-// Ask is the [dispatch.Stage] that asks the caller of a call to sign in if the call failed for lack of a login,
+// AskSignIn is the [dispatch.Stage] that asks the caller of a call to sign in if the call failed for lack of a login,
 // and repeats the call. The browser is redirected to this machine, so that only a person there can complete the
 // login.
-func (l *Logins) Ask(next dispatch.Deliver) dispatch.Deliver {
+func (l *Logins) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)
 		if c.Request.Client == nil || !l.Asks(c, err) || c.MayHaveRun() {

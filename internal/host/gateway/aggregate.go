@@ -17,7 +17,7 @@ import (
 // Lists reports whether an extension with this handshake has items for the list that method requests.
 func Lists(method string, hs *runtime.Handshake) bool {
 	if l, ok := listingOf(method); ok {
-		return offers(hs, l.capability)
+		return hasCapability(hs, l.capability)
 	}
 	declared, _ := mcpext.Read(hs.Capabilities)
 	return len(mcpext.Merge([]mcpext.Source{{List: declared}}).Owners(method)) > 0
@@ -36,7 +36,7 @@ func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMess
 		return nil, err
 	}
 	if l, ok := listingOf(c.Method); ok {
-		list, _ := g.list(ctx, c, l, offering(g.o.Snapshots.Load(), l), view)
+		list, _ := g.list(ctx, c, l, listers(g.o.Snapshots.Load(), l), view)
 		return list, nil
 	}
 	if isOwnedList(c.Method) {
@@ -54,7 +54,7 @@ func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call, view *tool
 		return nil, err
 	}
 	for x := range g.o.Snapshots.Load().Ordered {
-		if !offers(x.Handshake(), "logging") || !view.Reaches(x.ID()) {
+		if !hasCapability(x.Handshake(), "logging") || !view.Reaches(x.ID()) {
 			continue
 		}
 		one := *c
@@ -157,7 +157,7 @@ func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name
 	if g.owners.MayList() {
 		var refused error
 		for _, l := range append(slices.Clone(listings), skillListing) {
-			_, err := g.list(ctx, &protocol.Call{Session: s}, l, offering(g.o.Snapshots.Load(), l), view)
+			_, err := g.list(ctx, &protocol.Call{Session: s}, l, listers(g.o.Snapshots.Load(), l), view)
 			refused = cmp.Or(refused, err)
 		}
 		g.owners.SetRefusal(caller, refused)

@@ -200,7 +200,7 @@ func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset
 			"completions": `{}`,
 			"logging":     `{}`,
 		} {
-			if offers(hs, key) && (key != "resources" || view.MayHaveResources(x.ID())) {
+			if hasCapability(hs, key) && (key != "resources" || view.MayHaveResources(x.ID())) {
 				all[key] = json.RawMessage(value)
 			}
 		}
@@ -215,7 +215,7 @@ func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset
 	return out
 }
 
-// offers reports whether an MCP server has a capability.
-func offers(hs *runtime.Handshake, key string) bool {
+// hasCapability reports whether an MCP server has a capability.
+func hasCapability(hs *runtime.Handshake, key string) bool {
 	return hs != nil && rawjson.Get(hs.Capabilities, key) != nil
 }

@@ -51,13 +51,13 @@ func listingOf(method string) (listing, bool) {
 	return listings[n], true
 }
 
-// offering returns the extensions that have items for a list.
-func offering(now *snapshot.Snapshot, l listing) (ids []string) {
+// listers returns the extensions that have items for a list.
+func listers(now *snapshot.Snapshot, l listing) (ids []string) {
 	if l.capability == "" {
 		return now.Declared.Owners(l.method)
 	}
 	for x := range now.Ordered {
-		if offers(x.Handshake(), l.capability) {
+		if hasCapability(x.Handshake(), l.capability) {
 			ids = append(ids, x.ID())
 		}
 	}

@@ -66,9 +66,9 @@ func (l *LogLevels) of(s *protocol.Session) (level int, ok bool) {
 	return level, ok
 }
 
-// Lowest is the [dispatch.Stage] that sets the instance's log level for the caller: with each request to a modern
-// server, beforehand at a legacy one.
-func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
+// LowerLogLevel is the [dispatch.Stage] that sets the instance's log level for the caller: with each request to a
+// modern server, beforehand at a legacy one.
+func (l *LogLevels) LowerLogLevel(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.Request.Method != protocol.MethodSetLevel {
 			return next(ctx, c, l.withLevel(ctx, c, params))
@@ -125,7 +125,7 @@ func (l *LogLevels) lowest(i *unit.Instance) int {
 // params first.
 func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json.RawMessage) json.RawMessage {
 	hs := c.Instance.Handshake()
-	if hs == nil || !offers(hs, "logging") {
+	if hs == nil || !hasCapability(hs, "logging") {
 		return params
 	}
 	meta := rawjson.Get(params, "_meta")
@@ -146,7 +146,7 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 // setLevel sets a legacy instance that logs to the level that wanted returns.
 func setLevel(ctx context.Context, i *unit.Instance, wanted func() int) {
 	hs := i.Handshake()
-	if hs == nil || !offers(hs, "logging") || protocol.IsModern(hs.ProtocolVersion) {
+	if hs == nil || !hasCapability(hs, "logging") || protocol.IsModern(hs.ProtocolVersion) {
 		return
 	}
 	err := i.SetLogLevel(ctx, wanted, func(level int) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Callers is the [dispatch.Stage] that lets an instance reach the caller of the call in flight.
-func (g *Gateway) Callers(next dispatch.Deliver) dispatch.Deliver {
+// RouteToCaller is the [dispatch.Stage] that lets an instance reach the caller of the call in flight.
+func (g *Gateway) RouteToCaller(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.Request.Client != nil {
 			c.Sent.Client = caller{g, c, c.Instance}

@@ -102,7 +102,7 @@ func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string,
 	l.member, _, _ = strings.Cut(l.method, "/")
 	serves := func(id string) bool { return view.Check(id, c.Method, c.Params) == nil } // a hidden item has no owner
 	if extension = g.owners.FindItem(l.method, key, view, serves); extension == "" && g.owners.MayList() {
-		g.list(ctx, &protocol.Call{Session: c.Session}, l, offering(g.o.Snapshots.Load(), l), view)
+		g.list(ctx, &protocol.Call{Session: c.Session}, l, listers(g.o.Snapshots.Load(), l), view)
 		extension = g.owners.FindItem(l.method, key, view, serves)
 	}
 	return extension

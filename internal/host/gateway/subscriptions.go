@@ -208,9 +208,9 @@ func uriParams(uri string) json.RawMessage {
 	return append(append([]byte(`{"uri":`), rawjson.Quote(uri)...), '}')
 }
 
-// Shared is the [dispatch.Stage] that lets several sessions follow one resource: the extension is unsubscribed
-// when the last of them leaves.
-func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
+// ShareSubscriptions is the [dispatch.Stage] that lets several sessions follow one resource: the extension is
+// unsubscribed when the last of them leaves.
+func (l *Subscriptions) ShareSubscriptions(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		s, change := c.Request.Session, l.subscribe
 		switch c.Request.Method {

@@ -125,7 +125,7 @@ func TestSubscriptionsOfAHungExtension(t *testing.T) {
 			Legacy: &unit.LegacyGroup{},
 		}}
 		l := newSubscriptions(newSessions(&Options{}))
-		stage := l.Shared(func(context.Context, *dispatch.Call, json.RawMessage) (json.RawMessage, error) {
+		stage := l.ShareSubscriptions(func(context.Context, *dispatch.Call, json.RawMessage) (json.RawMessage, error) {
 			time.Sleep(timeout)
 			return nil, errors.New("no answer")
 		})

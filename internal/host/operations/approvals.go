@@ -39,28 +39,28 @@ type Approvals struct {
 
 // Approvals queries the other nodes with waiting requests, for 2 s at most.
 func (n *Nodes) Approvals(ctx context.Context) Approvals {
-	others, silent := n.refresh(ctx)
-	return Approvals{n.Here.with(others), silent}
+	remote, silent := n.refresh(ctx)
+	return Approvals{n.Local.with(remote), silent}
 }
 
 // refresh queries the other nodes with waiting requests, and keeps their lists.
 func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []Silent) {
 	turn := n.desks.begin()
-	list, silent = n.ask(ctx, n.others.desks())
+	list, silent = n.ask(ctx, n.remoteNodes.desks())
 	n.desks.keep(turn, list, silent)
 	return list, silent
 }
 
-// with returns the requests of this host and others, oldest first.
-func (h *Here) with(others []approval.Request) []approval.Request {
-	list := append(h.State.Approvals.List(), others...)
+// with returns the requests of this host and remote ones, oldest first.
+func (h *Local) with(remote []approval.Request) []approval.Request {
+	list := append(h.State.Approvals.List(), remote...)
 	slices.SortStableFunc(list, func(a, b approval.Request) int { return a.Since.Compare(b.Since) })
 	return list
 }
 
 // desks returns the other nodes with waiting requests.
-func (o *others) desks() (nodes []string) {
-	for _, other := range o.list() {
+func (r *remoteNodes) desks() (nodes []string) {
+	for _, other := range r.list() {
 		if other.Approvals > 0 {
 			nodes = append(nodes, other.Name)
 		}
@@ -69,9 +69,9 @@ func (o *others) desks() (nodes []string) {
 }
 
 // ask returns the waiting requests of nodes, and the nodes whose lists are incomplete.
-func (o *others) ask(ctx context.Context, nodes []string) (list []approval.Request, silent []Silent) {
+func (r *remoteNodes) ask(ctx context.Context, nodes []string) (list []approval.Request, silent []Silent) {
 	var full []Silent
-	silent = o.each(ctx, listWait, nodes, methodApprovals, struct{}{}, func(node string, answer json.RawMessage) error {
+	silent = r.each(ctx, listWait, nodes, methodApprovals, struct{}{}, func(node string, answer json.RawMessage) error {
 		found, err := readRequests(node, answer)
 		if room := maxShown - len(list); len(found) > room {
 			found = found[:room]
@@ -141,7 +141,7 @@ func markOf(q *approval.Request) string {
 // waiting returns the requests of this host for another node. A node without operator rights sees arguments only
 // for calls of its own callers, and no hash for others, because short arguments could be guessed from it.
 func (n *inward) waiting(o *peers.Operation) ([]approval.Request, error) {
-	list := n.Here.State.Approvals.List()
+	list := n.Local.State.Approvals.List()
 	for i := range list {
 		q := &list[i]
 		q.DeskOnly, q.Reason = !o.Operator, display.Cut(q.Reason, maxText)
@@ -159,7 +159,7 @@ func (n *Nodes) Approve(ctx context.Context, id, by string) error {
 	case err != nil:
 		return err
 	case node == "":
-		return n.Here.Approve(there, by)
+		return n.Local.Approve(there, by)
 	}
 	return n.send(ctx, methodApprove, node, order{ID: there, By: by})
 }
@@ -171,7 +171,7 @@ func (n *Nodes) Deny(ctx context.Context, id, by, reason string) error {
 	case err != nil:
 		return err
 	case node == "":
-		return n.Here.Deny(there, by, reason)
+		return n.Local.Deny(there, by, reason)
 	}
 	return n.send(ctx, methodDeny, node, order{ID: there, By: by, Reason: display.Cut(reason, maxReason)})
 }
@@ -222,7 +222,7 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 
 // decide answers a request of this host for an operator of another node.
 func (n *inward) decide(method string, p *order) error {
-	for _, q := range n.Here.State.Approvals.List() {
+	for _, q := range n.Local.State.Approvals.List() {
 		if q.ID == p.ID && p.Hash != q.Hash {
 			return protocol.Errorf(protocol.DescriptorChanged,
 				"request %s is about another call than the one that was answered; list the requests again: exthost "+
@@ -230,9 +230,9 @@ func (n *inward) decide(method string, p *order) error {
 		}
 	}
 	if method == methodApprove {
-		return n.Here.Approve(p.ID, p.By)
+		return n.Local.Approve(p.ID, p.By)
 	}
-	return n.Here.Deny(p.ID, p.By, display.Escape(display.Cut(p.Reason, maxReason)))
+	return n.Local.Deny(p.ID, p.By, display.Escape(display.Cut(p.Reason, maxReason)))
 }
 
 // desks are the requests of other nodes as last listed.
@@ -242,15 +242,15 @@ type desks struct {
 	mu        sync.Mutex // guards the fields below
 	followers int
 	begun     uint64 // turn of the latest query
-	kept      uint64 // turn of the query that others is from
-	others    []approval.Request
-	changed   chan struct{} // closed when others changes
+	kept      uint64 // turn of the query that remote is from
+	remote    []approval.Request
+	changed   chan struct{} // closed when remote changes
 }
 
 func (d *desks) hash(id string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, q := range d.others {
+	for _, q := range d.remote {
 		if q.ID == id {
 			return q.Hash
 		}
@@ -274,15 +274,15 @@ func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
 		return
 	}
 	d.kept = turn
-	for _, q := range d.others {
+	for _, q := range d.remote {
 		if slices.ContainsFunc(silent, func(s Silent) bool { return s.Node == q.Desk && !s.part }) {
 			list = append(list, q)
 		}
 	}
-	if slices.Equal(list, d.others) {
+	if slices.Equal(list, d.remote) {
 		return
 	}
-	d.others = list
+	d.remote = list
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
@@ -308,8 +308,8 @@ func (n *Nodes) Run(ctx context.Context) {
 	asking.Go(func() { n.watch(ctx) })
 	told := 0
 	for {
-		own := n.Here.State.Approvals.Changed()
-		if now := len(n.Here.State.Approvals.List()); now > 0 || told > 0 {
+		own := n.Local.State.Approvals.Changed()
+		if now := len(n.Local.State.Approvals.List()); now > 0 || told > 0 {
 			n.cluster.Waiting(now)
 			told = now
 		}
@@ -353,9 +353,9 @@ func (n *Nodes) Follow() (leave func()) {
 
 // Current returns the known waiting requests of all nodes, and two channels of which one is closed when they
 // change.
-func (n *Nodes) Current() (list []approval.Request, own, others <-chan struct{}) {
-	own = n.Here.State.Approvals.Changed()
+func (n *Nodes) Current() (list []approval.Request, own, remote <-chan struct{}) {
+	own = n.Local.State.Approvals.Changed()
 	n.desks.mu.Lock()
 	defer n.desks.mu.Unlock()
-	return n.Here.with(n.desks.others), own, n.desks.changed
+	return n.Local.with(n.desks.remote), own, n.desks.changed
 }

@@ -53,7 +53,7 @@ func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 	defer cancel()
 	h := &hunt{Nodes: n, found: make(map[string][]audit.Record), silent: make(map[string]Silent)}
 	for _, other := range n.list() {
-		h.others = append(h.others, other.Name)
+		h.remote = append(h.remote, other.Name)
 	}
 	h.mu.Lock()
 	h.followLocked(ctx, id)
@@ -69,7 +69,7 @@ func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 // answer hides nothing of the others.
 type hunt struct {
 	*Nodes
-	others []string // names of the other nodes
+	remote []string // names of the other nodes
 	asking sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -88,14 +88,14 @@ func (h *hunt) followLocked(ctx context.Context, id string) {
 	h.ids = append(h.ids, id)
 	p := wanted{[]string{id}}
 	h.asking.Go(func() {
-		own, err := h.Here.readLog(ctx, p.IDs, nil)
+		own, err := h.Local.readLog(ctx, p.IDs, nil)
 		h.take(ctx, h.self, own)
 		if err != nil {
 			h.miss(Silent{Node: h.self, Reason: protocol.Reason(err)}, err)
 		}
 	})
 	h.asking.Go(func() {
-		for _, s := range h.each(ctx, auditWait, h.others, methodAudit, p,
+		for _, s := range h.each(ctx, auditWait, h.remote, methodAudit, p,
 			func(node string, answer json.RawMessage) error {
 				list, err := readRecords(answer, id)
 				h.take(ctx, node, list)
@@ -160,7 +160,7 @@ func addRecords(list, more []audit.Record) []audit.Record {
 }
 
 // readLog returns the records of calls with one of ids in this host's log for which may is true; nil: all.
-func (h *Here) readLog(ctx context.Context, ids []string, may func(*audit.Record) bool,
+func (h *Local) readLog(ctx context.Context, ids []string, may func(*audit.Record) bool,
 ) (list []audit.Record, err error) {
 	list = []audit.Record{}
 	log := h.State.AuditStatus()
@@ -206,7 +206,7 @@ func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Recor
 		return nil, protocol.Errorf(protocol.Overloaded, "the node reads its audit log for others already")
 	}
 	withheld := false
-	list, err := n.Here.readLog(ctx, p.IDs, func(r *audit.Record) bool {
+	list, err := n.Local.readLog(ctx, p.IDs, func(r *audit.Record) bool {
 		may := o.Operator || r.Node == o.Node
 		withheld = withheld || !may
 		return may

@@ -19,7 +19,7 @@ const orderWait = 2 * time.Minute
 
 // place returns the node of an extension, "" for this one, and its id there.
 func (n *Nodes) place(id, verb string) (node, there string, err error) {
-	if n.cluster == nil || n.Here.has(id) {
+	if n.cluster == nil || n.Local.has(id) {
 		return "", id, nil
 	}
 	node, there, ok := strings.Cut(id, ".")
@@ -46,15 +46,15 @@ func (n *Nodes) place(id, verb string) (node, there string, err error) {
 }
 
 // has reports whether the host has an extension, running or not.
-func (h *Here) has(id string) bool {
-	if slices.ContainsFunc(h.Snapshots.Load().Elsewhere, func(x *unit.Extension) bool { return x.ID() == id }) {
+func (h *Local) has(id string) bool {
+	if slices.ContainsFunc(h.Snapshots.Load().Remote, func(x *unit.Extension) bool { return x.ID() == id }) {
 		return false
 	}
 	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.ID == id })
 }
 
 // owns reports whether extensions of the host are servers of extension id.
-func (h *Here) owns(id string) bool {
+func (h *Local) owns(id string) bool {
 	return slices.ContainsFunc(h.Status().Extensions,
 		func(x status.Extension) bool { return strings.HasPrefix(x.ID, id+".") && len(x.Nodes) == 0 })
 }
@@ -65,12 +65,12 @@ func (n *Nodes) Having() func(*tools.Entry) []string {
 	if n.cluster == nil {
 		return func(*tools.Entry) []string { return nil }
 	}
-	self, now, places := n.self, n.Here.Snapshots.Load(), make(map[string][]*peers.Place)
+	self, now, places := n.self, n.Local.Snapshots.Load(), make(map[string][]*peers.Place)
 	for _, p := range n.cluster.Places() {
 		places[p.ID()] = append(places[p.ID()], p)
 	}
 	return func(e *tools.Entry) (nodes []string) {
-		if x := now.Extensions[e.Extension]; x != nil && x.ToolHere(e.Tool) != nil {
+		if x := now.Extensions[e.Extension]; x != nil && x.LocalTool(e.Tool) != nil {
 			nodes = append(nodes, self)
 		}
 		for _, p := range places[e.Extension] {
@@ -85,27 +85,27 @@ func (n *Nodes) Having() func(*tools.Entry) []string {
 
 // Restart restarts an extension of this host, or of another node as NODE.ID.
 func (n *Nodes) Restart(ctx context.Context, id, by string) error {
-	return n.act(ctx, methodRestart, id, by, n.Here.Restart)
+	return n.act(ctx, methodRestart, id, by, n.Local.Restart)
 }
 
 // Enable enables an extension of this host, or of another node as NODE.ID.
 func (n *Nodes) Enable(ctx context.Context, id, by string) error {
-	return n.act(ctx, methodEnable, id, by, n.Here.Enable)
+	return n.act(ctx, methodEnable, id, by, n.Local.Enable)
 }
 
 // Disable disables an extension of this host, or of another node as NODE.ID.
 func (n *Nodes) Disable(ctx context.Context, id, by string) error {
-	return n.act(ctx, methodDisable, id, by, n.Here.Disable)
+	return n.act(ctx, methodDisable, id, by, n.Local.Disable)
 }
 
-func (n *Nodes) act(ctx context.Context, method, id, by string, here func(context.Context, string) error) error {
+func (n *Nodes) act(ctx context.Context, method, id, by string, local func(context.Context, string) error) error {
 	_, verb, _ := strings.Cut(method, "/")
 	node, there, err := n.place(id, verb)
 	switch {
 	case err != nil:
 		return err
 	case node == "":
-		return here(ctx, there)
+		return local(ctx, there)
 	}
 	return n.order(ctx, orderWait, node, method, order{ID: there, By: by}, nil)
 }
@@ -113,14 +113,14 @@ func (n *Nodes) act(ctx context.Context, method, id, by string, here func(contex
 // Reload reloads an extension of this host, or of another node as NODE.ID; "" reloads this whole host.
 func (n *Nodes) Reload(ctx context.Context, id, by string) (*status.Change, error) {
 	if id == "" {
-		return n.Here.Reloads.Reload(ctx)
+		return n.Local.Reloads.Reload(ctx)
 	}
 	node, there, err := n.place(id, "reload")
 	switch {
 	case err != nil:
 		return nil, err
 	case node == "":
-		return n.Here.Reloads.Reload(ctx, there)
+		return n.Local.Reloads.Reload(ctx, there)
 	}
 	change := new(status.Change)
 	if err := n.order(ctx, orderWait, node, methodReload, order{ID: there, By: by}, change); err != nil {
@@ -136,8 +136,8 @@ func (n *inward) reload(ctx context.Context, id string) (*status.Change, error) 
 		return nil, protocol.Errorf(protocol.InvalidArguments,
 			"node %s reloads one extension for another node: exthost reload %s.ID", n.self, n.self)
 	}
-	change, err := n.Here.Reloads.Reload(ctx, id)
-	if err == nil && change.Empty() && !n.Here.has(id) && !n.Here.owns(id) {
+	change, err := n.Local.Reloads.Reload(ctx, id)
+	if err == nil && change.Empty() && !n.Local.has(id) && !n.Local.owns(id) {
 		return nil, protocol.Errorf(protocol.ToolNotFound,
 			"there is no extension %q that can be used; exthost validate, at that node, says what is wrong with one",
 			id)

@@ -16,7 +16,7 @@ import (
 
 // Options of [Nodes].
 type Options struct {
-	Here     Here
+	Local    Local
 	Self     string        // this node's name; "" without a cluster
 	Cluster  peers.Cluster // nil: no cluster
 	Calls    Calls
@@ -35,8 +35,8 @@ type Calls interface {
 
 // Nodes are the operations on a host and on the other nodes of its cluster. It is safe for concurrent use.
 type Nodes struct {
-	Here Here
-	others
+	Local Local
+	remoteNodes
 	calls    Calls
 	sessions Sessions
 	desks    desks
@@ -54,7 +54,7 @@ func New() *Nodes {
 
 // Begin sets the host and cluster to operate on.
 func (n *Nodes) Begin(o Options) {
-	n.Here, n.others, n.calls, n.sessions = o.Here, others{o.Self, o.Cluster}, o.Calls, o.Sessions
+	n.Local, n.remoteNodes, n.calls, n.sessions = o.Local, remoteNodes{o.Self, o.Cluster}, o.Calls, o.Sessions
 }
 
 // inward carries out operations of other nodes.
@@ -115,11 +115,11 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 	case methodApprove, methodDeny:
 		err = n.decide(o.Method, &p)
 	case methodRestart:
-		err = n.Here.Restart(ctx, p.ID)
+		err = n.Local.Restart(ctx, p.ID)
 	case methodEnable:
-		err = n.Here.Enable(ctx, p.ID)
+		err = n.Local.Enable(ctx, p.ID)
 	case methodDisable:
-		err = n.Here.Disable(ctx, p.ID)
+		err = n.Local.Disable(ctx, p.ID)
 	case methodReload:
 		return answer(n.reload(ctx, p.ID))
 	}
@@ -171,13 +171,13 @@ func (n *inward) record(ctx context.Context, o *peers.Operation, p *order, began
 	}
 	if err != nil {
 		r.Failure, r.Error = string(protocol.KindOf(err)), display.Escape(display.Cut(protocol.Reason(err), maxText))
-		n.Here.Log.Warn("an operation of another node was not carried out", "node", o.Node, "operation", o.Method, "id",
-			id, "by", p.By, "reason", r.Error)
+		n.Local.Log.Warn("an operation of another node was not carried out",
+			"node", o.Node, "operation", o.Method, "id", id, "by", p.By, "reason", r.Error)
 	} else {
-		n.Here.Log.Info("an operation of another node was carried out", "node", o.Node, "operation", o.Method, "id", id,
-			"by", p.By)
+		n.Local.Log.Info("an operation of another node was carried out",
+			"node", o.Node, "operation", o.Method, "id", id, "by", p.By)
 	}
-	n.Here.State.Record(context.WithoutCancel(ctx), r)
+	n.Local.State.Record(context.WithoutCancel(ctx), r)
 }
 
 // read decodes the params of an operation.

@@ -35,17 +35,17 @@ func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, sh
 		owner = results.Owner{Node: s.Node, Caller: s.Caller, Session: s.ID}
 	}
 	handle, _ := rawjson.Text(rawjson.Get(arguments, "handle"))
-	node, there, far := strings.Cut(handle, "/")
-	if far && node != n.self && (s == nil || s.Node == "") { // results are not passed on between nodes
+	node, remoteHandle, qualified := strings.Cut(handle, "/")
+	if qualified && node != n.self && (s == nil || s.Node == "") { // results are not passed on between nodes
 		if s != nil && n.sessions.IfAttached(s, func() {}) { // the owner was told only of attached sessions
 			p.Session = s.ID
 		}
-		return n.pageOf(ctx, node, rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(there)), p)
+		return n.pageOf(ctx, node, rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(remoteHandle)), p)
 	}
-	if far && node == n.self {
-		arguments = rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(there))
+	if qualified && node == n.self {
+		arguments = rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(remoteHandle))
 	}
-	store := n.Here.State.Results()
+	store := n.Local.State.Results()
 	if store == nil {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%w", results.ErrUnknown)
 	}
@@ -82,7 +82,7 @@ func (n *inward) page(ctx context.Context, o *peers.Operation) (json.RawMessage,
 	if err := read(o, &p); err != nil {
 		return nil, err
 	}
-	store := n.Here.State.Results()
+	store := n.Local.State.Results()
 	if store == nil {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%w", results.ErrUnknown)
 	}

@@ -78,7 +78,7 @@ func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, 
 ) func(*unit.Extension) unit.Events {
 	return func(x *unit.Extension) unit.Events {
 		return unit.Events{
-			Offered: func(i *unit.Instance, _ bool) { s.Load().Policies.Pin(x.ID(), i.Handshake(), false) },
+			Described: func(i *unit.Instance, _ bool) { s.Load().Policies.Pin(x.ID(), i.Handshake(), false) },
 			Incoming: func(ctx context.Context, i *unit.Instance, method string, params json.RawMessage,
 				notify bool) (json.RawMessage, error) {
 				return g().Incoming(ctx, i, method, params, notify)
@@ -96,7 +96,7 @@ func (d *Directory) Restate(s *snapshot.Snapshot) {
 	d.mu.Lock()
 	known := d.told
 	d.mu.Unlock()
-	for x := range s.Here {
+	for x := range s.Local {
 		if before := known[x.ID()]; before.shown && before.state != x.Unit.Status().State {
 			d.offer(s, true)
 			return
@@ -120,11 +120,11 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 	d.mu.Unlock()
 	var list []peers.Offer
 	now := make(map[string]told)
-	for x := range s.Here {
+	for x := range s.Local {
 		hs, state, before := x.Handshake(), x.Unit.Status().State, known[x.ID()]
 		var own []protocol.Tool
 		for _, e := range s.Catalog.Extension(x.ID()) {
-			if x.ToolHere(e.Tool) != nil { // not of another node only
+			if x.LocalTool(e.Tool) != nil { // not of another node only
 				own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw})
 			}
 		}

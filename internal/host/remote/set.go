@@ -39,7 +39,7 @@ type pin struct {
 }
 
 // follow updates the set to the current places, and the extension of this host, nil if none.
-func (s *set) follow(places []*peers.Place, here *unit.Extension) {
+func (s *set) follow(places []*peers.Place, local *unit.Extension) {
 	s.mu.Lock()
 	before := s.places
 	s.places = places
@@ -54,7 +54,7 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 	for n, p := range places {
 		nodes[n] = p.Node
 	}
-	e := &unit.Elsewhere{
+	e := &unit.Remote{
 		Nodes:   nodes,
 		Reason:  reason(places),
 		Tools:   toolsOf(places),
@@ -62,12 +62,12 @@ func (s *set) follow(places []*peers.Place, here *unit.Extension) {
 		Acquire: s.acquire,
 		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) },
 	}
-	if was := s.local.Swap(here); was != nil && was != here {
-		was.SetElsewhere(nil, nil)
+	if was := s.local.Swap(local); was != nil && was != local {
+		was.SetRemote(nil, nil)
 	}
-	s.extension.SetElsewhere(e, handshake(places))
-	if here != nil {
-		here.SetElsewhere(e, nil)
+	s.extension.SetRemote(e, handshake(places))
+	if local != nil {
+		local.SetRemote(e, nil)
 	}
 }
 
@@ -98,8 +98,8 @@ func hasFailed(p *peers.Place) bool { return p.State == string(supervisor.Failed
 
 // leave ends a set without places.
 func (s *set) leave() {
-	if here := s.local.Load(); here != nil {
-		here.SetElsewhere(nil, nil)
+	if local := s.local.Load(); local != nil {
+		local.SetRemote(nil, nil)
 	}
 	s.mu.Lock()
 	before := s.places
@@ -165,7 +165,7 @@ func (s *set) forget(session *protocol.Session) {
 	delete(s.pinned, session)
 }
 
-// acquire is the Acquire of [unit.Elsewhere]: it takes an instance of this host first, then the nodes in the
+// acquire is the Acquire of [unit.Remote]: it takes an instance of this host first, then the nodes in the
 // order of their calls in flight from this host. A call of another node stays here: calls are forwarded once.
 func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit.Instance, func(error), error) {
 	var refusal error
@@ -204,7 +204,7 @@ func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit
 // isHere reports whether this host's extension has a tool; "" is another method.
 func (s *set) isHere(tool string) bool {
 	x := s.local.Load()
-	return tool == "" || x != nil && x.ToolHere(tool) != nil
+	return tool == "" || x != nil && x.LocalTool(tool) != nil
 }
 
 // has reports whether a place has the tool of a call with the descriptor that the caller saw.

@@ -18,7 +18,7 @@ import (
 // catalog, nil for the first. clients are the named clients, which change without a new plan.
 func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (*tools.Catalog, []protocol.Diagnostic) {
 	var sources []tools.Source
-	if p.Policies.Offloads() || pagesElsewhere(p) {
+	if p.Policies.Offloads() || p.hasRemotePages() {
 		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own tool
 	}
 	for _, id := range p.Reserved {
@@ -28,7 +28,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 	known := p.absent()
 	known.Clients = clients
 	for x := range p.Ordered {
-		offered, found := x.Offered()
+		offered, found := x.Tools()
 		if known.Extensions = append(known.Extensions, x.ID()); len(offered) == 0 {
 			known.Silent = append(known.Silent, x.ID())
 		}
@@ -57,9 +57,9 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
 }
 
-// pagesElsewhere reports whether another node keeps long results of calls to it.
-func pagesElsewhere(p *Plan) bool {
-	return slices.ContainsFunc(slices.Concat(p.Elsewhere, p.Replicas), (*unit.Extension).PagesElsewhere)
+// hasRemotePages reports whether another node keeps long results of calls to it.
+func (p *Plan) hasRemotePages() bool {
+	return slices.ContainsFunc(slices.Concat(p.Remote, p.Replicas), (*unit.Extension).HasRemotePages)
 }
 
 // hiddenText reports invisible characters in the instructions and server info of an MCP server.

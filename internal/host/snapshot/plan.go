@@ -37,7 +37,7 @@ type Plan struct {
 	Policies     *policies.Set
 	Extensions   map[string]*unit.Extension
 	Order        []string              // ids of Extensions, as discovered
-	Elsewhere    []*unit.Extension     // extensions that only other nodes have, by id
+	Remote       []*unit.Extension     // extensions that only other nodes have, by id
 	Replicas     []*unit.Extension     // extensions of other nodes that this host has too; reached through Extensions
 	Reserved     []string              // ids of extensions that other nodes had: their tool names stay reserved
 	LeftOut      []protocol.Diagnostic // about shared extensions of other nodes
@@ -65,8 +65,8 @@ func (p *Plan) Target(id string) Target {
 	if d := p.Destinations[id]; d != nil {
 		return d
 	}
-	if i := slices.IndexFunc(p.Elsewhere, func(x *unit.Extension) bool { return x.ID() == id }); i >= 0 {
-		return p.Elsewhere[i]
+	if i := slices.IndexFunc(p.Remote, func(x *unit.Extension) bool { return x.ID() == id }); i >= 0 {
+		return p.Remote[i]
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (p *Plan) Unit(id string) unit.Runner {
 func (p *Plan) Has(u unit.Runner) bool {
 	switch u := u.(type) {
 	case *unit.Extension:
-		return p.Extensions[u.ID()] == u || slices.Contains(p.Elsewhere, u) || slices.Contains(p.Replicas, u)
+		return p.Extensions[u.ID()] == u || slices.Contains(p.Remote, u) || slices.Contains(p.Replicas, u)
 	case *bridge.Destination:
 		return p.Destinations[u.ID()] == u
 	case *policies.Process:
@@ -143,20 +143,20 @@ func (p *Plan) Variables() []string {
 
 // Ordered yields the extensions as discovered, then those that only other nodes have.
 func (p *Plan) Ordered(yield func(*unit.Extension) bool) {
-	for x := range p.Here {
+	for x := range p.Local {
 		if !yield(x) {
 			return
 		}
 	}
-	for _, x := range p.Elsewhere {
+	for _, x := range p.Remote {
 		if !yield(x) {
 			return
 		}
 	}
 }
 
-// Here yields the extensions of this host as discovered.
-func (p *Plan) Here(yield func(*unit.Extension) bool) {
+// Local yields the extensions of this host as discovered.
+func (p *Plan) Local(yield func(*unit.Extension) bool) {
 	for _, id := range p.Order {
 		if !yield(p.Extensions[id]) {
 			return
@@ -209,7 +209,7 @@ func (p *Plan) Places(now *Plan) discovery.Places {
 }
 
 func (p *Plan) programs() (list []watch.Program) {
-	for x := range p.Here {
+	for x := range p.Local {
 		list = append(list, watch.Program{Spec: x.Spec, Source: x.Source})
 	}
 	for d := range p.OrderedDestinations {
@@ -223,7 +223,7 @@ func (p *Plan) programs() (list []watch.Program) {
 func (p *Plan) Sum() [sha256.Size]byte {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode(p.Config) // always encodes
-	for x := range p.Here {
+	for x := range p.Local {
 		fmt.Fprintf(h, "%s %x\n", x.ID(), x.Source.Sum)
 	}
 	for d := range p.OrderedDestinations {
@@ -283,7 +283,7 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 			}
 		}
 	}
-	for x := range now.Here {
+	for x := range now.Local {
 		if p.Extensions[x.ID()] != nil {
 			continue
 		}

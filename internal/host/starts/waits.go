@@ -23,8 +23,8 @@ type Waits struct {
 	Starting *Starting
 	// Until is when requests no longer wait for extensions with unknown tools.
 	Until time.Time
-	// Offers reports whether an extension with this handshake has items for the list that method requests.
-	Offers func(method string, hs *runtime.Handshake) bool
+	// Lists reports whether an extension with this handshake has items for the list that method requests.
+	Lists func(method string, hs *runtime.Handshake) bool
 	// Rebuild puts a snapshot in force with the current descriptors of extensions.
 	Rebuild func()
 	// View returns the view of a session. Requests do not wait for extensions outside of it.
@@ -42,7 +42,7 @@ func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 			return !known
 		}
 		hs := x.Handshake()
-		return x.Candidate.Manifest.Transport.Protocol == manifest.ProtocolMCP && (hs == nil || s.Offers(r.Method, hs))
+		return x.Candidate.Manifest.Transport.Protocol == manifest.ProtocolMCP && (hs == nil || s.Lists(r.Method, hs))
 	})
 }
 

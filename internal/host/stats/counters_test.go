@@ -16,7 +16,7 @@ import (
 
 // Counting a known tool allocates nothing, nor do events without listeners.
 func TestCountersWithoutListenersAllocateNothing(t *testing.T) {
-	var c Past
+	var c History
 	var f Feed
 	result := json.RawMessage(`{"content":[],"isError":true}`)
 	count := func() {

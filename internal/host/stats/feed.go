@@ -19,7 +19,7 @@ type Feed struct{ broadcast.Hub[status.Event] }
 // Approvals are the approval requests that wait for a person.
 type Approvals interface {
 	// Current returns the requests, and channels of which one is closed when they change.
-	Current() (list []approval.Request, own, others <-chan struct{})
+	Current() (list []approval.Request, own, remote <-chan struct{})
 	// Follow keeps the requests of other nodes current until leave is called.
 	Follow() (leave func())
 }
@@ -31,10 +31,10 @@ func (f *Feed) Events(ctx context.Context, from Approvals, kinds ...status.Event
 		wants := func(kind status.EventKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
 		l := f.Join(func(e *status.Event) bool { return wants(e.Kind) })
 		defer l.Leave()
-		var own, others <-chan struct{}
+		var own, remote <-chan struct{}
 		approvals := func() bool {
 			var list []approval.Request
-			list, own, others = from.Current()
+			list, own, remote = from.Current()
 			return yield(status.Event{Time: time.Now(), Kind: status.EventApprovals, Approvals: &list})
 		}
 		if wants(status.EventApprovals) {
@@ -51,7 +51,7 @@ func (f *Feed) Events(ctx context.Context, from Approvals, kinds ...status.Event
 				if !approvals() {
 					return
 				}
-			case <-others:
+			case <-remote:
 				if !approvals() {
 					return
 				}

@@ -10,32 +10,32 @@ import (
 
 // Asked records a question to the caller of a call until answered is called. Open questions are bounded by the
 // connections of extensions.
-func (p *Past) Asked(q status.Question) (answered func()) {
+func (h *History) Asked(q status.Question) (answered func()) {
 	q.Since = time.Now()
 	for _, name := range []*string{&q.Method, &q.Tool, &q.Caller} {
 		*name = display.Cut(*name, maxName)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open == nil {
-		p.open = make(map[*status.Question]struct{})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open == nil {
+		h.open = make(map[*status.Question]struct{})
 	}
-	p.open[&q] = struct{}{}
+	h.open[&q] = struct{}{}
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.open, &q)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.open, &q)
 	}
 }
 
 // Questions returns the unanswered questions, oldest first.
-func (p *Past) Questions() []status.Question {
-	p.mu.Lock()
-	list := make([]status.Question, 0, len(p.open))
-	for q := range p.open {
+func (h *History) Questions() []status.Question {
+	h.mu.Lock()
+	list := make([]status.Question, 0, len(h.open))
+	for q := range h.open {
 		list = append(list, *q)
 	}
-	p.mu.Unlock()
+	h.mu.Unlock()
 	slices.SortFunc(list, func(a, b status.Question) int { return a.Since.Compare(b.Since) })
 	return list[:min(len(list), keptCalls)]
 }

@@ -13,7 +13,7 @@ import (
 // Unanswered questions are listed, oldest first, up to a bound.
 func TestOpenQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Past
+		var p History
 		var answered []func()
 		for i := range keptCalls + 10 {
 			answered = append(answered,

@@ -24,10 +24,10 @@ const (
 	relatedTaskMark = "related-task"
 )
 
-// Owned is the [dispatch.Stage] that keeps tasks to their callers: it refuses calls about tasks of others,
+// EnforceTaskOwner is the [dispatch.Stage] that keeps tasks to their callers: it refuses calls about tasks of others,
 // records the caller of each new task, and lists only a caller's own tasks. A Go caller without a session may use
 // every task.
-func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
+func (t *Tasks) EnforceTaskOwner(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		id, err := ID(c.Request.Method, params)
 		if id != "" && c.Request.Session != nil &&
@@ -65,7 +65,7 @@ func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 		return
 	}
 	begun := Task{Caller: c.Caller(), Tool: c.Exchange.Tool, Node: c.Instance.Unit.Env.Node}
-	if c.Instance.IsElsewhere() {
+	if c.Instance.IsRemoteNode() {
 		begun.Node = c.Instance.Key
 	}
 	s, key := c.Request.Session, KeyOf(c.Instance, id)

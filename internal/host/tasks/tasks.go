@@ -266,7 +266,7 @@ func (t *Tasks) Drop(s *protocol.Session) {
 // KeyOf returns the key of a task id at an instance.
 func KeyOf(i *unit.Instance, id string) Key {
 	key := Key{extension: i.Unit.ID(), legacy: i.Legacy, id: id}
-	if i.Unit.PerSession() || i.IsElsewhere() {
+	if i.Unit.PerSession() || i.IsRemoteNode() {
 		key.instance = i.Key
 	}
 	return key

@@ -14,7 +14,7 @@ func (x *Extension) Remember(i *Instance, announced bool) {
 	if declares(x.Spec) {
 		return
 	}
-	if err := x.known.Update(&descriptors.Offer{Key: i.Fingerprint, Handshake: *i.Handshake()}, announced); err != nil {
+	if err := x.known.Update(&descriptors.Entry{Key: i.Fingerprint, Handshake: *i.Handshake()}, announced); err != nil {
 		x.Log.Debug("the tools of the extension could not be stored", "error", err)
 	}
 }

@@ -31,13 +31,13 @@ type Extension struct {
 	known    *descriptors.Known     // descriptors of the last handshake
 	declared func() []protocol.Tool // tools of the manifest, read once
 
-	elsewhere atomic.Pointer[Elsewhere] // nil: at no other node
-	withdrawn atomic.Bool               // the first start with the host failed
-	late      sync.Once                 // logs once that a request did not wait for the extension
+	remote    atomic.Pointer[Remote] // nil: at no other node
+	withdrawn atomic.Bool            // the first start with the host failed
+	late      sync.Once              // logs once that a request did not wait for the extension
 }
 
-// Elsewhere is the part of an extension that other nodes run.
-type Elsewhere struct {
+// Remote is the part of an extension that other nodes run.
+type Remote struct {
 	Nodes  []string        // nodes that run it
 	Reason string          // why it takes no calls there; "": it does
 	Tools  []protocol.Tool // its tools there
@@ -49,32 +49,32 @@ type Elsewhere struct {
 	Acquire func(ctx context.Context, local *Unit, w Want) (*Instance, func(error), error)
 }
 
-// NewElsewhere makes an extension that only other nodes run. o.Start makes the instance that stands for a node.
-func NewElsewhere(env *Env, o Options, events func(*Extension) Events) *Extension {
+// NewRemote makes an extension that only other nodes run. o.Start makes the instance that stands for a node.
+func NewRemote(env *Env, o Options, events func(*Extension) Events) *Extension {
 	x := &Extension{known: new(descriptors.Known), declared: func() []protocol.Tool { return nil }}
 	o.PerKey, o.Events = true, events(x)
 	x.Unit = New(env, o)
 	return x
 }
 
-// SetElsewhere sets the part that other nodes run; nil: none. hs holds the descriptors of an extension that only
+// SetRemote sets the part that other nodes run; nil: none. hs holds the descriptors of an extension that only
 // other nodes run, else nil.
-func (x *Extension) SetElsewhere(e *Elsewhere, hs *runtime.Handshake) {
-	x.elsewhere.Store(e)
+func (x *Extension) SetRemote(e *Remote, hs *runtime.Handshake) {
+	x.remote.Store(e)
 	if hs != nil {
 		x.handshake.Store(hs)
 	}
 }
 
-// PagesElsewhere reports whether another node keeps long results of the extension.
-func (x *Extension) PagesElsewhere() bool {
-	e := x.elsewhere.Load()
+// HasRemotePages reports whether another node keeps long results of the extension.
+func (x *Extension) HasRemotePages() bool {
+	e := x.remote.Load()
 	return e != nil && e.Pages
 }
 
 // Acquire is [Unit.Acquire], including other nodes.
 func (x *Extension) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
-	if e := x.elsewhere.Load(); e != nil {
+	if e := x.remote.Load(); e != nil {
 		return e.Acquire(ctx, x.Unit, w)
 	}
 	return x.Unit.Acquire(ctx, w)
@@ -264,9 +264,9 @@ func (x *Extension) recall(env *Env, cfg *config.Config) (err error) {
 	return err
 }
 
-// PruneOffers bounds the stored descriptors of extensions that are not among known, see
+// PruneDescriptors bounds the stored descriptors of extensions that are not among known, see
 // [descriptors.Cache.Prune].
-func (e *Env) PruneOffers(known map[string]*Extension) {
+func (e *Env) PruneDescriptors(known map[string]*Extension) {
 	descriptors.NewCache(e.StateDir).Prune(func(id string) bool { return known[id] != nil })
 }
 
@@ -283,19 +283,19 @@ func (x *Extension) Start(ctx context.Context) error {
 	return err
 }
 
-// Offered returns the tools of the last handshake, or those of the manifest if the extension has not run, and
+// Tools returns the tools of the last handshake, or those of the manifest if the extension has not run, and
 // problems with the handshake. Before the first handshake, the stored one of the same program counts.
-func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
-	own, diags := x.offeredHere()
-	if e := x.elsewhere.Load(); e != nil {
+func (x *Extension) Tools() ([]protocol.Tool, []protocol.Diagnostic) {
+	own, diags := x.localTools()
+	if e := x.remote.Load(); e != nil {
 		return withMissing(own, e.Tools), slices.Concat(diags, e.Differs(own))
 	}
 	return own, diags
 }
 
-// ToolHere returns a tool that the extension has at this host, nil if it has not.
-func (x *Extension) ToolHere(name string) *protocol.Tool {
-	own, _ := x.offeredHere()
+// LocalTool returns a tool that the extension has at this host, nil if it has not.
+func (x *Extension) LocalTool(name string) *protocol.Tool {
+	own, _ := x.localTools()
 	for i := range own {
 		if own[i].Name == name {
 			return &own[i]
@@ -304,7 +304,7 @@ func (x *Extension) ToolHere(name string) *protocol.Tool {
 	return nil
 }
 
-func (x *Extension) offeredHere() ([]protocol.Tool, []protocol.Diagnostic) {
+func (x *Extension) localTools() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.Handshake(); hs != nil {
 		return x.Legacy.addTools(hs.Tools), hs.Diagnostics
 	}
@@ -346,10 +346,10 @@ func (x *Extension) HookPoints() []string {
 // Status returns the status of the extension, without its tools.
 func (x *Extension) Status() status.Extension {
 	s := x.Unit.Status()
-	if e := x.elsewhere.Load(); e != nil {
+	if e := x.remote.Load(); e != nil {
 		s.Nodes = e.Nodes
-		switch here := s.Transport != KindElsewhere; {
-		case here:
+		switch local := s.Transport != status.TransportCluster; {
+		case local:
 		case e.Reason != "":
 			s.State, s.Reason = status.StateNotReady, e.Reason
 		case s.State == string(supervisor.Idle):

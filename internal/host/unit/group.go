@@ -8,6 +8,7 @@ import (
 
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -22,12 +23,12 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 		mode = supervisor.Fixed(n)
 	}
 	ended := func(err error) bool { return endedBy(kind, err) }
-	if kind == manifest.KindExec || kind == KindElsewhere {
+	if kind == manifest.KindExec || kind == status.TransportCluster {
 		// the process ends with its call, and the next call has another; other nodes have no instances here
 		ended = nil
 	}
 	var fault func(error) bool
-	if kind == KindElsewhere { // the node's own breaker watches its processes
+	if kind == status.TransportCluster { // the node's own breaker watches its processes
 		fault = func(err error) bool { return protocol.KindOf(err) == protocol.NodeLost }
 	}
 	restart := supervisor.Restart{
@@ -38,7 +39,7 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 		HealthyAfter: orNone(o.Restart.HealthyAfter),
 		Cooldown:     settings.Cooldown,
 	}
-	if settings.Cooldown == 0 && kind != KindElsewhere {
+	if settings.Cooldown == 0 && kind != status.TransportCluster {
 		restart.Trial = trialEvery
 		restart.OnCall = manifest.IsRemote(kind) && o.Restart.MaxAttempts < 0
 	}

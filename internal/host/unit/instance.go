@@ -44,8 +44,10 @@ const NoLogLevel = 1 << 16
 // Ended is closed when the run has ended.
 func (i *Instance) Ended() <-chan struct{} { return i.ended }
 
-// IsElsewhere reports whether the instance stands for another node.
-func (i *Instance) IsElsewhere() bool { return i.Unit.Spec.Manifest.Transport.Kind == KindElsewhere }
+// IsRemoteNode reports whether the instance stands for another node.
+func (i *Instance) IsRemoteNode() bool {
+	return i.Unit.Spec.Manifest.Transport.Kind == status.TransportCluster
+}
 
 // IsUnsent reports whether the run ended before it got a request that failed with err.
 func (i *Instance) IsUnsent(err error) bool {
@@ -86,7 +88,7 @@ func (i *Instance) Serve(ctx context.Context, ready func()) (err error) {
 		}
 		u.Calls.Started(time.Since(spawned))
 		i.pid, i.Ready = i.Info().PID, time.Now()
-		i.offered(false)
+		i.described(false)
 		ready()
 		if u.events.Ready != nil {
 			beside.Go(func() { u.events.Ready(ctx, i) })
@@ -139,15 +141,15 @@ func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 	return result, i.Unit.Mask(err)
 }
 
-// offered handles the instance's handshake, or with announced a later change of its tools.
-func (i *Instance) offered(announced bool) {
+// described handles the instance's handshake, or with announced a later change of its tools.
+func (i *Instance) described(announced bool) {
 	if i.Legacy {
 		i.Unit.Legacy.handshake.Store(i.Handshake())
 	} else {
 		i.Unit.handshake.Store(i.Handshake())
 	}
-	if i.Unit.events.Offered != nil {
-		i.Unit.events.Offered(i, announced)
+	if i.Unit.events.Described != nil {
+		i.Unit.events.Described(i, announced)
 	}
 }
 

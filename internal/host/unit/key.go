@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/status"
 )
 
 // Parts of the keys of instances.
@@ -17,9 +16,6 @@ const (
 	sessionPrefix   = "session "
 	statelessSuffix = " stateless"
 )
-
-// KindElsewhere is the transport kind of an extension that only other nodes run.
-const KindElsewhere = status.TransportCluster
 
 // SessionKey returns the key of the instance that serves s if each session has its own instance. Anonymous
 // stateless callers share the key "". Other stateless callers have an instance per name and variables. A child

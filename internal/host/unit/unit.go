@@ -98,9 +98,9 @@ type Options struct {
 type Events struct {
 	// Admit decides whether an instance may start.
 	Admit func(ctx context.Context) error
-	// Offered is called with the handshake of an instance before the instance accepts calls, and with announced
+	// Described is called with the handshake of an instance before the instance accepts calls, and with announced
 	// for a later change of its tools.
-	Offered func(i *Instance, announced bool)
+	Described func(i *Instance, announced bool)
 	// Ready runs concurrently after an instance has become ready, and ends with ctx.
 	Ready func(ctx context.Context, i *Instance)
 	// State receives every event of the unit's group.
@@ -171,7 +171,7 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 	if o.Prepare != nil {
 		o.Prepare(&s, key)
 	}
-	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.Env.Tap.Wire(u.ID())
+	s.ToolsChanged, s.Tap = func() { i.described(true) }, u.Env.Tap.Wire(u.ID())
 	if !strings.HasPrefix(u.ID(), status.PolicyPrefix) { // a policy sees the credentials of callers
 		s.Record = u.Env.Recorder.Wire(u.ID())
 	}

@@ -11,7 +11,7 @@ import (
 
 // OverHTTP serves h, and returns its URL.
 func OverHTTP(t *testing.T, h *exthost.Host) string {
-	return ServeOptions(t, httpserver.Options{Backend: h, Serves: h.Serves, Toolsets: exthost.ToolsetsOf(h)})
+	return ServeOptions(t, httpserver.Options{Backend: h, Serves: h.Serves, Toolsets: h.Toolsets()})
 }
 
 // ServeOptions serves over HTTP until the test ends, and returns the URL.

@@ -25,9 +25,9 @@ const (
 	maxName    = 256     // a name that a caller may choose, in bytes
 )
 
-// Past is the history of ended calls: counts by tool, counts over the last hours, and the latest calls with their
+// History is the record of ended calls: counts by tool, counts over the last hours, and the latest calls with their
 // payloads. It also has the open questions to callers. The zero value is ready to use.
-type Past struct {
+type History struct {
 	Counters
 	Mask func(string) string // masks the known secrets; nil: none
 
@@ -71,17 +71,17 @@ func (p *payload) keep(raw json.RawMessage) {
 }
 
 // End records an ended call, and returns its number.
-func (p *Past) End(e *Ended) uint64 {
+func (h *History) End(e *Ended) uint64 {
 	if e.Method == protocol.MethodToolsCall {
 		tool := "" // empty for a destination, whose tools are not in the catalog
 		if e.Entry {
 			tool = e.Tool
 		}
-		p.call(e.Extension, tool, e.Outcome, e.Served)
+		h.call(e.Extension, tool, e.Outcome, e.Served)
 	}
-	p.series.at(e.At, hour).add(e.Outcome, e.Served)
+	h.series.at(e.At, hour).add(e.Outcome, e.Served)
 	if e.Extension != "" {
-		p.each.get(e.Extension).at(e.At, sixHours).add(e.Outcome, e.Served)
+		h.each.get(e.Extension).at(e.At, sixHours).add(e.Outcome, e.Served)
 	}
 	reason := ""
 	if e.Err != nil {
@@ -89,37 +89,37 @@ func (p *Past) End(e *Ended) uint64 {
 		// one byte more shows message that the text is cut
 		reason = strings.Clone(reason[:min(len(reason), maxMessage+ahead+1)])
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended++
-	k := &p.ring[p.ended%keptCalls]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended++
+	k := &h.ring[h.ended%keptCalls]
 	stages := append(k.event.Stages[:0], e.Stages...)
 	k.at, k.event, k.reason = e.At, e.CallEvent, reason
-	k.event.ID, k.event.Stages = p.ended, stages
+	k.event.ID, k.event.Stages = h.ended, stages
 	for _, name := range []*string{&k.event.Method, &k.event.Tool, &k.event.Caller, &k.event.Protocol, &k.event.Code} {
 		*name = display.Cut(*name, maxName)
 	}
 	k.client = append(k.client[:0], e.ClientInfo[:min(len(e.ClientInfo), maxClient)]...)
 	k.request.keep(e.Request)
 	k.response.keep(e.Response)
-	return p.ended
+	return h.ended
 }
 
 // Calls returns the last n recorded calls, newest first, without their payloads.
-func (p *Past) Calls(n int) []status.PastCall {
+func (h *History) Calls(n int) []status.PastCall {
 	list := []status.PastCall{}
-	for _, k := range p.latest(n) {
-		list = append(list, p.describe(&k))
+	for _, k := range h.latest(n) {
+		list = append(list, h.describe(&k))
 	}
 	return list
 }
 
 // latest copies the last n calls, so that the lock is not held while they are masked.
-func (p *Past) latest(n int) (list []kept) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id := p.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
-		k := p.ring[id%keptCalls]
+func (h *History) latest(n int) (list []kept) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := h.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
+		k := h.ring[id%keptCalls]
 		k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages),
 			payload{}, payload{}
 		list = append(list, k)
@@ -129,55 +129,55 @@ func (p *Past) latest(n int) (list []kept) {
 
 // Call returns a call by its number, with its payloads. The error is tool_not_found if the call is no longer
 // recorded.
-func (p *Past) Call(id uint64) (status.PastCall, error) {
-	p.mu.Lock()
-	k := p.ring[id%keptCalls]
+func (h *History) Call(id uint64) (status.PastCall, error) {
+	h.mu.Lock()
+	k := h.ring[id%keptCalls]
 	if id == 0 || k.event.ID != id {
-		p.mu.Unlock()
+		h.mu.Unlock()
 		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound,
 			"call %d is not among the last %d, which are kept", id, keptCalls)
 	}
 	k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages),
 		k.request.copy(), k.response.copy()
-	p.mu.Unlock()
-	call := p.describe(&k)
-	call.Request = p.excerpt(k.request)
+	h.mu.Unlock()
+	call := h.describe(&k)
+	call.Request = h.excerpt(k.request)
 	if call.Outcome == status.OutcomeOK || call.Outcome == status.OutcomeToolError {
-		call.Response = p.excerpt(k.response)
+		call.Response = h.excerpt(k.response)
 	}
 	return call, nil
 }
 
-func (p *Past) describe(k *kept) status.PastCall {
+func (h *History) describe(k *kept) status.PastCall {
 	c := status.PastCall{Time: k.at, CallEvent: k.event}
-	c.Client, c.Message = ClientName(k.client), p.message(k.reason)
+	c.Client, c.Message = ClientName(k.client), h.message(k.reason)
 	return c
 }
 
 // Message returns the text of err for display, masked and shortened; "" for nil.
-func (p *Past) Message(err error) string {
+func (h *History) Message(err error) string {
 	if err == nil {
 		return ""
 	}
-	return p.message(protocol.Reason(err))
+	return h.message(protocol.Reason(err))
 }
 
 // Line returns the text of err on one line of at most [maxLine] bytes, masked and without control characters.
-func (p *Past) Line(err error) string {
-	line := strings.Join(strings.Fields(display.Visible(p.Message(err))), " ")
+func (h *History) Line(err error) string {
+	line := strings.Join(strings.Fields(display.Visible(h.Message(err))), " ")
 	// hidden characters may have split a secret
-	return display.Cut(p.masked(line, false, maxMessage), maxLine)
+	return display.Cut(h.masked(line, false, maxMessage), maxLine)
 }
 
-func (p *Past) message(reason string) string {
-	return p.masked(reason[:min(len(reason), maxMessage+ahead)], len(reason) > maxMessage+ahead, maxMessage)
+func (h *History) message(reason string) string {
+	return h.masked(reason[:min(len(reason), maxMessage+ahead)], len(reason) > maxMessage+ahead, maxMessage)
 }
 
 func (p payload) copy() payload { return payload{slices.Clone(p.text), p.bytes} }
 
-func (p *Past) excerpt(of payload) *status.Excerpt {
+func (h *History) excerpt(of payload) *status.Excerpt {
 	return &status.Excerpt{
-		Text:  p.masked(string(of.text), of.bytes > len(of.text), maxText),
+		Text:  h.masked(string(of.text), of.bytes > len(of.text), maxText),
 		Bytes: of.bytes,
 		Cut:   of.bytes > maxText,
 	}
@@ -186,9 +186,9 @@ func (p *Past) excerpt(of payload) *status.Excerpt {
 // masked returns the masked beginning of text, at most most bytes. It masks before it cuts, because a cut could
 // hide part of a secret from the mask. cut says that text was itself cut: its last bytes may be part of a secret
 // and are never shown, even if masks have shortened the rest.
-func (p *Past) masked(text string, cut bool, most int) string {
-	if p.Mask != nil {
-		text = p.Mask(text)
+func (h *History) masked(text string, cut bool, most int) string {
+	if h.Mask != nil {
+		text = h.Mask(text)
 	}
 	text, _ = redact.Default().Text(text)
 	if cut {
@@ -204,7 +204,7 @@ const idleSteps = 6
 // Sample records the load in each step of the history until ctx ends: the memory of the processes in bytes, and
 // the calls in flight and queued. idle reports whether nothing has changed since its last call and no call is in
 // flight; the last load is then reused for up to a minute, unless a call has ended. Call Sample once.
-func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64), idle func() bool) {
+func (h *History) Sample(ctx context.Context, load func() (memory, busy int64), idle func() bool) {
 	tick := time.NewTicker(hour.step)
 	defer tick.Stop()
 	var memory, busy int64
@@ -215,28 +215,28 @@ func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64), idl
 		case <-ctx.Done():
 			return
 		}
-		if ended := p.count(); !idle() || ended != calls || busy > 0 || stands <= 0 {
+		if ended := h.count(); !idle() || ended != calls || busy > 0 || stands <= 0 {
 			memory, busy = load()
 			stands, calls = idleSteps, ended
 		}
-		p.series.sample(time.Now(), memory, busy)
+		h.series.sample(time.Now(), memory, busy)
 	}
 }
 
 // count returns the number of ended calls.
-func (p *Past) count() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ended
+func (h *History) count() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ended
 }
 
-// History returns the counts of the last hour, or those of an extension or destination of the last six hours, in
+// Series returns the counts of the last hour, or those of an extension or destination of the last six hours, in
 // longer steps and without load samples.
-func (p *Past) History(extension string) status.History {
+func (h *History) Series(extension string) status.History {
 	if extension == "" {
-		return p.series.history(time.Now(), hour)
+		return h.series.history(time.Now(), hour)
 	}
-	s := p.each.all()[extension]
+	s := h.each.all()[extension]
 	if s == nil {
 		s = new(series)
 	}
@@ -245,13 +245,13 @@ func (p *Past) History(extension string) status.History {
 
 // Clients adds the clients without a session among the latest calls to sessions, latest first, and sets the last
 // call of each session.
-func (p *Past) Clients(sessions []status.Client) []status.Client {
+func (h *History) Clients(sessions []status.Client) []status.Client {
 	bySession := make(map[string]int, len(sessions))
 	for i, c := range sessions {
 		bySession[c.Session] = i
 	}
 	known := make(map[status.Client]bool)
-	for _, call := range p.Calls(keptCalls) {
+	for _, call := range h.Calls(keptCalls) {
 		c := status.Client{Name: call.Client, Caller: call.Caller, Protocol: call.Protocol, Session: call.Session}
 		if i, ok := bySession[call.Session]; ok && sessions[i].LastCall == nil {
 			sessions[i].LastCall = &call.Time

@@ -11,7 +11,7 @@ import (
 func TestMaskBringsNoEdgeIntoView(t *testing.T) {
 	const one, other = "first-canary", "second-canary"
 	secret := strings.Repeat(one, 20)
-	p := &Past{Mask: func(s string) string {
+	p := &History{Mask: func(s string) string {
 		return strings.ReplaceAll(strings.ReplaceAll(s, secret, "***"), other, "***")
 	}}
 	e := endedCall("")
@@ -31,7 +31,7 @@ func TestMaskBringsNoEdgeIntoView(t *testing.T) {
 
 // The names of a recorded call are bounded.
 func TestKeptNamesAreBounded(t *testing.T) {
-	p := &Past{}
+	p := &History{}
 	e := endedCall("")
 	e.Method, e.Tool, e.Entry = strings.Repeat("m", 1<<20), strings.Repeat("t", 1<<20), false
 	id := p.End(e)
@@ -43,8 +43,8 @@ func TestKeptNamesAreBounded(t *testing.T) {
 
 // The message of a call is masked like its payloads, outside of the lock.
 func TestMessagesAreMasked(t *testing.T) {
-	var p *Past
-	p = &Past{Mask: func(s string) string {
+	var p *History
+	p = &History{Mask: func(s string) string {
 		if !p.mu.TryLock() {
 			t.Error("it masks under the lock")
 			return s

@@ -36,7 +36,7 @@ func TestSilentNodesHideNoOthers(t *testing.T) {
 			nodes = append(nodes, fmt.Sprint("mute", i))
 		}
 		var answered []string
-		o := others{"web", mute{}}
+		o := remoteNodes{"web", mute{}}
 		silent := o.each(t.Context(), listWait, append(nodes, "gpu1"), methodApprovals, struct{}{},
 			func(node string, _ json.RawMessage) error {
 				answered = append(answered, node)
@@ -54,7 +54,7 @@ func TestSilentNodesHideNoOthers(t *testing.T) {
 // The error of an order without an answer says that it may have had an effect, and what to do next.
 func TestOrderWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := others{"web", mute{}}
+		o := remoteNodes{"web", mute{}}
 		err := o.order(t.Context(), answerWait, "mute1", methodApprove, order{}, nil)
 		want := "node mute1 did not answer within 10s; it may have carried out the command, which may be given again"
 		if protocol.KindOf(err) != protocol.CallTimeout || protocol.Reason(err) != want {
@@ -67,7 +67,7 @@ func TestOrderWithoutAnswer(t *testing.T) {
 func TestAuditLogIsReadForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()
-		n.Here.State = new(policies.State)
+		n.Local.State = new(policies.State)
 		n.reading <- struct{}{}
 		for operator, want := range map[bool]protocol.Kind{true: "", false: protocol.Overloaded} {
 			_, err := (*inward)(n).records(t.Context(),

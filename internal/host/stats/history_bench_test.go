@@ -30,13 +30,13 @@ func BenchmarkEnd(b *testing.B) {
 		Response:   json.RawMessage(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 200) + `"}]}`),
 	}
 	b.Run("one", func(b *testing.B) {
-		p := new(Past)
+		p := new(History)
 		for b.Loop() {
 			p.End(&e)
 		}
 	})
 	b.Run("64", func(b *testing.B) {
-		p := new(Past)
+		p := new(History)
 		b.SetParallelism(32)
 		b.RunParallel(func(pb *testing.PB) {
 			e := e

@@ -90,7 +90,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(
 	if d.cluster == nil {
 		return Shared{}
 	}
-	here := func(p *peers.Place) string {
+	takenBy := func(p *peers.Place) string {
 		switch id := p.ID(); {
 		case isDestination(id):
 			return "a destination of this host"
@@ -107,7 +107,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.round++
-	byID, left := d.owners.admit(places, here, d.round)
+	byID, left := d.owners.admit(places, takenBy, d.round)
 	f.Diagnostics = left
 	f.Reserved = slices.DeleteFunc(d.owners.absent(d.round),
 		func(id string) bool { return local[id] != nil || isDestination(id) })
@@ -132,7 +132,7 @@ func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(
 	}
 	for id, x := range local {
 		if d.sets[id] == nil {
-			x.SetElsewhere(nil, nil)
+			x.SetRemote(nil, nil)
 		}
 	}
 	return f
@@ -176,7 +176,7 @@ func (d *Directory) newSet(id string, places []*peers.Place) *set {
 	m := &manifest.Manifest{}
 	m.Plugin.ID, m.Plugin.Name, m.Plugin.Version = id, id, first.Version
 	m.Plugin.Description = "at other nodes of the cluster"
-	m.Transport.Kind, m.Transport.Protocol = unit.KindElsewhere, first.Protocol
+	m.Transport.Kind, m.Transport.Protocol = status.TransportCluster, first.Protocol
 	spec := runtime.Spec{
 		ID:       id,
 		Manifest: m,
@@ -189,7 +189,7 @@ func (d *Directory) newSet(id string, places []*peers.Place) *set {
 			Replay:       first.Replay,
 		},
 	}
-	s.extension = unit.NewElsewhere(d.env, unit.Options{
+	s.extension = unit.NewRemote(d.env, unit.Options{
 		Candidate: discovery.Candidate{ID: id, Manifest: m},
 		Spec:      spec,
 		Start:     func(_ runtime.Spec, node string) (runtime.Instance, error) { return newInstance(s, node), nil },
@@ -233,10 +233,10 @@ func toolsOf(places []*peers.Place) (list []protocol.Tool) {
 	return list
 }
 
-// differences is the Differs of [unit.Elsewhere].
-func differences(id string, places []*peers.Place, here []protocol.Tool) (diags []protocol.Diagnostic) {
+// differences is the Differs of [unit.Remote].
+func differences(id string, places []*peers.Place, local []protocol.Tool) (diags []protocol.Diagnostic) {
 	own := make(map[string]json.RawMessage)
-	for _, t := range here {
+	for _, t := range local {
 		own[t.Name] = t.Raw
 	}
 	for _, p := range places {

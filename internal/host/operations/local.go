@@ -17,8 +17,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Here are the operations on one host. It is safe for concurrent use.
-type Here struct {
+// Local are the operations on one host. It is safe for concurrent use.
+type Local struct {
 	State     *policies.State
 	Snapshots *snapshot.Store
 	Reloads   Reloads
@@ -36,7 +36,7 @@ type Reloads interface {
 }
 
 // Restart replaces the instances of an extension, or of policy:NAME.
-func (h *Here) Restart(ctx context.Context, id string) error {
+func (h *Local) Restart(ctx context.Context, id string) error {
 	u, s := h.Snapshots.Load().Unit(id), h.Status()
 	if err := s.NotHere(id, "restart"); err != nil { // an entry that stands for other nodes must not be restarted
 		return err
@@ -51,7 +51,7 @@ func (h *Here) Restart(ctx context.Context, id string) error {
 }
 
 // Enable lets a disabled extension run again.
-func (h *Here) Enable(ctx context.Context, id string) error {
+func (h *Local) Enable(ctx context.Context, id string) error {
 	if err := h.setDisabled(ctx, id, false); err != nil {
 		return err
 	}
@@ -64,9 +64,9 @@ func (h *Here) Enable(ctx context.Context, id string) error {
 }
 
 // Disable stops an extension.
-func (h *Here) Disable(ctx context.Context, id string) error { return h.setDisabled(ctx, id, true) }
+func (h *Local) Disable(ctx context.Context, id string) error { return h.setDisabled(ctx, id, true) }
 
-func (h *Here) setDisabled(ctx context.Context, id string, disabled bool) error {
+func (h *Local) setDisabled(ctx context.Context, id string, disabled bool) error {
 	if h.Enables == nil {
 		return protocol.Errorf(protocol.ConfigInvalid,
 			"the configuration of this host is not to be changed from here: change extensions.disabled where it "+
@@ -111,12 +111,12 @@ func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled boo
 }
 
 // Approve allows the call of an approval request, once.
-func (h *Here) Approve(id, by string) error {
+func (h *Local) Approve(id, by string) error {
 	return answered(h.Log, id, by, "approved", h.State.Approvals.Approve(id, by))
 }
 
 // Deny refuses the call of an approval request.
-func (h *Here) Deny(id, by, reason string) error {
+func (h *Local) Deny(id, by, reason string) error {
 	return answered(h.Log, id, by, "denied", h.State.Approvals.Deny(id, by, reason))
 }
 

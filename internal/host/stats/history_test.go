@@ -33,7 +33,7 @@ func endedCall(outcome status.Outcome) *Ended {
 // The latest calls are kept with their payloads. Older ones are dropped, and do not show up in calls that reuse
 // their buffers.
 func TestLatestCallsAreKept(t *testing.T) {
-	p := &Past{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
+	p := &History{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
 	long := `{"text":"` + strings.Repeat("l", maxText-len(`{"text":"`)-3) + `canary"}`
 	var last uint64
 	for range keptCalls {
@@ -84,7 +84,7 @@ func TestLatestCallsAreKept(t *testing.T) {
 // Samples of the load have points too, with the highest sample of a step.
 func TestSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Past
+		var p History
 		ctx, cancel := context.WithCancel(t.Context())
 		busy := int64(3)
 		ended := make(chan struct{})
@@ -95,7 +95,7 @@ func TestSamples(t *testing.T) {
 		time.Sleep(3*hour.step + time.Second)
 		cancel()
 		<-ended
-		got := p.History("")
+		got := p.Series("")
 		if len(got.Points) != 3 || got.Points[0].Busy != 2 || got.Points[2].Busy != 0 ||
 			got.Points[2].Memory != 1<<20 || got.Points[2].Calls != 0 {
 			t.Errorf("%+v", got)
@@ -106,7 +106,7 @@ func TestSamples(t *testing.T) {
 // The load of an idle host is not read in each step, but every step has a point.
 func TestSamplesOfIdleHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Past
+		var p History
 		ctx, cancel := context.WithCancel(t.Context())
 		var asked atomic.Int64
 		ended := make(chan struct{})
@@ -117,7 +117,7 @@ func TestSamplesOfIdleHost(t *testing.T) {
 		after := func(steps, asks, points int) {
 			t.Helper()
 			time.Sleep(time.Duration(steps) * hour.step)
-			if got := p.History(""); asked.Load() != int64(asks) || len(got.Points) != points {
+			if got := p.Series(""); asked.Load() != int64(asks) || len(got.Points) != points {
 				t.Errorf("asked %d times, %d points; want %d and %d", asked.Load(), len(got.Points), asks, points)
 			}
 		}
@@ -135,7 +135,7 @@ func TestSamplesOfIdleHost(t *testing.T) {
 // The history has a point for each step with calls of the last hour, and drops older ones.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Past
+		var p History
 		p.End(endedCall(status.OutcomeOK))
 		time.Sleep(hour.step)
 		for _, outcome := range []status.Outcome{
@@ -148,7 +148,7 @@ func TestHistory(t *testing.T) {
 		} {
 			p.End(endedCall(outcome))
 		}
-		got := p.History("")
+		got := p.Series("")
 		if len(got.Points) != 2 || got.Points[0].Calls != 1 ||
 			got.Points[1].Time.Sub(got.Points[0].Time) != time.Duration(got.Step) {
 			t.Fatalf("%+v", got)
@@ -159,15 +159,15 @@ func TestHistory(t *testing.T) {
 		}
 		time.Sleep(hour.step*time.Duration(hour.steps) - hour.step)
 		p.End(endedCall(status.OutcomeOK)) // reuses the step of the first
-		if got := p.History(""); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
+		if got := p.Series(""); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
 			t.Errorf("an hour later: %+v", got)
 		}
-		if got := p.History("x"); len(got.Points) != 2 || got.Points[0].Calls != 7 || got.Points[1].Calls != 1 ||
+		if got := p.Series("x"); len(got.Points) != 2 || got.Points[0].Calls != 7 || got.Points[1].Calls != 1 ||
 			time.Duration(got.Step) != sixHours.step {
 			t.Errorf("of the extension: %+v", got)
 		}
 		time.Sleep(sixHours.step * time.Duration(sixHours.steps))
-		if got := p.History("x"); len(got.Points) != 0 || len(p.History("other").Points) != 0 {
+		if got := p.Series("x"); len(got.Points) != 0 || len(p.Series("other").Points) != 0 {
 			t.Errorf("of the extension, later: %+v", got)
 		}
 	})
@@ -175,7 +175,7 @@ func TestHistory(t *testing.T) {
 
 // Clients are the sessions, and each client that called without a session, once.
 func TestClients(t *testing.T) {
-	var p Past
+	var p History
 	for _, c := range []struct{ session, caller, protocol, info string }{
 		{"s1", "ada", "2025-11-25", `{"name":"claude","version":"2"}`},
 		{"", "bob", "2026-07-28", `{"name":"agent","version":"1"}`},
@@ -199,7 +199,7 @@ func TestClients(t *testing.T) {
 
 // A line shows no secret, not even one split by hidden characters, and no hidden characters.
 func TestLine(t *testing.T) {
-	p := &Past{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
+	p := &History{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
 	for text, want := range map[string]string{
 		"no access\nwith canary":                         "no access with ***",
 		"no \x1b[31maccess\x07 with can\u200bary":        "no [31maccess with ***",

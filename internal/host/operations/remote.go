@@ -15,18 +15,18 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// others are the other nodes of a cluster.
-type others struct {
+// remoteNodes are the other nodes of a cluster.
+type remoteNodes struct {
 	self    string        // this node's name; "" without a cluster
 	cluster peers.Cluster // nil: no cluster
 }
 
 // list returns the other nodes.
-func (o *others) list() []status.Node {
-	if o.cluster == nil {
+func (r *remoteNodes) list() []status.Node {
+	if r.cluster == nil {
 		return nil
 	}
-	return o.cluster.Status().Nodes
+	return r.cluster.Status().Nodes
 }
 
 // Silent is a node without an answer, and the reason.
@@ -42,7 +42,7 @@ type Silent struct {
 const maxAsked = 16
 
 // each queries nodes within a time, and returns those that did not answer, by name. Calls of take do not overlap.
-func (o *others) each(ctx context.Context, within time.Duration, nodes []string, method string, params any,
+func (r *remoteNodes) each(ctx context.Context, within time.Duration, nodes []string, method string, params any,
 	take func(node string, answer json.RawMessage) error) (silent []Silent) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -61,7 +61,7 @@ func (o *others) each(ctx context.Context, within time.Duration, nodes []string,
 		asked.Go(func() {
 			defer leave()
 			defer late.Stop()
-			answer, err := o.cluster.Operate(ctx, node, method, raw)
+			answer, err := r.cluster.Operate(ctx, node, method, raw)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -90,14 +90,14 @@ func reasonOf(ctx context.Context, err error, within time.Duration) string {
 const maxText = 512
 
 // order has another node carry out an operation within a time, and decodes its answer into to; nil drops it.
-func (o *others) order(ctx context.Context, within time.Duration, node, method string, params, to any) error {
+func (r *remoteNodes) order(ctx context.Context, within time.Duration, node, method string, params, to any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return err
 	}
-	answer, err := o.cluster.Operate(ctx, node, method, raw)
+	answer, err := r.cluster.Operate(ctx, node, method, raw)
 	if e, ok := errors.AsType[*protocol.Error](named(node, err)); ok {
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
