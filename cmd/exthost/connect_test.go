@@ -19,14 +19,14 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // settingsOf returns the file that exthost connect writes for a client.
 func settingsOf(home, id string) string {
 	env := map[string]string{"XDG_CONFIG_HOME": home + "/config-home"}
-	return known.Find(id).User(known.Places{
+	return clientsettings.Find(id).User(clientsettings.Places{
 		System: "linux",
 		Home:   home,
 		Env:    func(name string) string { return env[name] },
@@ -42,7 +42,7 @@ func TestConnectedClients(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
 	defer stopHosts(t, dir)
-	for _, c := range known.All() {
+	for _, c := range clientsettings.All() {
 		if out, err := program(dir, "connect", c.ID, "--trust", "off", "--yes").CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", c.ID, err, out)
 		}
@@ -92,7 +92,7 @@ type written struct {
 	Environment map[string]string
 }
 
-func serverIn(t *testing.T, c *known.Client, path string) written {
+func serverIn(t *testing.T, c *clientsettings.Client, path string) written {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

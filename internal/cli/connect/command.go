@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/local/clientconfig/entry"
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/local/relay"
 )
 
@@ -20,7 +19,7 @@ const standard = "exthost"
 
 // commandLine returns what the client shall start. It depends neither on the client's working directory nor on its
 // PATH.
-func (r *connecting) commandLine(client *known.Client) ([]string, error) {
+func (r *connecting) commandLine(client *clientsettings.Client) ([]string, error) {
 	program, err := program()
 	if err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func variables() map[string]string {
 }
 
 // entry returns the name for the server, and the directory's existing server of that name; nil if the name is free.
-func (r *connecting) entry(s *settings) (name string, have *entry.Server, err error) {
+func (r *connecting) entry(s *settings) (name string, have *clientsettings.Server, err error) {
 	servers, err := s.servers()
 	if err != nil {
 		return "", nil, err
@@ -132,7 +131,7 @@ func (r *connecting) entry(s *settings) (name string, have *entry.Server, err er
 			name = server.Name // also if it was added with --name
 		}
 	}
-	at := slices.IndexFunc(servers, func(e entry.Server) bool { return e.Name == name })
+	at := slices.IndexFunc(servers, func(e clientsettings.Server) bool { return e.Name == name })
 	if at < 0 {
 		return name, nil, nil
 	}
@@ -158,16 +157,16 @@ func (r *connecting) entry(s *settings) (name string, have *entry.Server, err er
 	}
 }
 
-// serves is [known.Serves], but recognizes this program under another name too.
+// serves is [clientsettings.Serves], but recognizes this program under another name too.
 func serves(argv []string) (dir string, ours bool) {
 	if running, err := relay.Program(); err == nil && len(argv) > 0 && sameFile(argv[0], running) {
 		argv = append([]string{standard}, argv[1:]...)
 	}
-	return known.Serves(argv)
+	return clientsettings.Serves(argv)
 }
 
 // mine returns the servers of the directory, limited to --name if that is given.
-func (r *connecting) mine(servers []entry.Server) (mine []entry.Server) {
+func (r *connecting) mine(servers []clientsettings.Server) (mine []clientsettings.Server) {
 	for _, e := range servers {
 		if dir, ours := serves(e.Argv); ours && dir != "" && sameDir(dir, r.dir) && (r.name == "" || r.name == e.Name) {
 			mine = append(mine, e)
@@ -177,7 +176,7 @@ func (r *connecting) mine(servers []entry.Server) (mine []entry.Server) {
 }
 
 // freeName returns an unused name for a server.
-func freeName(servers []entry.Server, dir string) string {
+func freeName(servers []clientsettings.Server, dir string) string {
 	base := strings.Trim(strings.Map(func(c rune) rune {
 		if c < 0x80 && nameForm.MatchString("x"+string(c)) {
 			return c
@@ -185,7 +184,7 @@ func freeName(servers []entry.Server, dir string) string {
 		return '-'
 	}, filepath.Base(dir)), "-_")
 	name := strings.TrimSuffix(standard+"-"+base[:min(len(base), 40)], "-")
-	for n := 2; slices.ContainsFunc(servers, func(e entry.Server) bool { return e.Name == name }); n++ {
+	for n := 2; slices.ContainsFunc(servers, func(e clientsettings.Server) bool { return e.Name == name }); n++ {
 		name = fmt.Sprintf("%s-%d", standard, n)
 	}
 	return name

@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/internal/text/shellwords"
 )
@@ -52,14 +52,14 @@ func Command(c *console.Console) *cobra.Command {
 			"for this directory: show the change, ask, keep a backup and write. All else in the file stays as\n" +
 			"it is, comments and order too. --undo takes the server out again. Without a CLIENT, list the\n" +
 			"clients of this machine and the directories they are connected to.\n\n" +
-			"A CLIENT is " + strings.Join(known.IDs(), ", ") + ".",
+			"A CLIENT is " + strings.Join(clientsettings.IDs(), ", ") + ".",
 		Example: "  exthost connect claude\n  exthost connect cursor --scope project\n  exthost connect codex --as " +
 			"codex --toolset review --dry-run\n  exthost connect claude --undo",
 		Args: console.AtMostOne("the name of a client"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.run(cmd.Context(), args)
 		},
-		ValidArgsFunction: cobra.FixedCompletions(known.IDs(), cobra.ShellCompDirectiveNoFileComp),
+		ValidArgsFunction: cobra.FixedCompletions(clientsettings.IDs(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	f := cmd.Flags()
 	f.StringVar(&r.as, "as", "", "the `NAME` of the client for policies and the audit log")
@@ -94,7 +94,7 @@ func (r *connecting) run(ctx context.Context, args []string) error {
 			Hint: "set the variable, or exthost connect CLIENT --file FILE",
 		}
 	}
-	places := known.Places{
+	places := clientsettings.Places{
 		System: runtime.GOOS,
 		Home:   home,
 		Env:    os.Getenv,
@@ -106,10 +106,10 @@ func (r *connecting) run(ctx context.Context, args []string) error {
 	if r.list || len(args) == 0 {
 		return r.listing(places)
 	}
-	client := known.Find(args[0])
+	client := clientsettings.Find(args[0])
 	if client == nil {
 		return console.Usagef("exthost connect --list", "there is no client %q%s; there is %s", args[0],
-			console.DidYouMean(args[0], known.IDs()), strings.Join(known.IDs(), ", "))
+			console.DidYouMean(args[0], clientsettings.IDs()), strings.Join(clientsettings.IDs(), ", "))
 	}
 	s, err := r.settings(client, places)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 )
 
 // at creates a home directory and a project in it, changes into the project, and returns a function for paths in the
@@ -173,7 +173,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	argv := []string{"/bin/exthost", "serve", "--stdio", "--dir", home("shop")}
 	asked := func() (*connecting, *settings, change) {
 		r := &connecting{console: &console.Console{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}, dir: home("shop")}
-		s := &settings{client: known.Find("claude"), scope: ofUser, path: path}
+		s := &settings{client: clientsettings.Find("claude"), scope: ofUser, path: path}
 		if err := s.read(); err != nil {
 			t.Fatal(err)
 		}

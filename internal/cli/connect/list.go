@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 )
 
 // listed describes one settings file of a client on this machine.
@@ -33,10 +33,10 @@ type connection struct {
 }
 
 // listing prints the clients whose settings are on this machine, and their connections.
-func (r *connecting) listing(places known.Places) error {
+func (r *connecting) listing(places clientsettings.Places) error {
 	all := []listed{}
 	var names, others []string
-	for _, client := range known.All() {
+	for _, client := range clientsettings.All() {
 		found := slices.DeleteFunc(r.settingsOf(&client, places), func(l listed) bool {
 			shared := slices.ContainsFunc(all, func(other listed) bool { return other.File == l.File })
 			return shared // two editions of a client read the same project file
@@ -75,7 +75,7 @@ func (r *connecting) listing(places known.Places) error {
 }
 
 // settingsOf returns the settings files of a client that exist, and its usual one if the client is installed.
-func (r *connecting) settingsOf(client *known.Client, places known.Places) (found []listed) {
+func (r *connecting) settingsOf(client *clientsettings.Client, places clientsettings.Places) (found []listed) {
 	user := userFile(client, places)
 	dir := filepath.Dir(user)
 	_, err := os.Lstat(user)
@@ -92,7 +92,7 @@ func (r *connecting) settingsOf(client *known.Client, places known.Places) (foun
 }
 
 // look reads one file.
-func look(client *known.Client, scope, path string) listed {
+func look(client *clientsettings.Client, scope, path string) listed {
 	one := listed{Client: client.ID, Title: client.Title, Scope: scope, File: path, Connections: []connection{}}
 	s := &settings{client: client, scope: scope, path: path}
 	err := s.read()
@@ -112,8 +112,8 @@ func look(client *known.Client, scope, path string) listed {
 					Name:    e.Name,
 					Line:    e.Line,
 					Dir:     dir,
-					As:      known.Flag(e.Argv, "--as"),
-					Toolset: known.Flag(e.Argv, "--toolset"),
+					As:      clientsettings.Flag(e.Argv, "--as"),
+					Toolset: clientsettings.Flag(e.Argv, "--toolset"),
 					Problem: problem(e.Argv[0], dir),
 				})
 		}

@@ -12,8 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/file/regular"
-	"github.com/exthost/exthost/internal/local/clientconfig/entry"
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/text/below"
 )
 
@@ -22,17 +21,17 @@ const maxSettings = 16 << 20
 
 // settings is a settings file of a client, and its content when it was last read.
 type settings struct {
-	client *known.Client
+	client *clientsettings.Client
 	scope  string
 	path   string // as the client knows the file
 	real   string // path with symbolic links resolved
 	data   []byte
 	exists bool
-	listed *[]entry.Server // the servers in data; nil: not parsed yet
+	listed *[]clientsettings.Server // the servers in data; nil: not parsed yet
 }
 
 // settings returns the file that the flags select, not yet read.
-func (r *connecting) settings(client *known.Client, places known.Places) (s *settings, err error) {
+func (r *connecting) settings(client *clientsettings.Client, places clientsettings.Places) (s *settings, err error) {
 	s = &settings{client: client, scope: r.scope}
 	switch {
 	case r.file != "":
@@ -49,7 +48,7 @@ func (r *connecting) settings(client *known.Client, places known.Places) (s *set
 
 // userFile returns the first of the client's user files that exists, else the first whose directory exists, else the
 // usual one.
-func userFile(client *known.Client, places known.Places) string {
+func userFile(client *clientsettings.Client, places clientsettings.Places) string {
 	files := client.User(places)
 	for _, file := range files {
 		if _, err := os.Lstat(file); err == nil {
@@ -121,9 +120,9 @@ func (s *settings) unreadable(err error) error {
 }
 
 // servers returns the servers in the file.
-func (s *settings) servers() ([]entry.Server, error) {
+func (s *settings) servers() ([]clientsettings.Server, error) {
 	if s.listed == nil {
-		servers, err := entry.List(s.client, s.data)
+		servers, err := clientsettings.List(s.client, s.data)
 		if err != nil {
 			return nil, s.explain(err)
 		}
@@ -133,9 +132,9 @@ func (s *settings) servers() ([]entry.Server, error) {
 }
 
 // server returns the server called name, nil if there is none.
-func (s *settings) server(name string) (*entry.Server, error) {
+func (s *settings) server(name string) (*clientsettings.Server, error) {
 	servers, err := s.servers()
-	if i := slices.IndexFunc(servers, func(e entry.Server) bool { return e.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(servers, func(e clientsettings.Server) bool { return e.Name == name }); i >= 0 {
 		return &servers[i], nil
 	}
 	return nil, err
@@ -143,7 +142,7 @@ func (s *settings) server(name string) (*entry.Server, error) {
 
 // explain adds the place in the file to a syntax error.
 func (s *settings) explain(err error) error {
-	invalid, ok := errors.AsType[*entry.Invalid](err)
+	invalid, ok := errors.AsType[*clientsettings.Invalid](err)
 	switch {
 	case err == nil:
 		return nil
@@ -164,7 +163,7 @@ type change func(s *settings) (after []byte, gone bool, err error)
 // putting returns the change that adds the server or replaces its command line.
 func (s *settings) putting(name string, argv []string, env map[string]string) change {
 	return func(s *settings) ([]byte, bool, error) {
-		after, err := entry.Put(s.client, s.data, name, argv, env)
+		after, err := clientsettings.Put(s.client, s.data, name, argv, env)
 		return after, false, s.explain(err)
 	}
 }
@@ -176,7 +175,7 @@ func (s *settings) removing(name string, k *kept) change {
 		if before, ok := k.before(s.data); ok {
 			return before, k.Created, nil
 		}
-		after, err := entry.Remove(s.client, s.data, name, k.Created || k.NoTable)
+		after, err := clientsettings.Remove(s.client, s.data, name, k.Created || k.NoTable)
 		rest := bytes.TrimSpace(after)
 		return after, k.Created && (len(rest) == 0 || string(rest) == "{}"), s.explain(err)
 	}

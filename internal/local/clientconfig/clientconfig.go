@@ -22,7 +22,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/exthost/exthost/internal/local/clientconfig/entry"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/manifest/oauth"
 )
 
@@ -164,13 +164,13 @@ func parse(path string, data []byte) (root map[string]any, err error) {
 		return root, nil
 	}
 	isTOML := strings.EqualFold(filepath.Ext(path), ".toml")
-	if err := entry.Bounds(data, isTOML); err != nil {
+	if err := clientsettings.Bounds(data, isTOML); err != nil {
 		return nil, err
 	}
 	if isTOML {
 		return root, toml.Unmarshal(data, &root)
 	}
-	plain, err := entry.Standardize(data)
+	plain, err := clientsettings.Standardize(data)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}

@@ -6,13 +6,13 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 )
 
 // Places returns the existing client configuration files of the project in dir and of the user with this home
 // directory, project files first.
 func Places(dir, home string) (files []string) {
-	places := known.Places{
+	places := clientsettings.Places{
 		System: runtime.GOOS,
 		Home:   home,
 		Env:    os.Getenv,
@@ -23,7 +23,7 @@ func Places(dir, home string) (files []string) {
 	}
 	var names []string
 	// Read does not support these clients' servers
-	clients := slices.DeleteFunc(known.All(), func(c known.Client) bool { return c.Joined })
+	clients := slices.DeleteFunc(clientsettings.All(), func(c clientsettings.Client) bool { return c.Joined })
 	for _, c := range clients {
 		if project := c.Project(dir); project != "" {
 			names = append(names, project)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/supply/launcher"
 	"github.com/exthost/exthost/internal/text/shellwords"
 	"github.com/exthost/exthost/manifest"
@@ -67,7 +67,7 @@ func (r *reader) server(name string, raw map[string]any) {
 		return
 	}
 	r.ownVariables(&s)
-	if _, ours := known.Serves(append([]string{s.Command}, s.Args...)); ours {
+	if _, ours := clientsettings.Serves(append([]string{s.Command}, s.Args...)); ours {
 		r.drop(name, "it connects the client to exthost, which would run itself")
 		return
 	}
@@ -145,27 +145,7 @@ func leftOut(key, instead string) string {
 
 // transport sets the transport. It returns why the server cannot be used, or "".
 func (r *reader) transport(s *Server, f *fields) string {
-	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
-	s.URL = web
-	switch {
-	case httpURL != "":
-		s.Kind, s.URL = manifest.KindHTTP, httpURL
-	case web != "" && kind == "" && r.result.Client == Gemini:
-		s.Kind = manifest.KindSSE
-	case web != "" && kind == "" && r.result.Client == Codex:
-		s.Kind = manifest.KindHTTP
-	case web != "" && kind == "":
-		s.Kind = guessKind(web)
-		r.note(s.Name, "its type is not stated; %s is a guess by its url", s.Kind)
-	default:
-		s.Kind = strings.ToLower(kind)
-	}
-	switch s.Kind {
-	case "":
-		s.Kind = manifest.KindStdio
-	case "streamable-http", "streamable_http", "streamablehttp":
-		s.Kind = manifest.KindHTTP
-	}
+	s.Kind, s.URL = r.kind(s.Name, f)
 	switch {
 	case s.Kind != manifest.KindStdio && s.Kind != manifest.KindHTTP && s.Kind != manifest.KindSSE:
 		return fmt.Sprintf("type %s is not known here; there is stdio, http and sse", s.Kind)
@@ -185,6 +165,37 @@ func (r *reader) transport(s *Server, f *fields) string {
 		s.Env = nil
 	}
 	return ""
+}
+
+// kind returns the transport kind and the URL of a server.
+func (r *reader) kind(name string, f *fields) (kind, address string) {
+	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
+	switch {
+	case httpURL != "":
+		return manifest.KindHTTP, httpURL
+	case web != "" && kind == "":
+		return r.impliedKind(name, web), web
+	}
+	switch kind = strings.ToLower(kind); kind {
+	case "":
+		kind = manifest.KindStdio
+	case "streamable-http", "streamable_http", "streamablehttp":
+		kind = manifest.KindHTTP
+	}
+	return kind, web
+}
+
+// impliedKind returns the transport kind of a server with a URL and no type.
+func (r *reader) impliedKind(name, web string) string {
+	switch r.result.Client {
+	case Gemini:
+		return manifest.KindSSE
+	case Codex:
+		return manifest.KindHTTP
+	}
+	kind := guessKind(web)
+	r.note(name, "its type is not stated; %s is a guess by its url", kind)
+	return kind
 }
 
 func guessKind(web string) string {

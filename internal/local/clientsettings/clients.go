@@ -1,6 +1,10 @@
-// Package known lists the MCP clients whose settings this program reads and changes: where their files are, and
-// how they describe a server.
-package known
+// Package clientsettings knows where MCP clients keep their settings and how these describe a server. It finds, adds,
+// changes and removes one server in such a text, and keeps every other byte: comments, order, indentation and line
+// breaks.
+//
+// Each change is verified: after decoding, the texts before and after may differ only in the server. Otherwise it
+// returns an error, and the user has to make the change.
+package clientsettings
 
 import (
 	"path/filepath"

@@ -1,9 +1,4 @@
-// Package entry finds, adds, changes and removes one MCP server in the text of a client's settings. It keeps
-// every other byte: comments, order, indentation and line breaks.
-//
-// Each change is verified: after decoding, the texts before and after may differ only in the server. Otherwise it
-// returns an error, and the user has to make the change.
-package entry
+package clientsettings
 
 import (
 	"bytes"
@@ -14,8 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
-
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
 type Server struct {
@@ -51,7 +44,7 @@ type text interface {
 var mark = []byte("\xef\xbb\xbf") // byte order mark, written by Windows programs
 
 // read validates and parses data.
-func read(c *known.Client, data []byte) (text, error) {
+func read(c *Client, data []byte) (text, error) {
 	body := bytes.TrimPrefix(data, mark)
 	if !utf8.Valid(body) {
 		return nil, &Invalid{Message: "it is not UTF-8"}
@@ -66,7 +59,7 @@ func read(c *known.Client, data []byte) (text, error) {
 }
 
 // List returns the servers in a file, in order.
-func List(c *known.Client, data []byte) ([]Server, error) {
+func List(c *Client, data []byte) ([]Server, error) {
 	t, err := read(c, data)
 	if err != nil {
 		return nil, err
@@ -75,22 +68,22 @@ func List(c *known.Client, data []byte) ([]Server, error) {
 }
 
 // Table reports whether a file has a table of servers.
-func Table(c *known.Client, data []byte) (bool, error) {
+func Table(c *Client, data []byte) (bool, error) {
 	root, err := decode(c, bytes.TrimPrefix(data, mark))
 	return root[c.Key] != nil, err
 }
 
 // Put returns data with the server: appended, or with a new command line. env is written only for a new server.
-func Put(c *known.Client, data []byte, name string, argv []string, env map[string]string) ([]byte, error) {
+func Put(c *Client, data []byte, name string, argv []string, env map[string]string) ([]byte, error) {
 	return edit(c, data, name, argv, func(t text) error { return t.put(name, argv, env) })
 }
 
 // Remove returns data without the server. With table, an empty table of servers is removed too.
-func Remove(c *known.Client, data []byte, name string, table bool) ([]byte, error) {
+func Remove(c *Client, data []byte, name string, table bool) ([]byte, error) {
 	return edit(c, data, name, nil, func(t text) error { return t.remove(name, table) })
 }
 
-func edit(c *known.Client, data []byte, name string, argv []string, change func(text) error) ([]byte, error) {
+func edit(c *Client, data []byte, name string, argv []string, change func(text) error) ([]byte, error) {
 	t, err := read(c, data)
 	if err != nil {
 		return nil, err
@@ -107,7 +100,7 @@ func edit(c *known.Client, data []byte, name string, argv []string, change func(
 
 // verify checks that after contains the server with argv (or, if nil, does not contain it), and is otherwise
 // equal to before.
-func verify(c *known.Client, before, after []byte, name string, argv []string) error {
+func verify(c *Client, before, after []byte, name string, argv []string) error {
 	old, _, err := without(c, before, name)
 	if err != nil {
 		return err
@@ -120,7 +113,7 @@ func verify(c *known.Client, before, after []byte, name string, argv []string) e
 }
 
 // without decodes a text and removes the server, and also the table of servers if it is empty then.
-func without(c *known.Client, data []byte, name string) (rest, server map[string]any, err error) {
+func without(c *Client, data []byte, name string) (rest, server map[string]any, err error) {
 	if rest, err = decode(c, bytes.TrimPrefix(data, mark)); err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +129,7 @@ func without(c *known.Client, data []byte, name string) (rest, server map[string
 	return rest, server, nil
 }
 
-func decode(c *known.Client, body []byte) (root map[string]any, err error) {
+func decode(c *Client, body []byte) (root map[string]any, err error) {
 	switch {
 	case c.TOML():
 		err = toml.Unmarshal(body, &root)
@@ -158,7 +151,7 @@ func decodeJSON(data []byte) (root map[string]any, err error) {
 }
 
 // argvOf returns the command line of a decoded server, or nil.
-func argvOf(c *known.Client, server map[string]any) (argv []string) {
+func argvOf(c *Client, server map[string]any) (argv []string) {
 	list, _ := server["args"].([]any)
 	if c.Joined {
 		list, _ = server["command"].([]any)

@@ -1,4 +1,4 @@
-package entry
+package clientsettings
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
-
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
 )
 
 var update = flag.Bool("update", false, "write the golden parts of testdata")
@@ -35,7 +33,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			id, _, _ := strings.Cut(string(a.Comment), ":")
-			c := known.Find(id)
+			c := Find(id)
 			if c == nil {
 				t.Fatalf("there is no client %q", id)
 			}
@@ -68,7 +66,7 @@ func TestGolden(t *testing.T) {
 }
 
 // crlf does the same with a byte order mark and CRLF.
-func crlf(t *testing.T, c *known.Client, before, after, removed []byte) {
+func crlf(t *testing.T, c *Client, before, after, removed []byte) {
 	t.Helper()
 	windows := func(b []byte) []byte {
 		return append([]byte("\xef\xbb\xbf"), bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n"))...)
@@ -85,7 +83,7 @@ func crlf(t *testing.T, c *known.Client, before, after, removed []byte) {
 	}
 }
 
-func put(t *testing.T, c *known.Client, data []byte, name string, argv []string) []byte {
+func put(t *testing.T, c *Client, data []byte, name string, argv []string) []byte {
 	t.Helper()
 	out, err := Put(c, data, name, argv, nil)
 	if err != nil {
@@ -94,7 +92,7 @@ func put(t *testing.T, c *known.Client, data []byte, name string, argv []string)
 	return out
 }
 
-func remove(t *testing.T, c *known.Client, data []byte, name string) []byte {
+func remove(t *testing.T, c *Client, data []byte, name string) []byte {
 	t.Helper()
 	out, err := Remove(c, data, name, true)
 	if err != nil {
@@ -154,7 +152,7 @@ approval_mode = "approve"
 		"opencode": {`{"mcp":{"exthost":{"type":"local","command":["exthost","serve"],"enabled":false}}}`,
 			`{"mcp":{"exthost":{"type":"local","command":["/usr/local/bin/exthost", "serve", "--stdio", "--dir", "/home/ada/shop"],"enabled":false}}}`},
 	} {
-		if diff := cmp.Diff(tt.after, string(put(t, known.Find(id), []byte(tt.before), "exthost", argv))); diff != "" {
+		if diff := cmp.Diff(tt.after, string(put(t, Find(id), []byte(tt.before), "exthost", argv))); diff != "" {
 			t.Errorf("%s: %s", id, diff)
 		}
 	}
@@ -168,7 +166,7 @@ func TestVariables(t *testing.T) {
 		"opencode": `"environment": { "XDG_STATE_HOME": "/x y" }`,
 		"codex":    `env = { "XDG_STATE_HOME" = "/x y" }`,
 	} {
-		if got, err := Put(known.Find(id), nil, "exthost", argv, env); err != nil ||
+		if got, err := Put(Find(id), nil, "exthost", argv, env); err != nil ||
 			!strings.Contains(string(got), want) {
 			t.Errorf("%s: %v in\n%s", id, err, got)
 		}
@@ -206,7 +204,7 @@ func TestRemoved(t *testing.T) {
 		"a string of a table": {"codex", "a = '''\n[mcp_servers.exthost]\n'''\n",
 			"a = '''\n[mcp_servers.exthost]\n'''\n"},
 	} {
-		if diff := cmp.Diff(tt.after, string(remove(t, known.Find(tt.id), []byte(tt.before), "exthost"))); diff != "" {
+		if diff := cmp.Diff(tt.after, string(remove(t, Find(tt.id), []byte(tt.before), "exthost"))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -235,12 +233,12 @@ func TestRefused(t *testing.T) {
 		"no command to set":   {"claude", `{"mcpServers": {"exthost": {"url": "x"}}}`, "no command"},
 		"a server in a table": {"codex", "[mcp_servers]\nexthost = {command = \"x\"}\n", "by hand"},
 	} {
-		_, err := Put(known.Find(tt.id), []byte(tt.data), "exthost", argv, nil)
+		_, err := Put(Find(tt.id), []byte(tt.data), "exthost", argv, nil)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	_, err := List(known.Find("claude"), []byte("{"))
+	_, err := List(Find("claude"), []byte("{"))
 	if _, ok := errors.AsType[*Invalid](err); !ok {
 		t.Errorf("%v is no *Invalid", err)
 	}
@@ -255,7 +253,7 @@ func TestList(t *testing.T) {
 		"codex": "model = \"x\"\n\nmcp_servers.a = {command = \"x\", args = [\"-v\"]}\n[mcp_servers.b]\nurl = " +
 			"\"x\"\n",
 	} {
-		got, err := List(known.Find(id), []byte(data))
+		got, err := List(Find(id), []byte(data))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v %s", id, err, diff)
 		}
@@ -268,7 +266,7 @@ func FuzzPut(f *testing.F) {
 	f.Add("codex", []byte("[mcp_servers.a] # x\ncommand=\"x\"\nenv={K='''v'''}"))
 	f.Add("zed", []byte("{\"context_servers\": {\n\"exthost\": {}, // x\n},}"))
 	f.Fuzz(func(t *testing.T, id string, data []byte) {
-		c := known.Find(id)
+		c := Find(id)
 		if c == nil || len(data) > 4<<10 {
 			t.Skip()
 		}
@@ -302,7 +300,7 @@ func TestManyServers(t *testing.T) {
 	}
 	asJSON.WriteString("}}")
 	for client, data := range map[string]string{"cursor": asJSON.String(), "codex": asTOML.String()} {
-		servers, err := List(known.Find(client), []byte(data))
+		servers, err := List(Find(client), []byte(data))
 		if err != nil || len(servers) != n {
 			t.Fatalf("%s: %d servers, %v", client, len(servers), err)
 		}
@@ -315,7 +313,7 @@ func TestManyServers(t *testing.T) {
 
 // TestLastComment changes files that end in a comment.
 func TestLastComment(t *testing.T) {
-	c := known.Find("vscode")
+	c := Find("vscode")
 	for before, want := range map[string]string{
 		"{} // mine":                        "} // mine",
 		"// a\n{\n  \"x\": 1 // b\n}\n// c": "}\n// c",

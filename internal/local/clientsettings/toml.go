@@ -1,4 +1,4 @@
-package entry
+package clientsettings
 
 import (
 	"bytes"
@@ -9,19 +9,18 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
 	"github.com/exthost/exthost/internal/text/literal"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
 // tomlText edits a TOML text by the positions of its statements.
 type tomlText struct {
-	client *known.Client
+	client *Client
 	text   string
 	doc    map[string]any
 }
 
-func readTOML(c *known.Client, body []byte) (*tomlText, error) {
+func readTOML(c *Client, body []byte) (*tomlText, error) {
 	src := strict.NewSource("", body)
 	if _, bad := strict.TOML(src, strict.Rules{}); bad != nil {
 		return nil, &Invalid{bad.Line, bad.Column, bad.Message}
@@ -91,7 +90,6 @@ func pathOf(line string) (path []string, err error) {
 func valueSpan(text []byte, start int) (begin, end, next int) {
 	depth := 0
 	for at := start; at < len(text); {
-		rest := text[at:min(at+3, len(text))]
 		size := 1
 		switch c := text[at]; {
 		case c == '\n' && depth == 0:
@@ -100,17 +98,9 @@ func valueSpan(text []byte, start int) (begin, end, next int) {
 			at += len(bytes.TrimRight(text[at:at+past(text[at:], "\n")], "\n"))
 			continue
 		case c == '=' && begin == 0:
-			begin = at + 1
-			for begin < len(text) && (text[begin] == ' ' || text[begin] == '\t') {
-				begin++
-			}
-		case string(rest) == `"""` || string(rest) == "'''":
-			size = 3 + quoted(text[at+3:], rest)
-			for at+size < len(text) && text[at+size] == c { // quotes directly before the closing mark
-				size++
-			}
+			begin = len(text) - len(bytes.TrimLeft(text[at+1:], " \t"))
 		case c == '"' || c == '\'':
-			size = 1 + quoted(text[at+1:], rest[:1])
+			size = stringLength(text[at:])
 		case c == '[' || c == '{':
 			depth++
 		case c == ']' || c == '}':

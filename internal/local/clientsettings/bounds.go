@@ -1,4 +1,4 @@
-package entry
+package clientsettings
 
 import (
 	"bytes"
@@ -16,34 +16,53 @@ const (
 func Bounds(data []byte, isTOML bool) error {
 	depth, values := 0, 0
 	for i := 0; i < len(data); {
-		rest := data[i:]
-		switch c := data[i]; {
-		case c == '[' || c == '{':
+		if n := opaque(data[i:], isTOML); n > 0 {
+			i += n
+			continue
+		}
+		switch data[i] {
+		case '[', '{':
 			if depth++; depth > maxNesting {
 				return fmt.Errorf("it is nested deeper than %d levels", maxNesting)
 			}
-			i++
-		case c == ']' || c == '}':
+		case ']', '}':
 			depth--
-			i++
-		case c == ',':
+		case ',':
 			if values++; values > maxValues {
 				return fmt.Errorf("it has more than %d values", maxValues)
 			}
-			i++
-		case isTOML && (bytes.HasPrefix(rest, []byte(`"""`)) || bytes.HasPrefix(rest, []byte("'''"))):
-			i += 3 + quoted(rest[3:], rest[:3])
-		case c == '"', isTOML && c == '\'':
-			i += 1 + quoted(rest[1:], rest[:1])
-		case isTOML && c == '#', !isTOML && bytes.HasPrefix(rest, []byte("//")):
-			i += past(rest, "\n")
-		case !isTOML && bytes.HasPrefix(rest, []byte("/*")):
-			i += 2 + past(rest[2:], "*/")
-		default:
-			i++
 		}
+		i++
 	}
 	return nil
+}
+
+// opaque returns the length of the string or comment at the start of text; 0 for anything else.
+func opaque(text []byte, isTOML bool) int {
+	switch c := text[0]; {
+	case isTOML && (c == '"' || c == '\''):
+		return stringLength(text)
+	case c == '"':
+		return 1 + quoted(text[1:], text[:1])
+	case isTOML && c == '#', !isTOML && bytes.HasPrefix(text, []byte("//")):
+		return past(text, "\n")
+	case !isTOML && bytes.HasPrefix(text, []byte("/*")):
+		return 2 + past(text[2:], "*/")
+	}
+	return 0
+}
+
+// stringLength returns the length of the TOML string at the start of text.
+func stringLength(text []byte) int {
+	mark := text[:1]
+	if triple := bytes.Repeat(mark, 3); bytes.HasPrefix(text, triple) {
+		mark = triple
+	}
+	n := len(mark) + quoted(text[len(mark):], mark)
+	for len(mark) == 3 && n < len(text) && text[n] == mark[0] { // quotes directly before the closing mark
+		n++
+	}
+	return n
 }
 
 // quoted returns the length of a string with its closing mark. A single-line string without one ends with its

@@ -1,4 +1,4 @@
-package entry
+package clientsettings
 
 import (
 	"bytes"
@@ -8,13 +8,12 @@ import (
 
 	"github.com/tailscale/hujson"
 
-	"github.com/exthost/exthost/internal/local/clientconfig/known"
 	"github.com/exthost/exthost/internal/text/literal"
 )
 
 // jsonText edits JSON with comments and trailing commas as a tree that keeps every byte.
 type jsonText struct {
-	client *known.Client
+	client *Client
 	tree   hujson.Value
 	root   *hujson.Object
 	lines  []byte // the text, to count lines
@@ -24,7 +23,7 @@ type jsonText struct {
 	compact bool   // everything is on one line
 }
 
-func readJSON(c *known.Client, body []byte) (*jsonText, error) {
+func readJSON(c *Client, body []byte) (*jsonText, error) {
 	t := &jsonText{client: c, lines: body, newline: "\n", unit: "  "}
 	if bytes.Contains(body, []byte("\r\n")) {
 		t.newline = "\r\n"
