@@ -11,7 +11,6 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/local/clientsettings"
 )
 
 // kept is the record that --undo needs about a server in a file. It is in the state directory, beside the backup of the
@@ -79,7 +78,7 @@ func (k *kept) keep(s *settings, after []byte, added bool) error {
 	backup := true
 	switch {
 	case added:
-		table, err := clientsettings.Table(s.client, s.data)
+		table, err := s.client.HasTable(s.data)
 		if err != nil {
 			return err
 		}

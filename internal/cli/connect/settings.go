@@ -122,7 +122,7 @@ func (s *settings) unreadable(err error) error {
 // servers returns the servers in the file.
 func (s *settings) servers() ([]clientsettings.Server, error) {
 	if s.listed == nil {
-		servers, err := clientsettings.List(s.client, s.data)
+		servers, err := s.client.List(s.data)
 		if err != nil {
 			return nil, s.explain(err)
 		}
@@ -163,7 +163,7 @@ type change func(s *settings) (after []byte, gone bool, err error)
 // putting returns the change that adds the server or replaces its command line.
 func (s *settings) putting(name string, argv []string, env map[string]string) change {
 	return func(s *settings) ([]byte, bool, error) {
-		after, err := clientsettings.Put(s.client, s.data, name, argv, env)
+		after, err := s.client.Put(s.data, name, argv, env)
 		return after, false, s.explain(err)
 	}
 }
@@ -175,7 +175,7 @@ func (s *settings) removing(name string, k *kept) change {
 		if before, ok := k.before(s.data); ok {
 			return before, k.Created, nil
 		}
-		after, err := clientsettings.Remove(s.client, s.data, name, k.Created || k.NoTable)
+		after, err := s.client.Remove(s.data, name, k.Created || k.NoTable)
 		rest := bytes.TrimSpace(after)
 		return after, k.Created && (len(rest) == 0 || string(rest) == "{}"), s.explain(err)
 	}

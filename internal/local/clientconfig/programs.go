@@ -188,8 +188,8 @@ func (r *reader) catalog(root map[string]any) map[string]map[string]any {
 	return all
 }
 
-// runtimeOf reads the keys of a catalog's server that correspond to keys of [runtime].
-func runtimeOf(f *fields) map[string]string {
+// runtime reads the keys of a catalog's server that correspond to keys of [runtime].
+func (f *fields) runtime() map[string]string {
 	set := make(map[string]string)
 	for key, name := range map[string]string{"idleSeconds": "idle_timeout", "drainTimeoutSeconds": "drain_timeout"} {
 		if d := f.duration(key, time.Second); d > 0 {

@@ -38,7 +38,7 @@ func (r *reader) server(name string, raw map[string]any) {
 	f := &fields{set: maps.Clone(raw)}
 	s := Server{
 		Name:    name,
-		Runtime: runtimeOf(f),
+		Runtime: f.runtime(),
 		Command: strings.TrimSpace(f.text("command")),
 		Args:    f.list("args"),
 		Env:     f.texts("env"),

@@ -44,7 +44,7 @@ type text interface {
 var mark = []byte("\xef\xbb\xbf") // byte order mark, written by Windows programs
 
 // read validates and parses data.
-func read(c *Client, data []byte) (text, error) {
+func (c *Client) read(data []byte) (text, error) {
 	body := bytes.TrimPrefix(data, mark)
 	if !utf8.Valid(body) {
 		return nil, &Invalid{Message: "it is not UTF-8"}
@@ -53,38 +53,38 @@ func read(c *Client, data []byte) (text, error) {
 		return nil, &Invalid{Message: err.Error()}
 	}
 	if c.TOML() {
-		return readTOML(c, body)
+		return c.readTOML(body)
 	}
-	return readJSON(c, body)
+	return c.readJSON(body)
 }
 
 // List returns the servers in a file, in order.
-func List(c *Client, data []byte) ([]Server, error) {
-	t, err := read(c, data)
+func (c *Client) List(data []byte) ([]Server, error) {
+	t, err := c.read(data)
 	if err != nil {
 		return nil, err
 	}
 	return t.list()
 }
 
-// Table reports whether a file has a table of servers.
-func Table(c *Client, data []byte) (bool, error) {
-	root, err := decode(c, bytes.TrimPrefix(data, mark))
+// HasTable reports whether a file has a table of servers.
+func (c *Client) HasTable(data []byte) (bool, error) {
+	root, err := c.decode(bytes.TrimPrefix(data, mark))
 	return root[c.Key] != nil, err
 }
 
 // Put returns data with the server: appended, or with a new command line. env is written only for a new server.
-func Put(c *Client, data []byte, name string, argv []string, env map[string]string) ([]byte, error) {
-	return edit(c, data, name, argv, func(t text) error { return t.put(name, argv, env) })
+func (c *Client) Put(data []byte, name string, argv []string, env map[string]string) ([]byte, error) {
+	return c.edit(data, name, argv, func(t text) error { return t.put(name, argv, env) })
 }
 
 // Remove returns data without the server. With table, an empty table of servers is removed too.
-func Remove(c *Client, data []byte, name string, table bool) ([]byte, error) {
-	return edit(c, data, name, nil, func(t text) error { return t.remove(name, table) })
+func (c *Client) Remove(data []byte, name string, table bool) ([]byte, error) {
+	return c.edit(data, name, nil, func(t text) error { return t.remove(name, table) })
 }
 
-func edit(c *Client, data []byte, name string, argv []string, change func(text) error) ([]byte, error) {
-	t, err := read(c, data)
+func (c *Client) edit(data []byte, name string, argv []string, change func(text) error) ([]byte, error) {
+	t, err := c.read(data)
 	if err != nil {
 		return nil, err
 	}
@@ -95,26 +95,26 @@ func edit(c *Client, data []byte, name string, argv []string, change func(text) 
 	if bytes.HasPrefix(data, mark) {
 		changed = append(mark[:len(mark):len(mark)], changed...)
 	}
-	return changed, verify(c, data, changed, name, argv)
+	return changed, c.verify(data, changed, name, argv)
 }
 
 // verify checks that after contains the server with argv (or, if nil, does not contain it), and is otherwise
 // equal to before.
-func verify(c *Client, before, after []byte, name string, argv []string) error {
-	old, _, err := without(c, before, name)
+func (c *Client) verify(before, after []byte, name string, argv []string) error {
+	old, _, err := c.without(before, name)
 	if err != nil {
 		return err
 	}
-	rest, server, err := without(c, after, name)
-	if err != nil || !reflect.DeepEqual(old, rest) || !reflect.DeepEqual(argv, argvOf(c, server)) {
+	rest, server, err := c.without(after, name)
+	if err != nil || !reflect.DeepEqual(old, rest) || !reflect.DeepEqual(argv, c.argv(server)) {
 		return errByHand
 	}
 	return nil
 }
 
 // without decodes a text and removes the server, and also the table of servers if it is empty then.
-func without(c *Client, data []byte, name string) (rest, server map[string]any, err error) {
-	if rest, err = decode(c, bytes.TrimPrefix(data, mark)); err != nil {
+func (c *Client) without(data []byte, name string) (rest, server map[string]any, err error) {
+	if rest, err = c.decode(bytes.TrimPrefix(data, mark)); err != nil {
 		return nil, nil, err
 	}
 	servers, _ := rest[c.Key].(map[string]any)
@@ -129,7 +129,7 @@ func without(c *Client, data []byte, name string) (rest, server map[string]any, 
 	return rest, server, nil
 }
 
-func decode(c *Client, body []byte) (root map[string]any, err error) {
+func (c *Client) decode(body []byte) (root map[string]any, err error) {
 	switch {
 	case c.TOML():
 		err = toml.Unmarshal(body, &root)
@@ -150,8 +150,8 @@ func decodeJSON(data []byte) (root map[string]any, err error) {
 	return root, err
 }
 
-// argvOf returns the command line of a decoded server, or nil.
-func argvOf(c *Client, server map[string]any) (argv []string) {
+// argv returns the command line of a decoded server, or nil.
+func (c *Client) argv(server map[string]any) (argv []string) {
 	list, _ := server["args"].([]any)
 	if c.Joined {
 		list, _ = server["command"].([]any)

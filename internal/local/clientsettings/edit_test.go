@@ -85,7 +85,7 @@ func crlf(t *testing.T, c *Client, before, after, removed []byte) {
 
 func put(t *testing.T, c *Client, data []byte, name string, argv []string) []byte {
 	t.Helper()
-	out, err := Put(c, data, name, argv, nil)
+	out, err := c.Put(data, name, argv, nil)
 	if err != nil {
 		t.Fatalf("put: %v in\n%s", err, data)
 	}
@@ -94,7 +94,7 @@ func put(t *testing.T, c *Client, data []byte, name string, argv []string) []byt
 
 func remove(t *testing.T, c *Client, data []byte, name string) []byte {
 	t.Helper()
-	out, err := Remove(c, data, name, true)
+	out, err := c.Remove(data, name, true)
 	if err != nil {
 		t.Fatalf("remove: %v in\n%s", err, data)
 	}
@@ -166,7 +166,7 @@ func TestVariables(t *testing.T) {
 		"opencode": `"environment": { "XDG_STATE_HOME": "/x y" }`,
 		"codex":    `env = { "XDG_STATE_HOME" = "/x y" }`,
 	} {
-		if got, err := Put(Find(id), nil, "exthost", argv, env); err != nil ||
+		if got, err := Find(id).Put(nil, "exthost", argv, env); err != nil ||
 			!strings.Contains(string(got), want) {
 			t.Errorf("%s: %v in\n%s", id, err, got)
 		}
@@ -233,12 +233,12 @@ func TestRefused(t *testing.T) {
 		"no command to set":   {"claude", `{"mcpServers": {"exthost": {"url": "x"}}}`, "no command"},
 		"a server in a table": {"codex", "[mcp_servers]\nexthost = {command = \"x\"}\n", "by hand"},
 	} {
-		_, err := Put(Find(tt.id), []byte(tt.data), "exthost", argv, nil)
+		_, err := Find(tt.id).Put([]byte(tt.data), "exthost", argv, nil)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	_, err := List(Find("claude"), []byte("{"))
+	_, err := Find("claude").List([]byte("{"))
 	if _, ok := errors.AsType[*Invalid](err); !ok {
 		t.Errorf("%v is no *Invalid", err)
 	}
@@ -253,7 +253,7 @@ func TestList(t *testing.T) {
 		"codex": "model = \"x\"\n\nmcp_servers.a = {command = \"x\", args = [\"-v\"]}\n[mcp_servers.b]\nurl = " +
 			"\"x\"\n",
 	} {
-		got, err := List(Find(id), []byte(data))
+		got, err := Find(id).List([]byte(data))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v %s", id, err, diff)
 		}
@@ -270,20 +270,20 @@ func FuzzPut(f *testing.F) {
 		if c == nil || len(data) > 4<<10 {
 			t.Skip()
 		}
-		servers, err := List(c, data)
+		servers, err := c.List(data)
 		if err != nil {
 			return
 		}
 		for _, s := range servers {
-			if _, err := Remove(c, data, s.Name, true); err != nil && !errors.Is(err, errByHand) {
+			if _, err := c.Remove(data, s.Name, true); err != nil && !errors.Is(err, errByHand) {
 				t.Errorf("remove %q: %v", s.Name, err)
 			}
 		}
-		after, err := Put(c, data, "exthost", argv, nil)
+		after, err := c.Put(data, "exthost", argv, nil)
 		if err != nil {
 			return
 		}
-		if _, err := Remove(c, after, "exthost", true); err != nil && !errors.Is(err, errByHand) {
+		if _, err := c.Remove(after, "exthost", true); err != nil && !errors.Is(err, errByHand) {
 			t.Errorf("%v in\n%s", err, after)
 		}
 	})
@@ -300,7 +300,7 @@ func TestManyServers(t *testing.T) {
 	}
 	asJSON.WriteString("}}")
 	for client, data := range map[string]string{"cursor": asJSON.String(), "codex": asTOML.String()} {
-		servers, err := List(Find(client), []byte(data))
+		servers, err := Find(client).List([]byte(data))
 		if err != nil || len(servers) != n {
 			t.Fatalf("%s: %d servers, %v", client, len(servers), err)
 		}

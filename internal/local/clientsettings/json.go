@@ -23,7 +23,7 @@ type jsonText struct {
 	compact bool   // everything is on one line
 }
 
-func readJSON(c *Client, body []byte) (*jsonText, error) {
+func (c *Client) readJSON(body []byte) (*jsonText, error) {
 	t := &jsonText{client: c, lines: body, newline: "\n", unit: "  "}
 	if bytes.Contains(body, []byte("\r\n")) {
 		t.newline = "\r\n"
@@ -146,7 +146,7 @@ func (t *jsonText) list() (servers []Server, err error) {
 			if err != nil {
 				return nil, t.invalid(m.Value.StartOffset, "%v", err)
 			}
-			s.Argv = argvOf(t.client, decoded)
+			s.Argv = t.client.argv(decoded)
 		}
 		servers = append(servers, s)
 	}

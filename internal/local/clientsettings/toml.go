@@ -20,7 +20,7 @@ type tomlText struct {
 	doc    map[string]any
 }
 
-func readTOML(c *Client, body []byte) (*tomlText, error) {
+func (c *Client) readTOML(body []byte) (*tomlText, error) {
 	src := strict.NewSource("", body)
 	if _, bad := strict.TOML(src, strict.Rules{}); bad != nil {
 		return nil, &Invalid{bad.Line, bad.Column, bad.Message}
@@ -140,7 +140,7 @@ func (t *tomlText) list() (servers []Server, err error) {
 	for name, v := range table {
 		s := Server{Name: name, Line: max(lines[name], 1)}
 		if decoded, ok := v.(map[string]any); ok {
-			s.Argv = argvOf(t.client, decoded)
+			s.Argv = t.client.argv(decoded)
 		}
 		servers = append(servers, s)
 	}

@@ -361,32 +361,13 @@ func (p *Player) wait(ctx context.Context) {
 	}
 }
 
-// play replays events, then waits for answers to the extension's requests. It reports false if ctx ended or the
-// player was closed first.
+// play replays events, then waits for answers to the extension's requests. It reports false if ctx ended or the player
+// was closed first.
 func (p *Player) play(ctx context.Context, events []event, l *live) bool {
-	answers := make(map[string]chan struct{}) // to requests of the extension, by their recorded ids
-	await := func(id string) bool {           // to the extension's requests, by recorded id
-		select {
-		case <-answers[id]:
-			delete(answers, id)
-			return true
-		case <-ctx.Done():
-		case <-p.closed:
-		}
-		return false
-	}
+	answers := make(map[string]chan struct{}) // to requests of the extension, by recorded id
 	for i := range events {
 		e := &events[i]
-		if pause := p.tape.pause(e); pause > 0 {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-			case <-p.closed:
-			}
-			timer.Stop()
-		}
-		if ctx.Err() != nil || p.over() {
+		if !p.sleep(ctx, p.tape.pause(e)) {
 			return false
 		}
 		if e.kind == death {
@@ -399,7 +380,7 @@ func (p *Player) play(ctx context.Context, events []event, l *live) bool {
 			p.put(item{err: err})
 			return false
 		case e.kind == reply:
-			if id := string(m.ID); answers[id] != nil && !await(id) {
+			if !p.await(ctx, answers, string(m.ID)) {
 				return false
 			}
 		case e.kind == message && m.ID != nil:
@@ -411,11 +392,41 @@ func (p *Player) play(ctx context.Context, events []event, l *live) bool {
 		}
 	}
 	for id := range answers {
-		if l.id != nil && !await(id) {
+		if l.id != nil && !p.await(ctx, answers, id) {
 			return false
 		}
 	}
 	return true
+}
+
+// sleep waits for a pause between events. It reports false if ctx ended or the player was closed.
+func (p *Player) sleep(ctx context.Context, pause time.Duration) bool {
+	if pause > 0 {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-p.closed:
+		}
+	}
+	return ctx.Err() == nil && !p.over()
+}
+
+// await waits for the answer to a request with the recorded id, if there is one, and removes it from answers. It
+// reports false if ctx ended or the player was closed first.
+func (p *Player) await(ctx context.Context, answers map[string]chan struct{}, id string) bool {
+	if answers[id] == nil {
+		return true
+	}
+	select {
+	case <-answers[id]:
+		delete(answers, id)
+		return true
+	case <-ctx.Done():
+	case <-p.closed:
+	}
+	return false
 }
 
 // ask sends a request of the extension under a fresh id, and returns a channel that is closed when the answer

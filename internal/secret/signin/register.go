@@ -33,7 +33,7 @@ func (s *Server) register(ctx context.Context, client *http.Client, f *found, re
 			ID:       s.ClientID,
 			Secret:   s.ClientSecret,
 			Redirect: redirect,
-			Style:    styleOf(a, s.ClientSecret),
+			Style:    a.style(s.ClientSecret),
 		}, nil
 	case reusable(earlier, a, redirect):
 		return earlier.Client, nil
@@ -98,13 +98,13 @@ func dynamic(ctx context.Context, client *http.Client, a *authority, redirect st
 	case "client_secret_post", "none":
 		c.Style = oauth2.AuthStyleInParams
 	default:
-		c.Style = styleOf(a, c.Secret)
+		c.Style = a.style(c.Secret)
 	}
 	return c, nil
 }
 
-// styleOf returns how a client authenticates; without a secret, by a parameter.
-func styleOf(a *authority, secret string) oauth2.AuthStyle {
+// style returns how a client authenticates; without a secret, by a parameter.
+func (a *authority) style(secret string) oauth2.AuthStyle {
 	methods := a.TokenEndpointAuthMethodsSupported
 	if secret == "" || slices.Contains(methods, "client_secret_post") {
 		return oauth2.AuthStyleInParams

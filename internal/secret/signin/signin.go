@@ -61,7 +61,7 @@ func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *lo
 	if err != nil {
 		return nil, err
 	}
-	config := configOf(f, c, s.scopes(f, more, earlier))
+	config := f.config(c, s.scopes(f, more, earlier))
 	token, err := way.approve(context.WithValue(ctx, oauth2.HTTPClient, client), f, config)
 	if e, ok := errors.AsType[*refusal](err); ok && e.ofClient() && earlier != nil && c == earlier.Client {
 		return nil, fmt.Errorf("%w; exthost logout %s, and sign in again as another client", err, s.Place.ID)
@@ -90,7 +90,7 @@ func (s *Server) granted(ctx context.Context, client *http.Client, f *found, c l
 	return g, s.try(ctx, client, g.Access)
 }
 
-func configOf(f *found, c logins.Client, scopes []string) *oauth2.Config {
+func (f *found) config(c logins.Client, scopes []string) *oauth2.Config {
 	return &oauth2.Config{
 		ClientID:     c.ID,
 		ClientSecret: c.Secret,

@@ -75,7 +75,7 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Verdict{Record: r}
+	v := &Verdict{Record: r, project: k.projectAbove(dir)}
 	var hash string
 	if k.Package != nil {
 		if hash, err = k.Package(c); err != nil {
@@ -97,10 +97,6 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 		v.marks = append(v.marks, s.marks...)
 		return s.files, nil
 	}
-	if project, err := filepath.EvalSymlinks(k.Project); err == nil && within(project, dir) &&
-		project != filepath.Dir(project) { // the file system's root
-		v.project = project
-	}
 	if v.Files, err = find(v.project); err != nil {
 		return nil, err
 	}
@@ -109,16 +105,35 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 	if r.Accepted == nil {
 		return v, nil
 	}
-	now := v.Files
-	if v.kept = r.Project != v.project && r.Project != "" && (v.project == "" || within(r.Project, v.project)); v.kept {
+	if err := v.compare(find); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// projectAbove returns the project if it contains dir, with links resolved; else "".
+func (k *Consent) projectAbove(dir string) string {
+	project, err := filepath.EvalSymlinks(k.Project)
+	if err != nil || !within(project, dir) || project == filepath.Dir(project) { // the file system's root
+		return ""
+	}
+	return project
+}
+
+// compare compares the files with those that were trusted. If they were trusted within a wider project, it compares
+// the files within that, which find returns.
+func (v *Verdict) compare(find func(project string) (Files, error)) (err error) {
+	r, now := v.Record, v.Files
+	wider := r.Project != v.project && r.Project != "" && (v.project == "" || within(r.Project, v.project))
+	if wider {
 		if now, err = find(r.Project); err != nil {
-			return nil, err
+			return err
 		}
 		maps.Copy(now, v.Files) // a hook may name files of the project
 	}
 	v.Changes = now.Differs(r.Files)
-	v.kept = v.kept && len(v.Changes) == 0
-	return v, nil
+	v.kept = wider && len(v.Changes) == 0
+	return nil
 }
 
 // stated returns the files in the project named by the variables that the operator sets for c.

@@ -92,6 +92,9 @@ var valued = set("-r --require --import --loader --experimental-loader --env-fil
 // evaluated are options of interpreters whose value is code.
 var evaluated = []string{"-c", "-e", "-p", "-pe", "--eval", "--print"}
 
+// inFolder are options with which an interpreter loads code from the folder that it starts in.
+var inFolder = strings.Fields("-c -e -m -p -r --eval --print --require --import -")
+
 // isolated are options that make Python ignore variables, including the location of its caches.
 var isolated = regexp.MustCompile(`^-[a-zA-Z]*[EI][a-zA-Z]*$`)
 
@@ -104,7 +107,7 @@ func (l *lines) interpreter(of *language, args []string, cwd string) {
 		if told >= 0 && i > told && (of == &python || !strings.HasPrefix(arg, "-") && !valued[args[i-1]]) {
 			return
 		}
-		name, isModule := moduleOption(of, args[i:])
+		name, isModule := of.moduleOption(args[i:])
 		switch {
 		case told >= 0:
 		case isModule && strings.HasSuffix(arg, "m"+name):
@@ -112,42 +115,59 @@ func (l *lines) interpreter(of *language, args []string, cwd string) {
 		case isModule, slices.Contains(evaluated, arg):
 			told = i + 1
 		}
-		if isModule || slices.Contains([]string{"-c", "-e", "-m", "-p", "-r", "--eval", "--print", "--require",
-			"--import", "-"}, arg) {
+		if isModule || slices.Contains(inFolder, arg) {
 			l.folder(cwd, of)
 		}
-		before := ""
-		if i > 0 && strings.HasPrefix(args[i-1], "-") {
-			before = args[i-1]
-		}
-		if slices.Contains(evaluated, before) {
-			for _, word := range fields(arg) {
-				l.unended(of, absolute(cwd, word))
-			}
-		}
-		path := absolute(cwd, arg)
-		for _, form := range forms(arg) {
-			l.unended(of, absolute(cwd, form))
-			if folder := absolute(cwd, form); form != arg && isDir(folder) { // -Ilib
-				l.folder(folder, of)
-			}
-		}
-		there := regularFiles(path)
-		switch {
-		case strings.HasPrefix(arg, "-"):
-			if of == &python && isolated.MatchString(arg) {
-				l.caches()
-			}
-		case isDir(path):
-			l.folder(path, of)
-			return
-		case there != nil && !valued[before]:
-			l.files(there)
-			return
-		case before == "", strings.Contains(arg, "${"): // later arguments belong to the script
+		option := optionBefore(args, i)
+		l.argument(of, option, arg, cwd)
+		if l.script(of, option, arg, cwd) {
 			return
 		}
 	}
+}
+
+// optionBefore returns the option before an argument, or "".
+func optionBefore(args []string, i int) string {
+	if i > 0 && strings.HasPrefix(args[i-1], "-") {
+		return args[i-1]
+	}
+	return ""
+}
+
+// argument adds the files that an interpreter's argument names, with or without their extension, and those named in
+// code.
+func (l *lines) argument(of *language, option, arg, cwd string) {
+	if slices.Contains(evaluated, option) {
+		for _, word := range fields(arg) {
+			l.unended(of, absolute(cwd, word))
+		}
+	}
+	for _, form := range forms(arg) {
+		l.unended(of, absolute(cwd, form))
+		if folder := absolute(cwd, form); form != arg && isDir(folder) { // -Ilib
+			l.folder(folder, of)
+		}
+	}
+}
+
+// script adds the script or folder that an argument may be. It reports whether the arguments after it belong to that.
+func (l *lines) script(of *language, option, arg, cwd string) bool {
+	path := absolute(cwd, arg)
+	there := regularFiles(path)
+	switch {
+	case strings.HasPrefix(arg, "-"):
+		if of == &python && isolated.MatchString(arg) {
+			l.caches()
+		}
+		return false
+	case isDir(path):
+		l.folder(path, of)
+		return true
+	case there != nil && !valued[option]:
+		l.files(there)
+		return true
+	}
+	return option == "" || strings.Contains(arg, "${")
 }
 
 // caches adds the bytecode caches beside the code, which Python reads unless it has another location.
@@ -175,9 +195,9 @@ func (l *lines) unended(of *language, path string) {
 
 // moduleOption returns the module in a Python option at the start of args: -m NAME, -mNAME, or after other
 // letters.
-func moduleOption(of *language, args []string) (name string, ok bool) {
+func (l *language) moduleOption(args []string) (name string, ok bool) {
 	letters, name, ok := strings.Cut(args[0], "m")
-	if of != &python || !ok || !strings.HasPrefix(letters, "-") || strings.ContainsAny(letters[1:], "-cWX") {
+	if l != &python || !ok || !strings.HasPrefix(letters, "-") || strings.ContainsAny(letters[1:], "-cWX") {
 		return "", false
 	}
 	if name == "" && len(args) > 1 {
@@ -195,7 +215,7 @@ func (l *lines) modulesOf(of *language, args []string, cwd string) {
 		return
 	}
 	for i, arg := range args {
-		if name, ok := moduleOption(of, args[i:]); ok {
+		if name, ok := of.moduleOption(args[i:]); ok {
 			l.module(name, cwd)
 		} else if m := attribute.FindStringSubmatch(arg); m != nil {
 			l.module(m[1], cwd)
@@ -219,18 +239,7 @@ func (l *lines) tool(of *language, args []string, cwd string) {
 		l.compiler(of, args, cwd)
 		return
 	}
-	places := []string{cwd}
-	first := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
-	for i, arg := range args {
-		if strings.HasPrefix(arg, "-") || i > 0 && strings.HasPrefix(args[i-1], "-") || i == first && isPath(arg) {
-			for _, form := range forms(arg) {
-				if path := absolute(cwd, form); isDir(path) {
-					places = append(places, path)
-				}
-			}
-		}
-	}
-	for _, place := range places {
+	for _, place := range places(args, cwd) {
 		l.workplace(place, of)
 		l.modulesOf(of, args, place)
 		if place != cwd {
@@ -247,6 +256,23 @@ func (l *lines) tool(of *language, args []string, cwd string) {
 			}
 		}
 	}
+}
+
+// places returns the folders that a tool works on: cwd, and those in its options and its first argument.
+func places(args []string, cwd string) []string {
+	list := []string{cwd}
+	first := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	for i, arg := range args {
+		if !strings.HasPrefix(arg, "-") && optionBefore(args, i) == "" && (i != first || !isPath(arg)) {
+			continue
+		}
+		for _, form := range forms(arg) {
+			if path := absolute(cwd, form); isDir(path) {
+				list = append(list, path)
+			}
+		}
+	}
+	return list
 }
 
 // compiler adds the files that a tool compiles.

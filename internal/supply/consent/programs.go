@@ -221,21 +221,11 @@ func (l *lines) command(argv []string, cwd string) {
 	if len(argv) == 0 {
 		return
 	}
-	if word := argv[0]; strings.ContainsAny(word, `/\`) && (!filepath.IsAbs(word) || within(l.project, word)) {
-		l.files(regularFiles(absolute(l.dir, word)))
-	}
+	l.program(argv[0])
 	l.words(argv, cwd)
-	if root := filepath.Dir(filepath.Dir(absolute(l.dir, argv[0]))); len(regularFiles(filepath.Join(root,
-		"pyvenv.cfg"))) > 0 {
-		l.folder(root, nil)
-	}
 	wraps := wrappers[program(argv[0])]
 	if wraps {
-		var all []string
-		for _, word := range argv {
-			all = append(all, fields(word)...)
-		}
-		argv = all
+		argv = allFields(argv)
 	}
 	if own.MatchString(strings.Join(argv, " ")) {
 		l.caches()
@@ -254,6 +244,17 @@ func (l *lines) command(argv []string, cwd string) {
 	}
 	if n := slices.Index(argv, "cd"); wraps && n >= 0 && n+1 < len(argv) && isDir(absolute(cwd, argv[n+1])) {
 		l.command(slices.Concat([]string{"sh"}, argv[n+2:]), absolute(cwd, argv[n+1]))
+	}
+}
+
+// program adds the file of a program, and the virtual environment of Python that it belongs to.
+func (l *lines) program(word string) {
+	if strings.ContainsAny(word, `/\`) && (!filepath.IsAbs(word) || within(l.project, word)) {
+		l.files(regularFiles(absolute(l.dir, word)))
+	}
+	root := filepath.Dir(filepath.Dir(absolute(l.dir, word)))
+	if regularFiles(filepath.Join(root, "pyvenv.cfg")) != nil {
+		l.folder(root, nil)
 	}
 }
 
@@ -389,6 +390,13 @@ func loaded(env map[string]string, cwd string) (paths []string) {
 // fields splits a shell command line at spaces, operators and quotes.
 func fields(line string) []string {
 	return strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=", r) })
+}
+
+func allFields(lines []string) (all []string) {
+	for _, line := range lines {
+		all = append(all, fields(line)...)
+	}
+	return all
 }
 
 func absolute(dir, path string) string {

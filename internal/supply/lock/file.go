@@ -167,7 +167,7 @@ func parse(path string, data []byte) (*File, []protocol.Diagnostic) {
 			f.Version, version)
 	}
 	if !r.Failed() {
-		check(f, r, d.Positions)
+		f.check(r, d.Positions)
 	}
 	if r.Failed() {
 		return nil, r.Diagnostics
@@ -176,7 +176,7 @@ func parse(path string, data []byte) (*File, []protocol.Diagnostic) {
 }
 
 // check reports invalid values.
-func check(f *File, r *strict.Report, at strict.Positions) {
+func (f *File) check(r *strict.Report, at strict.Positions) {
 	for id, e := range f.Extensions {
 		path := strict.Join("extensions", id)
 		report := func(key, format string, args ...any) {

@@ -24,61 +24,89 @@ type Left struct {
 // asidePrefix starts the names of directories for files moved aside.
 const asidePrefix = "aside-"
 
-// restore replaces the damaged tree in dir by the files of t (made). Data files stay in place; other files are
-// moved aside.
-func (s Store) restore(dir string, t *Tree, made files) (aside Left, err error) {
-	dirs := made.dirs()
+// restore replaces the damaged tree in dir by the files of t (made). Data files stay in place; other files are moved
+// aside.
+func (s Store) restore(dir string, t *Tree, made files) (Left, error) {
 	if err := open(dir); err != nil {
-		return aside, err
+		return Left{}, err
 	}
-	move := func(name string) error {
-		if aside.Dir == "" {
-			if aside.Dir, err = os.MkdirTemp(s.dir, asidePrefix+time.Now().Format("20060102-150405-")); err != nil {
+	r := restoration{store: s, dir: dir, made: made, dirs: made.dirs()}
+	if err := r.makeRoom(); err != nil {
+		return r.aside, err
+	}
+	if err := r.moveIn(t.dir); err != nil {
+		return r.aside, err
+	}
+	slices.Sort(r.aside.Files)
+	return r.aside, seal(dir, r.dirs)
+}
+
+// restoration is the state of one restore.
+type restoration struct {
+	store Store
+	dir   string // of the damaged tree
+	made  files  // of the tree as it should be
+	dirs  map[string]bool
+	aside Left
+}
+
+// makeRoom moves files aside that differ from those of the tree, are in place of its directories, or are code beside
+// it.
+func (r *restoration) makeRoom() error {
+	found, err := list(r.dir)
+	if err != nil {
+		return err
+	}
+	j := r.store.judge(r.dir, found, found.without(r.made))
+	for name, e := range found {
+		was, of := r.made[name]
+		stays := !of && !r.dirs[name] && !j.loads(name)
+		if of && !e.others {
+			if _, stays, err = e.same(r.dir, name, was); err != nil {
 				return err
 			}
 		}
-		to := filepath.Join(aside.Dir, filepath.FromSlash(name))
-		aside.Files = append(aside.Files, name)
-		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700),
-			os.Rename(filepath.Join(dir, filepath.FromSlash(name)), to))
-	}
-	found, err := list(dir)
-	if err != nil {
-		return aside, err
-	}
-	beside := found.without(made)
-	j := s.judge(dir, found, beside)
-	for name, e := range found {
-		was, of := made[name]
-		same := false
-		if of && !e.others {
-			if _, same, err = e.same(dir, name, was); err != nil {
-				return aside, err
-			}
+		if stays {
+			continue
 		}
-		if of && !same || !of && (dirs[name] || j.loads(name)) {
-			if err := move(name); err != nil {
-				return aside, err
-			}
+		if err := r.moveAside(name); err != nil {
+			return err
 		}
 	}
-	for name := range made {
-		at := filepath.Join(dir, filepath.FromSlash(name))
+	return nil
+}
+
+func (r *restoration) moveAside(name string) (err error) {
+	if r.aside.Dir == "" {
+		r.aside.Dir, err = os.MkdirTemp(r.store.dir, asidePrefix+time.Now().Format("20060102-150405-"))
+		if err != nil {
+			return err
+		}
+	}
+	to := filepath.Join(r.aside.Dir, filepath.FromSlash(name))
+	r.aside.Files = append(r.aside.Files, name)
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700),
+		os.Rename(filepath.Join(r.dir, filepath.FromSlash(name)), to))
+}
+
+// moveIn moves the files that are missing from a whole tree into the damaged one.
+func (r *restoration) moveIn(from string) error {
+	for name := range r.made {
+		at := filepath.Join(r.dir, filepath.FromSlash(name))
 		switch info, err := os.Lstat(at); {
 		case err == nil && !info.IsDir():
 			continue // unchanged
 		case err == nil:
-			if err := move(name); err != nil {
-				return aside, err
+			if err := r.moveAside(name); err != nil {
+				return err
 			}
 		}
 		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700),
-			os.Rename(filepath.Join(t.dir, filepath.FromSlash(name)), at)); err != nil {
-			return aside, err
+			os.Rename(filepath.Join(from, filepath.FromSlash(name)), at)); err != nil {
+			return err
 		}
 	}
-	slices.Sort(aside.Files)
-	return aside, seal(dir, dirs)
+	return nil
 }
 
 // dirs returns the directories of a tree, including its root.
@@ -128,33 +156,11 @@ func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
 			tree = all
 		}
 	}
-	for name, was := range tree {
-		e, ok := found[name]
-		if !ok {
-			continue
-		}
-		_, same, err := e.same(dir, name, was)
-		if err != nil {
-			return left, err
-		}
-		if same {
-			delete(found, name)
-			if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
-				return left, err
-			}
-		}
+	if err := found.removeTree(dir, tree); err != nil {
+		return left, err
 	}
-	for _, c := range copies {
-		for _, at := range []string{c.from, c.to} {
-			name, err := filepath.Rel(dir, at)
-			if err != nil || !filepath.IsLocal(name) || !c.unchanged(at) {
-				continue
-			}
-			delete(found, filepath.ToSlash(name))
-			if err := os.Remove(at); err != nil {
-				return left, err
-			}
-		}
+	if err := found.removeCopies(dir, copies); err != nil {
+		return left, err
 	}
 	if err := removeEmpty(dir); err != nil {
 		return left, err
@@ -163,6 +169,44 @@ func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
 		return left, gone(os.Remove(dir + notesEnding))
 	}
 	return Left{dir, found.without(nil)}, nil
+}
+
+// removeTree removes the files in dir that are unchanged files of the tree.
+func (f folder) removeTree(dir string, tree files) error {
+	for name, was := range tree {
+		e, ok := f[name]
+		if !ok {
+			continue
+		}
+		_, same, err := e.same(dir, name, was)
+		if err != nil {
+			return err
+		}
+		if same {
+			delete(f, name)
+			if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeCopies removes the files in dir that are unchanged originals or copies.
+func (f folder) removeCopies(dir string, copies []Copy) error {
+	for _, c := range copies {
+		for _, at := range []string{c.from, c.to} {
+			name, err := filepath.Rel(dir, at)
+			if err != nil || !filepath.IsLocal(name) || !c.unchanged(at) {
+				continue
+			}
+			delete(f, filepath.ToSlash(name))
+			if err := os.Remove(at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // open makes the directories of a tree writable for this user only.
