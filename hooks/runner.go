@@ -112,16 +112,16 @@ func (r *Runner) Handler(c Command) (Handler, error) {
 	if err := CheckMatcher(c.Matcher); err != nil {
 		return Handler{}, err
 	}
-	cmd := &command{runner: r, dir: c.Dir, sandbox: c.Sandbox, permit: c.Permit, resolve: c.Resolve}
 	c.Name = cmp.Or(c.Name, string(c.Point))
-	cmd.log = r.o.Logger.With("hook", c.Name)
-	cmd.env = environment(c.Env)
+	cmd := &command{Command: c, runner: r, log: r.o.Logger.With("hook", c.Name)}
+	cmd.Env = environment(c.Env)
 	var err error
-	if cmd.argv, err = resolveArgv(c.Argv, c.Dir, cmd.env); err != nil {
+	if cmd.Argv, err = resolveArgv(c.Argv, c.Dir, cmd.Env); err != nil {
 		return Handler{}, err
 	}
-	c.Handler.Command, c.Handler.Run = c.Argv, cmd.run
-	return c.Handler, nil
+	h := c.Handler
+	h.Command, h.Run = c.Argv, cmd.run
+	return h, nil
 }
 
 // environment returns env with the last value of each name, without the variables that run
@@ -133,17 +133,11 @@ func environment(env []string) []string {
 	})
 }
 
-// command is a [Command] ready to run.
+// command is a [Command] ready to run: the program in Argv is an absolute path.
 type command struct {
+	Command
 	runner *Runner
-	argv   []string // its first word absolute
-	dir    string
-	env    []string
 	log    *slog.Logger
-
-	sandbox *sandbox.Policy
-	permit  func(context.Context) (func() error, error)
-	resolve func(ctx context.Context, env []string) ([]string, error)
 }
 
 // The variables that describe the event to a command.
@@ -167,8 +161,8 @@ func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
 	}
 	defer end()
 	var still func() error
-	if c.permit != nil {
-		if still, err = c.permit(ctx); err != nil {
+	if c.Permit != nil {
+		if still, err = c.Permit(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -192,25 +186,28 @@ func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
 	return reply, nil
 }
 
+// maxStdout bounds the stdout of a command, in bytes. It has room for a changed tool result.
+const maxStdout = 4 << 20
+
+var errOutputLimit = fmt.Errorf("it wrote more than %d MiB to stdout and was killed", maxStdout>>20)
+
 // execute runs the command once and waits for its end.
 func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error) {
-	env := append(slices.Clip(c.env), eventVar+"="+string(e.Point), sessionVar+"="+e.Session, toolVar+"="+e.Tool)
-	if c.resolve != nil {
+	env := append(slices.Clip(c.Env), eventVar+"="+string(e.Point), sessionVar+"="+e.Session, toolVar+"="+e.Tool)
+	if c.Resolve != nil {
 		var err error
-		if env, err = c.resolve(ctx, env); err != nil {
+		if env, err = c.Resolve(ctx, env); err != nil {
 			return nil, err
 		}
 	}
 	proc, err := process.Start(ctx, process.Spec{
-		Path:        c.argv[0],
-		Args:        c.argv[1:],
-		Dir:         c.dir,
+		Path:        c.Argv[0],
+		Args:        c.Argv[1:],
+		Dir:         c.Dir,
 		Containment: c.runner.o.Containment,
-		Sandbox:     c.sandbox,
+		Sandbox:     c.Sandbox,
 		Env:         env,
-		StderrLine: func(l process.Line) {
-			c.log.Debug(l.Text, "event", string(e.Point))
-		},
+		StderrLine:  func(l process.Line) { c.log.Debug(l.Text, "event", string(e.Point)) },
 	})
 	if err != nil {
 		return nil, err
@@ -218,7 +215,7 @@ func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error)
 	written := make(chan struct{})
 	go func() { // ends when Write fails, at the latest at the exit of the process
 		defer close(written)
-		_, _ = proc.Stdin.Write(e.commandInput(c.dir))
+		_, _ = proc.Stdin.Write(e.commandInput(c.Dir))
 		proc.Stdin.Close()
 	}()
 	out := proc.CollectStdout(maxStdout)
@@ -252,7 +249,7 @@ func (c *command) await(ctx context.Context, proc *process.Process, overflow <-c
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
 	defer cancel()
 	if stopErr := proc.Stop(ctx, 0); stopErr != nil {
-		c.log.Error("a hook's command does not die", "pid", proc.PID(), "error", stopErr)
+		c.log.Error("process survived SIGKILL", "pid", proc.PID(), "error", stopErr)
 	}
 	return err
 }

@@ -10,9 +10,11 @@ import (
 	"iter"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -148,6 +150,31 @@ func (h *entry) matches(e *Event) bool {
 	}
 	names := e.names()
 	return names == nil || h.matcher.Match(names...)
+}
+
+// names returns the names that a matcher at e's point is compared with, nil where it is
+// ignored.
+func (e *Event) names() []string {
+	switch e.Point {
+	case BeforeToolCall, AfterToolCall, ToolCallFailed:
+		all := []string{e.Tool, "mcp__" + e.Extension + "__" + e.OwnName}
+		if _, server, ok := strings.Cut(e.Extension, "."); ok { // other clients of .mcp.json use the server's name
+			all = append(all, "mcp__"+server+"__"+e.OwnName)
+		}
+		return all
+	case ExtensionLoad, ExtensionState:
+		return []string{e.Extension}
+	case SessionStart:
+		return []string{e.text("source")}
+	case SessionEnd:
+		return []string{e.text("reason")}
+	}
+	return nil
+}
+
+func (e *Event) text(key string) string {
+	s, _ := rawjson.Text(rawjson.Get(e.Payload, key))
+	return s
 }
 
 // step runs one handler and reports whether the next one runs. e is a copy, because a

@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -9,12 +8,6 @@ import (
 
 	"github.com/exthost/exthost/internal/proc/process"
 )
-
-// maxStdout bounds the stdout of a command, in bytes. It has room for a changed tool
-// result.
-const maxStdout = 4 << 20
-
-var errOutputLimit = fmt.Errorf("it wrote more than %d MiB to stdout and was killed", maxStdout>>20)
 
 // resolveArgv replaces variables in argv and resolves its program to an absolute path,
 // which it checks.
