@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -254,7 +255,7 @@ func TestOnlyContentPoliciesChangePayloads(t *testing.T) {
 	}
 	var log strings.Builder
 	next := &payloads{}
-	p := newPipeline(t, governance.Options{Log: textLogger(&log)},
+	p := newPipeline(t, governance.Options{Log: slog.New(slog.NewTextHandler(&log, nil))},
 		member("sneaky", governance.Authorization, changes(`{"name":"other"}`, `{}`)),
 		member("masker", governance.Content, changes(`{"name":"work","arguments":{"masked":1.00}}`, `{"masked":2e1}`)),
 		member("next", governance.Content, next))

@@ -1,5 +1,4 @@
-// Package settings decodes the config that an operator states for a policy, and
-// says which key is wrong.
+// Package settings decodes the config of a policy. Its errors name the wrong key.
 package settings
 
 import (
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/internal/text/strict"
 )
@@ -151,4 +151,42 @@ func OneOf(key string, word *string, allowed ...string) error {
 		return nil
 	}
 	return Wrong("config."+key, "%q is none of %s", *word, strings.Join(allowed, ", "))
+}
+
+// fault is an error about the value at a key of a spec; "" is the spec itself.
+type fault struct {
+	key string
+	err error
+}
+
+// Wrong returns an error about the value at a key of a spec, such as config.when; "" is the spec itself.
+func Wrong(key, format string, args ...any) error {
+	return &fault{key, fmt.Errorf(format, args...)}
+}
+
+func (f *fault) Error() string {
+	if f.key == "" {
+		return f.err.Error()
+	}
+	return f.key + ": " + f.err.Error()
+}
+
+func (f *fault) Unwrap() error { return f.err }
+
+// Problems takes joined errors apart. The key of an error of [Wrong] becomes the field.
+func Problems(err error) []governance.Problem {
+	if err == nil {
+		return nil
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var found []governance.Problem
+		for _, err := range list.Unwrap() {
+			found = append(found, Problems(err)...)
+		}
+		return found
+	}
+	if f, ok := errors.AsType[*fault](err); ok {
+		return []governance.Problem{{Field: f.key, Message: f.err.Error()}}
+	}
+	return []governance.Problem{{Message: err.Error()}}
 }
