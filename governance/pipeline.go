@@ -219,18 +219,20 @@ func (m *member) mayHide() bool   { _, ok := m.policy.(Visibler); return ok && !
 // Visible reports whether every policy lets the caller see the tool in lists.
 func (p *Pipeline) Visible(caller, extension, tool string) bool {
 	x := Exchange{Method: protocol.MethodToolsCall, Caller: caller, Extension: extension, Tool: tool, ToChild: true}
-	return !slices.ContainsFunc(p.members, func(m *member) bool {
-		return m.mayHide() && m.spec.Match.matches(&x) && !visible(m.policy.(Visibler), &x)
-	})
+	return !slices.ContainsFunc(p.members, func(m *member) bool { return m.hides(&x) })
 }
 
-func visible(v Visibler, x *Exchange) (yes bool) {
+// hides reports whether m removes the tool of x from lists, as one that panics does.
+func (m *member) hides(x *Exchange) (yes bool) {
+	if !m.mayHide() || !m.spec.Match.matches(x) {
+		return false
+	}
 	defer func() {
 		if recover() != nil {
-			yes = false
+			yes = true
 		}
 	}()
-	return v.Visible(x.Caller, x.Extension, x.Tool)
+	return !m.policy.(Visibler).Visible(x.Caller, x.Extension, x.Tool)
 }
 
 // Close waits until exchanges and detached observers have ended, and refuses later

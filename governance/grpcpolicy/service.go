@@ -170,7 +170,7 @@ func (s *Service) shutdown(ctx context.Context, l *connection) {
 	}
 	// Plugins do not react to the end of stdin, so Stop does not wait for that.
 	if err := s.proc.Load().Stop(ctx, 0); err != nil {
-		s.o.Logger.Error("policy does not die", "error", err)
+		s.o.Logger.Error("process survived SIGKILL", "error", err)
 	}
 }
 
@@ -197,7 +197,7 @@ func (s *Service) reap(p *process.Process) {
 	select {
 	case <-p.Done():
 	case <-time.After(stopTimeout):
-		s.o.Logger.Error("policy does not die", "pid", p.PID())
+		s.o.Logger.Error("process survived SIGKILL", "pid", p.PID())
 	}
 }
 
