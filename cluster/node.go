@@ -46,7 +46,7 @@ type Node struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	offered atomic.Pointer[offers]
+	shared atomic.Pointer[sharedTools]
 
 	said struct {
 		sync.Mutex // guards own, and keeps calls of members.SetOwn in order
@@ -54,8 +54,8 @@ type Node struct {
 	}
 }
 
-// offers holds the digest of each shared tool, by extension and tool.
-type offers map[string]map[string]string
+// sharedTools holds the digests of the descriptors of shared tools, by extension and tool.
+type sharedTools map[string]map[string]string
 
 // connection is the state of the connection to a server.
 type connection struct {
@@ -77,7 +77,7 @@ func New(o Options) (*Node, error) {
 	m := &o.Settings
 	n := &Node{o: o, servers: found, self: wire.Address{Node: m.Node, Run: wire.NewRun()}}
 	n.closing, n.close = context.WithCancel(context.Background())
-	n.offered.Store(new(offers))
+	n.shared.Store(new(sharedTools))
 	n.state.Store(&connection{reason: "it has not joined yet", over: make(chan struct{})})
 	out := (*sender)(n)
 	n.members = directory.New(directory.Options{
@@ -156,7 +156,7 @@ func (n *Node) Close(ctx context.Context) error {
 		n.close()
 		return n.pairs.Close(ctx)
 	}
-	n.offered.Store(new(offers))
+	n.shared.Store(new(sharedTools))
 	stuck := time.AfterFunc(closeWait, l.Cut) // a server that does not read gets no goodbye
 	n.setOwn(func(own *directory.Own) { *own = directory.Own{Leaving: true} })
 	stuck.Stop()
@@ -249,7 +249,7 @@ func (n *Node) Offer(list []peers.Offer) {
 		return
 	}
 	var shares []directory.Share
-	offered := make(offers)
+	tools := make(sharedTools)
 	for _, o := range list {
 		as := n.o.sharedAs(o.Extension)
 		if as == settings.ShareNone {
@@ -260,9 +260,9 @@ func (n *Node) Offer(list []peers.Offer) {
 		for _, t := range o.Tools {
 			digests[t.Name] = directory.Digest(t.Raw)
 		}
-		offered[o.Extension] = digests
+		tools[o.Extension] = digests
 	}
-	n.offered.Store(&offered)
+	n.shared.Store(&tools)
 	n.setOwn(func(own *directory.Own) { own.Shares = shares })
 }
 
@@ -437,7 +437,7 @@ func (n *inbound) Run(ctx context.Context, from wire.Address, h *wire.Head, body
 	case wire.Itself:
 		return n.operate(ctx, from, h, body)
 	}
-	digests, shared := (*n.offered.Load())[h.Extension]
+	digests, shared := (*n.shared.Load())[h.Extension]
 	if !shared {
 		return nil, protocol.Errorf(protocol.NotReady, "the node does not share extension %q now", h.Extension)
 	}

@@ -127,7 +127,7 @@ func (c *Counter) fill(ctx context.Context, seen *lease) error {
 	return c.fillWhere(ctx, func(l *lease) bool { return l == seen && l.left.Load() <= 0 })
 }
 
-// fillWhere requests a lease, unless a concurrent request has succeeded such that needs is false.
+// fillWhere requests a lease, unless needs reports that a concurrent request has brought enough.
 func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error {
 	select {
 	case c.turn <- struct{}{}:

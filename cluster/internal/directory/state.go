@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxMembers   = 4096
-	maxGone      = 4096
-	rememberGone = time.Hour
+	maxMembers   = 4096                   // remote nodes
+	maxGone      = 4096                   // departed runs
+	rememberGone = time.Hour              // how long a departed run is remembered
 	tooSoon      = 100 * time.Millisecond // within it, changes of this node are announced together
 	settle       = 50 * time.Millisecond  // within it, changes of remote nodes are processed together
 	settleEach   = 250 * time.Microsecond // the same, per node, as all nodes are visited; the longer one counts
