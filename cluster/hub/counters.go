@@ -171,11 +171,11 @@ func (h *Hub) countersUser() (*nats.Conn, error) {
 	for _, what := range []string{"INFO", "CREATE", "UPDATE"} {
 		publish = append(publish, "$JS.API.STREAM."+what+"."+stream.Name)
 	}
-	return h.user(publish, nil)
+	return h.user(h.files.account, publish, nil)
 }
 
-// user connects as a user of the nodes' account with permission for the given subjects and its own inbox.
-func (h *Hub) user(publish, subscribe []string, more ...nats.Option) (*nats.Conn, error) {
+// user connects as a user of an account with permission for the given subjects and its own inbox.
+func (h *Hub) user(account nkeys.KeyPair, publish, subscribe []string, more ...nats.Option) (*nats.Conn, error) {
 	k, err := nkeys.CreateUser()
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (h *Hub) user(publish, subscribe []string, more ...nats.Option) (*nats.Conn
 	u.Name = "hub"
 	u.Pub.Allow.Add(publish...)
 	u.Sub.Allow.Add(append(subscribe, inbox+".>")...)
-	user, err := u.Encode(h.files.account)
+	user, err := u.Encode(account)
 	if err != nil {
 		return nil, err
 	}

@@ -53,8 +53,8 @@ func (h *Hub) relay(ctx context.Context) {
 func (h *Hub) relayOn(ctx context.Context) error {
 	subjects := wire.Subjects{Cluster: h.name}
 	closed := make(chan struct{})
-	conn, err := h.user(append(quota.Publish(h.name), subjects.Inbox("*")+".>"), []string{subjects.ToHubs()},
-		nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	conn, err := h.user(h.files.account, append(quota.Publish(h.name), subjects.Inbox("*")+".>"),
+		[]string{subjects.ToHubs()}, nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
 	if err != nil {
 		return err
 	}
