@@ -34,7 +34,6 @@ import (
 	"github.com/exthost/exthost/internal/observe/journal"
 	"github.com/exthost/exthost/internal/observe/wiretap"
 	"github.com/exthost/exthost/internal/proc/process"
-	"github.com/exthost/exthost/internal/proc/program"
 	"github.com/exthost/exthost/internal/recording/recorder"
 	"github.com/exthost/exthost/internal/text/diagnostics"
 	"github.com/exthost/exthost/internal/text/redact"
@@ -233,7 +232,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.units, h.stats.history.Mask = units.NewRegistry(secrets), secrets.Known // finds detectable secrets itself
 	h.env = &unit.Env{
 		Log:            log,
-		Containment:    process.Contain(program.Guardian(o.Self)),
+		Containment:    process.Contain(guardianProgram(o.Self)),
 		StateDir:       o.StateDir,
 		Self:           o.Self,
 		Version:        o.Version,

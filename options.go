@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/hex"
 	"log/slog"
 	"os"
@@ -18,7 +19,6 @@ import (
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/host/dispatch"
 	"github.com/exthost/exthost/internal/host/unit"
-	"github.com/exthost/exthost/internal/proc/program"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -180,7 +180,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Version = cmp.Or(o.Version, Version())
-	o.Self = cmp.Or(o.Self, program.Own())
+	o.Self = cmp.Or(o.Self, ownProgram())
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
@@ -252,4 +252,31 @@ func Version() string {
 		}
 	}
 	return release
+}
+
+// programPath is the package of the exthost program.
+const programPath = "github.com/exthost/exthost/cmd/exthost"
+
+// ownProgram returns this executable if it is the exthost program, else "".
+func ownProgram() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || strings.TrimSuffix(info.Path, ".test") != programPath {
+		return ""
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// guardianProgram returns self if it can serve as guardian, that is if it is the exthost program; else "".
+func guardianProgram(self string) string {
+	if self == "" || self == ownProgram() {
+		return self
+	}
+	if info, err := buildinfo.ReadFile(self); err != nil || info.Path != programPath {
+		return ""
+	}
+	return self
 }

@@ -74,20 +74,23 @@ func (g *gate) missing(name, format string, args ...any) {
 func (g *gate) variable(name, lack string) {
 	g.missing(name, "the variable %s %s", name, lack)
 	d := &g.diags[len(g.diags)-1]
-	d.Hint = strings.TrimPrefix(d.Hint+"; ",
-		"; ") + fmt.Sprintf("set it in extensions.entries.%s.env or its env_file, then exthost reload; or in the "+
+	where := fmt.Sprintf("set it in extensions.entries.%s.env or its env_file, then exthost reload; or in the "+
 		"environment of exthost serve, and start that again", g.c.ID)
+	if d.Hint != "" {
+		where = d.Hint + "; " + where
+	}
+	d.Hint = where
 }
 
-func (g *gate) platform(what, here string, wanted []string) {
-	if len(wanted) > 0 && !slices.Contains(wanted, here) {
-		g.missing(here, "the %s is %s, and it runs on %s only", what, here, strings.Join(wanted, ", "))
+func (g *gate) platform(what, current string, wanted []string) {
+	if len(wanted) > 0 && !slices.Contains(wanted, current) {
+		g.missing(current, "the %s is %s, and it runs on %s only", what, current, strings.Join(wanted, ", "))
 	}
 }
 
-func (g *gate) version(here, minimum string) {
-	if minimum != "" && semver.IsValid("v"+here) && semver.Compare("v"+here, "v"+minimum) < 0 {
-		g.missing("min_agent_version", "it needs version %s of the host, and this is %s", minimum, here)
+func (g *gate) version(current, minimum string) {
+	if minimum != "" && semver.IsValid("v"+current) && semver.Compare("v"+current, "v"+minimum) < 0 {
+		g.missing("min_agent_version", "it needs version %s of the host, and this is %s", minimum, current)
 	}
 }
 

@@ -58,6 +58,11 @@ func (s *selection) diagnose(level protocol.Level, code, id, path, format string
 	})
 }
 
+// hint adds a hint to the latest diagnostic.
+func (s *selection) hint(format string, args ...any) {
+	s.result.Diagnostics[len(s.result.Diagnostics)-1].Hint = fmt.Sprintf(format, args...)
+}
+
 // dropIf drops every manifest for which drop returns true. drop adds the diagnostic.
 func (s *selection) dropIf(drop func(f found) bool) { s.found = slices.DeleteFunc(s.found, drop) }
 
@@ -150,8 +155,7 @@ func (s *selection) conflict(f found, all []found) {
 	dir := filepath.Dir(f.Path)
 	s.diagnose(protocol.LevelError, CodeDuplicateID, f.ID, f.Path, "%s is also the id in %s; none of them runs", f.ID,
 		strings.Join(others, ", "))
-	s.result.Diagnostics[len(s.result.Diagnostics)-
-		1].Hint = fmt.Sprintf("give one another id, remove it, or choose: extensions.search_paths: [%s, %s]", dir,
+	s.hint("give one another id, remove it, or choose: extensions.search_paths: [%s, %s]", dir,
 		s.o.SearchPaths[f.RootIndex])
 	s.result.Conflicting = append(s.result.Conflicting, f.Candidate)
 }
@@ -217,7 +221,7 @@ func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
 		s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list,
 			id)
 		if near != "" {
-			s.result.Diagnostics[len(s.result.Diagnostics)-1].Hint = fmt.Sprintf("did you mean %q?", near)
+			s.hint("did you mean %q?", near)
 		}
 	}
 }

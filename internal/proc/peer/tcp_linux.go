@@ -52,8 +52,8 @@ func ask(source, destination netip.AddrPort) (s Socket, err error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return s, os.NewSyscallError("setsockopt", err)
 	}
-	if err := unix.Sendto(fd, question(source, destination), 0,
-		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	err = unix.Sendto(fd, question(source, destination), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	if err != nil {
 		return s, os.NewSyscallError("sendto", err)
 	}
 	answer := make([]byte, 4<<10)

@@ -18,7 +18,7 @@ import (
 
 // diagnose finds the cause behind an error number: a missing directory, file and interpreter are all ENOENT. It looks
 // at the files after the failure, so it may be wrong about a file that has changed since. The system's error is kept.
-func diagnose(s *Spec, err error) *StartError {
+func (s *Spec) diagnose(err error) *StartError {
 	e := &StartError{Reason: Other, Path: s.Path, Err: err}
 	switch {
 	case errors.Is(err, unix.ETXTBSY):
@@ -30,7 +30,7 @@ func diagnose(s *Spec, err error) *StartError {
 	case isAny(err, unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM, unix.ENOSPC):
 		e.Reason = Resource
 	case isAny(err, unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG):
-		e.Reason, e.Culprit = diagnosePath(s)
+		e.Reason, e.Culprit = s.obstacle()
 		switch {
 		case e.Reason == "" && s.Sandbox != nil:
 			e.Reason, e.Culprit = Sandbox, cmp.Or(interpreterOf(s.Path), s.Path)
@@ -50,15 +50,15 @@ func isAny(err error, errnos ...unix.Errno) bool {
 // Check returns a [*StartError] if the executable at path, which must be absolute, cannot be started; nil if no
 // obstacle is found.
 func Check(path string) error {
-	if reason, culprit := diagnosePath(&Spec{Path: path}); reason != "" {
+	if reason, culprit := (&Spec{Path: path}).obstacle(); reason != "" {
 		return &StartError{Reason: reason, Path: path, Culprit: culprit, Err: executable(path)}
 	}
 	return nil
 }
 
-// diagnosePath checks the working directory, the file and its interpreter, in the order of the system, and returns the
+// obstacle checks the working directory, the file and its interpreter, in the order of the system, and returns the
 // first fault; "" for none.
-func diagnosePath(s *Spec) (r Reason, culprit string) {
+func (s *Spec) obstacle() (r Reason, culprit string) {
 	if s.Dir != "" && unix.Access(s.Dir+"/.", unix.X_OK) != nil {
 		return CwdMissing, s.Dir
 	}

@@ -6,16 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/exthost/exthost/internal/proc/containment/nsinit"
+	"github.com/exthost/exthost/internal/proc/sandbox"
+	"github.com/exthost/exthost/internal/proc/sandbox/egress"
 )
 
 // CanIsolate reports whether [Spec.Isolate] has an effect on this system.
@@ -32,27 +37,27 @@ type initConn struct {
 	listen net.Listener // for the child's proxy; nil for none
 }
 
-// startIsolated starts argv in a new pid namespace, with program as the init. It returns the init's process, which
-// leads the session and group of the child.
-func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, s *Spec,
-) (*os.Process, *initConn, error) {
+// startIsolated starts argv in a new pid namespace. It returns the process of the init, which leads the session and
+// group of the child.
+func (s *Spec) startIsolated(ctx context.Context, argv []string, attr *os.ProcAttr) (*os.Process, *initConn, error) {
+	program := s.Containment.initProgram()
 	if program == "" {
 		return nil, nil, &StartError{Reason: Isolation, Path: argv[0], Err: errNoInit}
 	}
-	t, err := termsOf(s)
+	t, err := s.terms()
 	if err != nil {
 		return nil, nil, err
 	}
-	link, theirs, err := newInitConn()
+	link, initEnd, err := newInitConn()
 	if err != nil {
 		return nil, nil, err
 	}
 	inner := *attr
-	inner.Files = append(slices.Clone(attr.Files), theirs)
+	inner.Files = append(slices.Clone(attr.Files), initEnd)
 	order, _ := json.Marshal(t) // cannot fail
 	words := append([]string{nsinit.Name, string(order)}, argv...)
 	proc, err := startInNamespace(program, words, &inner, t.Sandbox != nil)
-	theirs.Close()
+	initEnd.Close()
 	if err == nil {
 		err = link.awaitStart(ctx, argv[0])
 		if err == nil {
@@ -67,8 +72,8 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	return nil, nil, err
 }
 
-// termsOf returns the terms for the init. The error means that the system cannot enforce the sandbox.
-func termsOf(s *Spec) (nsinit.Terms, error) {
+// terms returns the terms for the init. The error means that the system cannot enforce the sandbox.
+func (s *Spec) terms() (nsinit.Terms, error) {
 	t := nsinit.Terms{Limits: s.Limits, Mark: s.mark, NewPrivileges: s.NewPrivileges}
 	if s.Sandbox == nil {
 		return t, nil
@@ -116,8 +121,8 @@ func newInitConn() (*initConn, *os.File, error) {
 		return nil, nil, err
 	}
 	_ = unix.SetNonblock(pair[0], true) // required for deadlines
-	ours := os.NewFile(uintptr(pair[0]), "init")
-	return &initConn{socket: ours, lines: bufio.NewReader(ours)}, os.NewFile(uintptr(pair[1]), "host"), nil
+	socket := os.NewFile(uintptr(pair[0]), "init")
+	return &initConn{socket: socket, lines: bufio.NewReader(socket)}, os.NewFile(uintptr(pair[1]), "host"), nil
 }
 
 func (l *initConn) close() error {
@@ -175,4 +180,65 @@ func (l *initConn) exit(init Exit) Exit {
 	e := Exit{Code: status.ExitStatus()}
 	e.Signal, e.CoreDumped = signalOf(status)
 	return e
+}
+
+// namespaces returns nil if a child can have a network namespace, else the reason. It starts a program that does not
+// exist: that is noticed only after the namespaces have been created.
+var namespaces = sync.OnceValue(func() error {
+	attr := &os.ProcAttr{Sys: &syscall.SysProcAttr{}}
+	proc, err := startInNamespace("/nonexistent", []string{"none"}, attr, true)
+	if err == nil { // the program does exist
+		_ = proc.Kill()
+		_, err = proc.Wait()
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+})
+
+// receiveListener takes the listener that the init may send first.
+func (l *initConn) receiveListener() error {
+	raw, err := l.socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var first [1]byte
+	rights := make([]byte, unix.CmsgSpace(4))
+	n, oob := 0, 0
+	waited := raw.Read(func(fd uintptr) bool {
+		n, oob, _, _, err = unix.Recvmsg(int(fd), first[:], rights, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	switch err := errors.Join(waited, err); {
+	case err != nil:
+		return err
+	case n == 0:
+		return io.EOF
+	case first[0] != nsinit.ListenerMark:
+		l.lines.Reset(io.MultiReader(strings.NewReader(string(first[:])), l.socket))
+		return nil
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:oob])
+	var fds []int
+	if err == nil && len(messages) == 1 {
+		fds, err = unix.ParseUnixRights(&messages[0])
+	}
+	if err != nil || len(fds) != 1 {
+		return fmt.Errorf("the listener of its proxy did not arrive: %d messages, %d descriptors, error %v",
+			len(messages), len(fds), err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "proxy")
+	defer file.Close()
+	l.listen, err = net.FileListener(file)
+	return err
+}
+
+// openProxy serves the child's listener until the returned Closer is closed; nil if there is none.
+func (l *initConn) openProxy(p *sandbox.Policy) io.Closer {
+	if l == nil || l.listen == nil {
+		return nil
+	}
+	return egress.Serve(l.listen, slices.Clone(p.Net.Hosts()), p.Record)
 }

@@ -29,9 +29,9 @@ type launcher struct {
 
 var restricted launcher
 
-// launcherOf returns the launcher for s. The caller must call leave after a failed start, or when the child has been
+// launcher returns the launcher for s. The caller must call leave after a failed start, or when the child has been
 // reaped.
-func launcherOf(s *Spec) (*launcher, error) {
+func (s *Spec) launcher() (*launcher, error) {
 	if s.Sandbox != nil && s.NewPrivileges {
 		return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: errPrivilegedSandbox}
 	}
@@ -71,7 +71,7 @@ func giveUp(kept uint64) error {
 // Launch runs start so that the process it starts has the privileges of a child for s. It is for processes that [Start]
 // cannot start. The caller must call reaped after the end of that process. The error is start's or a [*StartError].
 func Launch(s Spec, start func() error) (reaped func(), err error) {
-	l, err := launcherOf(&s)
+	l, err := s.launcher()
 	if err != nil {
 		return nil, err
 	}

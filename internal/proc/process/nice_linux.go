@@ -37,11 +37,11 @@ func (p *Process) followNice() error {
 	if p.reaped {
 		return nil
 	}
-	theirs, err := unix.Getpriority(unix.PRIO_PROCESS, p.PID()) // 20 minus the nice value
-	ours, ownErr := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	if err != nil || ownErr != nil || ours == theirs {
-		return errors.Join(err, ownErr)
+	child, err := unix.Getpriority(unix.PRIO_PROCESS, p.PID()) // 20 minus the nice value
+	host, hostErr := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil || hostErr != nil || host == child {
+		return errors.Join(err, hostErr)
 	}
-	behind := min(max(ours-theirs, -20), 19)
+	behind := min(max(host-child, -20), 19)
 	return os.WriteFile("/proc/"+strconv.Itoa(p.PID())+"/autogroup", strconv.AppendInt(nil, int64(behind), 10), 0)
 }

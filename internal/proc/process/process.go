@@ -94,7 +94,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	if !filepath.IsAbs(s.Path) {
 		return nil, &StartError{Reason: Invalid, Path: s.Path, Err: errors.New("not an absolute path")}
 	}
-	if ownNamespaces(s.Sandbox, s.Containment) {
+	if s.Containment.ownNamespaces(s.Sandbox) {
 		bound := s
 		bound.Isolate = true
 		bound.Limits.Processes = cmp.Or(s.Limits.Processes, limited.OfSandbox())
@@ -109,7 +109,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 }
 
 func (s *Spec) start(ctx context.Context) (*Process, error) {
-	parent, err := launcherOf(s)
+	parent, err := s.launcher()
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (s *Spec) start(ctx context.Context) (*Process, error) {
 	}
 	hold := s.Containment.prepare()
 	s.Env, s.mark = hold.environ(s.Env), hold.marks().First
-	proc, init, err := spawn(ctx, s, parent, pipes.child[:])
+	proc, init, err := s.spawn(ctx, parent, pipes.child[:])
 	closeAll(pipes.child[:])
 	if err != nil {
 		hold.abandon()
@@ -153,7 +153,7 @@ func (s *Spec) start(ctx context.Context) (*Process, error) {
 var busyRetries = []time.Duration{20 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond}
 
 // spawn starts the child with stdio as its descriptors 0, 1 and 2.
-func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*os.Process, *initConn, error) {
+func (s *Spec) spawn(ctx context.Context, parent *launcher, stdio []*os.File) (*os.Process, *initConn, error) {
 	attr := &os.ProcAttr{Dir: s.Dir, Env: s.Env, Files: stdio, Sys: sysProcAttr()}
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would mean the environment of this process
@@ -163,7 +163,7 @@ func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*o
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		proc, init, err := launch(ctx, s, parent, argv, attr)
+		proc, init, err := s.launch(ctx, parent, argv, attr)
 		if err == nil {
 			return proc, init, nil
 		}
@@ -174,7 +174,7 @@ func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*o
 			if e, ok := errors.AsType[*StartError](err); ok {
 				return nil, nil, e
 			}
-			return nil, nil, diagnose(s, err)
+			return nil, nil, s.diagnose(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -183,10 +183,10 @@ func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*o
 	}
 }
 
-func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr *os.ProcAttr,
+func (s *Spec) launch(ctx context.Context, parent *launcher, argv []string, attr *os.ProcAttr,
 ) (proc *os.Process, init *initConn, err error) {
 	if s.Isolate {
-		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, s)
+		return s.startIsolated(ctx, argv, attr)
 	}
 	marked, mark := false, limited.Mark{Limit: s.mark, Late: s.NewPrivileges || s.Sandbox != nil}
 	parent.run(func() { proc, marked, err = limited.Start(s.Path, argv, attr, s.Limits, mark) })

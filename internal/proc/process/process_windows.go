@@ -45,7 +45,7 @@ const errSharingViolation = syscall.Errno(32)
 func endedBy(*os.ProcessState) (name string, core bool) { return "", false }
 
 // diagnose finds the cause behind the system's error.
-func diagnose(s *Spec, err error) *StartError {
+func (s *Spec) diagnose(err error) *StartError {
 	e := &StartError{Reason: Other, Path: s.Path, Err: err}
 	info, statErr := os.Stat(s.Path)
 	switch {
@@ -72,7 +72,7 @@ func diagnose(s *Spec, err error) *StartError {
 // obstacle is found.
 func Check(path string) error {
 	if err := executable(path); err != nil {
-		return diagnose(&Spec{Path: path}, err)
+		return (&Spec{Path: path}).diagnose(err)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ func Protection() sandbox.Protection {
 }
 
 // ownNamespaces reports whether a child in sandbox p gets namespaces: for its own network, or to limit its processes if
-// c has an init and the system supports it. A watched child does not get them for the limit alone.
-func ownNamespaces(p *sandbox.Policy, c *Containment) bool {
+// there is an init and the system supports it. A watched child does not get them for the limit alone.
+func (c *Containment) ownNamespaces(p *sandbox.Policy) bool {
 	bound := p != nil && p.Watch == nil && c.initProgram() != "" && !c.noProc.Load() && limited.OfSandbox() > 0
 	return (p.Namespaced() || bound) && namespaces() == nil
 }
@@ -23,6 +23,6 @@ func ownNamespaces(p *sandbox.Policy, c *Containment) bool {
 func Protect(p *sandbox.Policy, isolate bool, c *Containment) (sandbox.Protection, error) {
 	q := *p
 	q.OwnNet = q.Namespaced() && namespaces() == nil
-	q.OwnProc = ownNamespaces(p, c) || isolate && CanIsolate
+	q.OwnProc = c.ownNamespaces(p) || isolate && CanIsolate
 	return q.Check()
 }

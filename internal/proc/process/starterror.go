@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/internal/text/display"
@@ -62,62 +63,96 @@ func (e *StartError) Error() string {
 // Unwrap returns Err.
 func (e *StartError) Unwrap() error { return e.Err }
 
+// The variants of reasons that have a text of their own.
+const (
+	notOnPath         Reason = "not_on_path"
+	noInit            Reason = "no_init"
+	hiddenProgram     Reason = "hidden_program"
+	privilegedSandbox Reason = "privileged_sandbox"
+)
+
+// startTexts tell what has happened and what the reader can do, with placeholders for Culprit and Err.
+var startTexts = map[Reason]struct{ what, next string }{
+	NotFound:  {"not found", "check the spelling, or build it first"},
+	notOnPath: {"not found on PATH", "install it, or give its full path"},
+	NotExecutable: {
+		"not executable",
+		"run chmod +x on it (and check that its file system is not mounted noexec), or start it through its " +
+			"interpreter",
+	},
+	IsDirectory: {"is a directory", "name the program inside it"},
+	BadInterpreter: {
+		"its interpreter {quoted} cannot be run",
+		"install it where PATH finds it, or correct the first line of the script",
+	},
+	CRLFShebang: {
+		"its #! line ends in CR LF, so the system looks for {quoted}",
+		"save the file with Unix line endings",
+	},
+	BadFormat: {
+		"not a program for this system",
+		"give a script a first line such as #!/bin/sh, or build it for this system and processor",
+	},
+	CwdMissing: {"its working directory {culprit} cannot be entered", "create it or correct cwd"},
+	ArgsTooBig: {"arguments and environment are too big", "pass large data on stdin or in a file"},
+	Busy:       {"the file is open for writing", "wait until its installation has finished and try again"},
+	Resource: {
+		"out of resources ({error})",
+		"raise the limits of open files and processes (ulimit -n, ulimit -u) or run fewer extensions",
+	},
+	Invalid: {"invalid ({error})", "correct the command, its arguments and its environment"},
+	Isolation: {
+		"it cannot have a pid namespace ({error})",
+		"allow user namespaces on this system (user.max_user_namespaces, " +
+			"kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile), " +
+			`or set runtime.isolate = "none"`,
+	},
+	noInit: {
+		"it cannot have a pid namespace ({error})",
+		`tell the host where exthost is (Options.Self), or set runtime.isolate = "none"`,
+	},
+	Privileges: {
+		"it cannot be kept from gaining privileges ({error})",
+		"allow the system calls prctl, capget and capset in the seccomp profile of this host, or set " +
+			"new_privileges = true for the extension or destination",
+	},
+	Sandbox: {
+		"{error}",
+		"run exthost doctor to see what this system enforces; best_effort = true in [sandbox] starts it with the " +
+			`rest, and sandbox = "off" for the extension in the host's configuration without any`,
+	},
+	hiddenProgram: {
+		"its sandbox does not let it run {culprit}",
+		"add the folder of that program to read in [sandbox], or state the profile that has it (node, python, uv)",
+	},
+	privilegedSandbox: {"{error}", `remove new_privileges, or set sandbox = "off" for the extension`},
+	Other:             {"{error}", "run the same command in a shell to see more"},
+}
+
 func (e *StartError) text() (what, next string) {
-	switch e.Reason {
-	case NotFound:
-		if !strings.ContainsAny(e.Path, `/\`) {
-			return "not found on PATH", "install it, or give its full path"
-		}
-		return "not found", "check the spelling, or build it first"
-	case NotExecutable:
-		return "not executable",
-			"run chmod +x on it (and check that its file system is not mounted noexec), or start it through its " +
-				"interpreter"
-	case IsDirectory:
-		return "is a directory", "name the program inside it"
-	case BadInterpreter:
-		return fmt.Sprintf("its interpreter %q cannot be run",
-			e.Culprit), "install it where PATH finds it, or correct the first line of the script"
-	case CRLFShebang:
-		return fmt.Sprintf("its #! line ends in CR LF, so the system looks for %q",
-			e.Culprit), "save the file with Unix line endings"
-	case BadFormat:
-		return "not a program for this system",
-			"give a script a first line such as #!/bin/sh, or build it for this system and processor"
-	case CwdMissing:
-		return fmt.Sprintf("its working directory %s cannot be entered",
-			display.Escape(e.Culprit)), "create it or correct cwd"
-	case ArgsTooBig:
-		return "arguments and environment are too big", "pass large data on stdin or in a file"
-	case Busy:
-		return "the file is open for writing", "wait until its installation has finished and try again"
-	case Resource:
-		return fmt.Sprintf("out of resources (%v)",
-			e.Err), "raise the limits of open files and processes (ulimit -n, ulimit -u) or run fewer extensions"
-	case Invalid:
-		return fmt.Sprintf("invalid (%v)", e.Err), "correct the command, its arguments and its environment"
-	case Isolation:
-		what = fmt.Sprintf("it cannot have a pid namespace (%v)", e.Err)
-		if errors.Is(e.Err, errNoInit) {
-			return what, `tell the host where exthost is (Options.Self), or set runtime.isolate = "none"`
-		}
-		return what, `allow user namespaces on this system (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile), or set runtime.isolate = "none"`
-	case Privileges:
-		return fmt.Sprintf("it cannot be kept from gaining privileges (%v)",
-				e.Err), "allow the system calls prctl, capget and capset in the seccomp profile of this host, or set " +
-				"new_privileges = true for the extension or destination"
-	case Sandbox:
-		if e.Culprit != "" {
-			return fmt.Sprintf("its sandbox does not let it run %s",
-					display.Escape(e.Culprit)),
-				"add the folder of that program to read in [sandbox], or state the profile that has it (node, " +
-					"python, uv)"
-		}
-		what = e.Err.Error()
-		if errors.Is(e.Err, errPrivilegedSandbox) {
-			return what, `remove new_privileges, or set sandbox = "off" for the extension`
-		}
-		return what, `run exthost doctor to see what this system enforces; best_effort = true in [sandbox] starts it with the rest, and sandbox = "off" for the extension in the host's configuration without any`
+	t, known := startTexts[e.variant()]
+	if !known {
+		t = startTexts[Other]
 	}
-	return e.Err.Error(), "run the same command in a shell to see more"
+	values := strings.NewReplacer(
+		"{quoted}", strconv.Quote(e.Culprit),
+		"{culprit}", display.Escape(e.Culprit),
+		"{error}", fmt.Sprint(e.Err),
+	)
+	return values.Replace(t.what), t.next
+}
+
+// variant returns the key of startTexts for e.
+func (e *StartError) variant() Reason {
+	switch {
+	case e.Reason == NotFound && !strings.ContainsAny(e.Path, `/\`):
+		return notOnPath
+	case e.Reason == Isolation && errors.Is(e.Err, errNoInit):
+		return noInit
+	case e.Reason == Sandbox && e.Culprit != "":
+		return hiddenProgram
+	case e.Reason == Sandbox && errors.Is(e.Err, errPrivilegedSandbox):
+		return privilegedSandbox
+	}
+	return e.Reason
 }

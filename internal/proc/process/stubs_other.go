@@ -57,8 +57,7 @@ const CanIsolate = false
 // initConn exists on Linux only.
 type initConn struct{}
 
-func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, s *Spec,
-) (*os.Process, *initConn, error) {
+func (s *Spec) startIsolated(_ context.Context, argv []string, attr *os.ProcAttr) (*os.Process, *initConn, error) {
 	proc, _, err := limited.Start(argv[0], argv, attr, s.Limits, limited.Mark{})
 	return proc, nil, err
 }
@@ -75,7 +74,7 @@ const CanRestrict = false
 // launcher exists on Linux only.
 type launcher struct{}
 
-func launcherOf(s *Spec) (*launcher, error) {
+func (s *Spec) launcher() (*launcher, error) {
 	if s.Sandbox != nil {
 		if err := s.Sandbox.Confine(s.Path); err != nil {
 			return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: err}

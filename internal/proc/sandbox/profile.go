@@ -70,8 +70,7 @@ var installed = []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "py
 func (p *Policy) installations(program string, marks ...string) (rules []confine.Rule) {
 	for range 8 { // each step may be in another installation
 		dir := filepath.Dir(real(filepath.Dir(program)))
-		if !isPersonal(dir) && slices.ContainsFunc(marks,
-			func(mark string) bool { found, _ := filepath.Glob(filepath.Join(dir, mark)); return found != nil }) {
+		if !isPersonal(dir) && slices.ContainsFunc(marks, func(mark string) bool { return matches(dir, mark) }) {
 			for _, part := range installed {
 				if path := real(filepath.Join(dir, part)); p.At.refuse(path) == nil && !isPersonal(path) {
 					rules = append(rules, confine.Rule{Path: path})
@@ -88,6 +87,12 @@ func (p *Policy) installations(program string, marks ...string) (rules []confine
 		}
 	}
 	return rules
+}
+
+// matches reports whether dir has a file that matches pattern.
+func matches(dir, pattern string) bool {
+	found, _ := filepath.Glob(filepath.Join(dir, pattern))
+	return found != nil
 }
 
 // interpreter returns the program in the #! line of a script; "" for other files.

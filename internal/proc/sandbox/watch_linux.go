@@ -110,8 +110,9 @@ func (w *Watch) serve(listener, stopped int, rules []confine.Rule) {
 			continue
 		}
 		var n notification
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_RECV,
-			uintptr(unsafe.Pointer(&n))); errno != 0 {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_RECV,
+			uintptr(unsafe.Pointer(&n)))
+		if errno != 0 {
 			continue // the process was killed meanwhile
 		}
 		for _, o := range watched[n.nr] {
@@ -128,26 +129,9 @@ func (w *Watch) serve(listener, stopped int, rules []confine.Rule) {
 // access returns what the call does with o. ok is false if no sandbox controls it, or if it would fail without a
 // sandbox too.
 func (n *notification) access(o operand) (a Access, ok bool) {
-	path, ok := n.text(n.args[o.path])
-	if !ok || path == "" {
+	path, ok := n.path(o)
+	if !ok {
 		return a, false
-	}
-	proc := fmt.Sprintf("/proc/%d", n.pid)
-	if !filepath.IsAbs(path) {
-		at := proc + "/cwd"
-		if o.dir >= 0 && int32(n.args[o.dir]) != unix.AT_FDCWD {
-			at = fmt.Sprintf("%s/fd/%d", proc, int32(n.args[o.dir]))
-		}
-		base, err := os.Readlink(at)
-		if err != nil {
-			return a, false
-		}
-		path = filepath.Join(base, path)
-	}
-	for _, self := range []string{"/proc/self", "/proc/thread-self"} {
-		if within(path, self) {
-			path = proc + strings.TrimPrefix(path, self)
-		}
 	}
 	flags := uint64(0)
 	switch o.use {
@@ -168,6 +152,32 @@ func (n *notification) access(o operand) (a Access, ok bool) {
 		return around(path)
 	}
 	return opened(path, flags)
+}
+
+// path returns the path of o as the process sees it, absolute; ok is false if it cannot be read.
+func (n *notification) path(o operand) (path string, ok bool) {
+	path, ok = n.text(n.args[o.path])
+	if !ok || path == "" {
+		return "", false
+	}
+	proc := fmt.Sprintf("/proc/%d", n.pid)
+	if !filepath.IsAbs(path) {
+		at := proc + "/cwd"
+		if o.dir >= 0 && int32(n.args[o.dir]) != unix.AT_FDCWD {
+			at = fmt.Sprintf("%s/fd/%d", proc, int32(n.args[o.dir]))
+		}
+		base, err := os.Readlink(at)
+		if err != nil {
+			return "", false
+		}
+		path = filepath.Join(base, path)
+	}
+	for _, self := range []string{"/proc/self", "/proc/thread-self"} {
+		if within(path, self) {
+			path = proc + strings.TrimPrefix(path, self)
+		}
+	}
+	return path, true
 }
 
 // opened returns the access by opening path with flags.

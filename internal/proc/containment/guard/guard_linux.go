@@ -95,19 +95,19 @@ func (p pipe) Read(b []byte) (int, error) {
 // record applies one line of the lifeline to q. It allocates next to nothing, so that a guardian does not grow with the
 // number of children that its host starts.
 func record(q *sweep.Sweeper, line []byte) {
-	what, rest, _ := bytes.Cut(line, []byte{' '})
-	whose, since, found := bytes.Cut(rest, []byte{' '})
+	verb, rest, _ := bytes.Cut(line, []byte{' '})
+	first, second, found := bytes.Cut(rest, []byte{' '})
 	if !found {
 		return
 	}
-	pid, _ := strconv.Atoi(string(whose))
-	start, _ := strconv.ParseUint(string(since), 10, 64)
-	switch string(what) {
+	pid, _ := strconv.Atoi(string(first))
+	start, _ := strconv.ParseUint(string(second), 10, 64)
+	switch string(verb) {
 	case "marks":
-		q.Marks.First, _ = strconv.ParseUint(string(whose), 10, 64)
+		q.Marks.First, _ = strconv.ParseUint(string(first), 10, 64)
 		q.Marks.Last = start
 	case "host":
-		q.Mark, q.Since = bytes.Clone(whose), start
+		q.Mark, q.Since = bytes.Clone(first), start
 	case "+":
 		q.Known[pid] = start
 	case "-":

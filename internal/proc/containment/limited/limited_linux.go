@@ -28,7 +28,7 @@ func Start(path string, argv []string, attr *os.ProcAttr, l Limits, m Mark) (pro
 	if l == (Limits{}) && (m.Limit == 0 || m.Late) {
 		proc, err = os.StartProcess(path, argv, attr)
 		if err == nil {
-			_ = elsewhere(func() error { SetDefaults(proc.Pid); return SetMark(proc.Pid, m.Limit) })
+			_ = onOtherThread(func() error { SetDefaults(proc.Pid); return SetMark(proc.Pid, m.Limit) })
 		}
 		return proc, false, err
 	}
@@ -52,7 +52,7 @@ func Start(path string, argv []string, attr *os.ProcAttr, l Limits, m Mark) (pro
 		awaitStop(proc.Pid)
 		defer unix.PtraceDetach(proc.Pid) // does nothing after a kill
 	}
-	err = elsewhere(func() error {
+	err = onOtherThread(func() error {
 		marked = SetMark(proc.Pid, m.Limit) == nil && stops
 		return limit(proc, l)
 	})
@@ -67,9 +67,9 @@ func SetMark(pid int, limit uint64) error {
 	return unix.Prlimit(pid, sweep.ResourceLocks, &unix.Rlimit{Cur: limit, Max: limit}, nil)
 }
 
-// elsewhere runs f on another thread: the thread of a sandboxed child may not write to /proc, nor limit other
+// onOtherThread runs f on another thread: the thread of a sandboxed child may not write to /proc, nor limit other
 // processes.
-func elsewhere(f func() error) error {
+func onOtherThread(f func() error) error {
 	done := make(chan error)
 	go func() { done <- f() }()
 	return <-done

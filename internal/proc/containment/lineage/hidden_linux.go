@@ -16,8 +16,7 @@ func Hiding() string {
 		return ""
 	}
 	return "/proc is mounted with " + option + ", which hides processes from the host; as root: mount -o remount," +
-		option +
-		",gid=GROUP /proc, with a group that the host's user is in, then start the host again"
+		option + ",gid=GROUP /proc, with a group that the host's user is in, then start the host again"
 }
 
 // hidingIn returns the mount option that hides processes, such as "hidepid=2", or "". It reads lines of mountinfo such

@@ -16,35 +16,60 @@ import (
 // pid namespace, a unix socket with the descriptor in a queued message, or an io_uring. OfSocket returns [Unknown] if
 // no holder is visible and a descendant may be a hidden one, or if no other process may be.
 func OfSocket(inode uint32, uid int) Relation {
-	seen, hides, descends, elsewhere := false, false, false, nested()
-	socket := fmt.Sprintf("socket:[%d]", inode)
+	h := holders{socket: fmt.Sprintf("socket:[%d]", inode), creator: uid, invisible: nested()}
 	for _, pid := range numbers("/proc") {
 		p, alive := read(pid)
 		if !alive || p.dead {
 			continue
 		}
-		maker := p.uid == uid
 		relation := Of(pid)
 		if relation == Unrelated {
-			held, hidden := holds(p.file(""), socket, false)
-			seen, elsewhere = seen || held, elsewhere || hidden && maker
-			continue
-		}
-		maker = maker || os.Geteuid() == 0 // root's children can create sockets as any user
-		descends = descends || maker
-		// A thread can have descriptors that the main thread of its process does not have.
-		for _, thread := range numbers(p.file("task")) {
-			held, hidden := holds(p.file(fmt.Sprintf("task/%d/", thread)), socket, true)
-			if held {
-				return relation
-			}
-			hides = hides || hidden && maker
+			h.addUnrelated(p)
+		} else if h.addDescendant(p) {
+			return relation
 		}
 	}
-	if uid == 0 && os.Geteuid() != 0 && !privileged.Load() {
+	return h.relation()
+}
+
+// holders collects which processes hold a socket, or may hold it invisibly.
+type holders struct {
+	socket  string // as links in /proc show it
+	creator int    // uid
+
+	seen       bool // an unrelated process holds it
+	invisible  bool // an unrelated process may hold it invisibly
+	candidate  bool // there is a descendant that may have created it
+	descendant bool // a descendant may hold it invisibly
+}
+
+func (h *holders) addUnrelated(p process) {
+	held, hidden := holds(p.file(""), h.socket, false)
+	h.seen = h.seen || held
+	h.invisible = h.invisible || hidden && p.uid == h.creator
+}
+
+// addDescendant examines a process that is or may be a descendant, and reports whether it holds the socket.
+func (h *holders) addDescendant(p process) bool {
+	creator := p.uid == h.creator || os.Geteuid() == 0 // root's children can create sockets as any user
+	h.candidate = h.candidate || creator
+	// A thread can have descriptors that the main thread of its process does not have.
+	for _, thread := range numbers(p.file("task")) {
+		held, hidden := holds(p.file(fmt.Sprintf("task/%d/", thread)), h.socket, true)
+		if held {
+			return true
+		}
+		h.descendant = h.descendant || hidden && creator
+	}
+	return false
+}
+
+// relation returns the relation of the holder if no descendant was seen to hold the socket.
+func (h *holders) relation() Relation {
+	switch {
+	case h.creator == 0 && os.Geteuid() != 0 && !privileged.Load():
 		return Unrelated // no child runs as root, and only root's children could hold the socket invisibly
-	}
-	if !seen && (hides || descends && !elsewhere) {
+	case !h.seen && (h.descendant || h.candidate && !h.invisible):
 		return Unknown
 	}
 	return Unrelated

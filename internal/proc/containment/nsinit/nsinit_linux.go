@@ -79,53 +79,11 @@ func run(host *os.File, args []string) {
 	if len(args) < 2 || json.Unmarshal([]byte(args[0]), &t) != nil {
 		return
 	}
-	if err := mountProc(); err != nil {
-		sendReport(host, failureReport(StageProc, err))
+	if stage, err := t.prepare(host); err != nil {
+		sendReport(host, failureReport(stage, err))
 		return
 	}
-	if err := limited.BoundProcesses(t.Limits.Processes); err != nil {
-		sendReport(host, failureReport(StageProcesses, err))
-		return
-	}
-	t.Limits.Processes = 0
-	if t.Sandbox != nil && t.Sandbox.Network {
-		if err := ownNetwork(host, t.Sandbox.Proxy); err != nil {
-			sendReport(host, failureReport(StageNetwork, err))
-			return
-		}
-	}
-	if t.Sandbox != nil && t.Sandbox.Rules.Writes { // otherwise attributes stay writable where contents are
-		if err := readOnlyBut(t.Sandbox.Rules.Files); err != nil {
-			sendReport(host, failureReport(StageSandbox, err))
-			return
-		}
-	}
-	if err := dropNamespaceCapabilities(); err != nil {
-		sendReport(host, failureReport(StageProc, err))
-		return
-	}
-	limited.SetDefaults(0)
-	if err := limited.SetMark(0, t.Mark); err != nil {
-		sendReport(host, failureReport(StagePrivileges, err))
-		return
-	}
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // its other threads keep their privileges
-	if !t.NewPrivileges {
-		kept := confine.KeptCapabilities
-		if t.Sandbox != nil {
-			kept = confine.ConfinedCapabilities
-		}
-		if _, err := confine.Privileges(kept); err != nil {
-			sendReport(host, failureReport(StagePrivileges, err))
-			return
-		}
-	}
-	if t.Sandbox != nil {
-		if err := t.Sandbox.Rules.Apply(); err != nil {
-			sendReport(host, failureReport(StageSandbox, err))
-			return
-		}
-	}
+	t.Limits.Processes = 0 // already set for the whole namespace
 	child, err := start(args[1:], t.Limits)
 	if err != nil {
 		sendReport(host, failureReport(StageStart, err))
@@ -134,7 +92,7 @@ func run(host *os.File, args []string) {
 	releaseStdio()
 	sendReport(host, Report{})
 	go func() {
-		resident.Unmap() // on this thread: the sandbox of the child's thread may hide /proc
+		resident.Unmap() // on another thread: the sandbox of the child's thread may hide /proc
 		awaitEnd(int(host.Fd()))
 		unix.Exit(1)
 	}()
@@ -142,12 +100,62 @@ func run(host *os.File, args []string) {
 	sendReport(host, Report{Status: &status})
 }
 
+// prepare sets up the namespaces and gives up privileges, which the child inherits. It returns the stage that failed.
+func (t *Terms) prepare(host *os.File) (stage string, err error) {
+	for _, step := range []struct {
+		stage string
+		do    func() error
+	}{
+		{StageProc, mountProc},
+		{StageProcesses, func() error { return limited.BoundProcesses(t.Limits.Processes) }},
+		{StageNetwork, func() error { return t.Sandbox.setUpNetwork(host) }},
+		{StageSandbox, t.Sandbox.restrictMounts},
+		{StageProc, dropNamespaceCapabilities},
+		{StagePrivileges, t.reducePrivileges},
+		{StageSandbox, t.Sandbox.confine},
+	} {
+		if err := step.do(); err != nil {
+			return step.stage, err
+		}
+	}
+	return "", nil
+}
+
+// reducePrivileges sets the child's mark on this thread and gives up privileges, unless the child may have new ones.
+func (t *Terms) reducePrivileges() error {
+	limited.SetDefaults(0)
+	if err := limited.SetMark(0, t.Mark); err != nil {
+		return err
+	}
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // its other threads keep their privileges
+	if t.NewPrivileges {
+		return nil
+	}
+	kept := confine.KeptCapabilities
+	if t.Sandbox != nil {
+		kept = confine.ConfinedCapabilities
+	}
+	_, err := confine.Privileges(kept)
+	return err
+}
+
+// confine applies the rules of the sandbox to this thread.
+func (s *Sandbox) confine() error {
+	if s == nil {
+		return nil
+	}
+	return s.Rules.Apply()
+}
+
 // ListenerMark is the first byte of the message with the listener of the child's proxy. No report begins with it.
 const ListenerMark = '!'
 
-// ownNetwork brings up the loopback interface of this network namespace. For a proxy it also listens there, sends the
+// setUpNetwork brings up the loopback interface of this network namespace. For a proxy it also listens there, sends the
 // listener to the host, and sets the proxy variables.
-func ownNetwork(host *os.File, proxy bool) error {
+func (s *Sandbox) setUpNetwork(host *os.File) error {
+	if s == nil || !s.Network {
+		return nil
+	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -161,11 +169,11 @@ func ownNetwork(host *os.File, proxy bool) error {
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
 		return fmt.Errorf("bring up its loopback interface: %w", err)
 	}
-	if !proxy {
+	if !s.Proxy {
 		return nil
 	}
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
-		unix.Listen(fd, unix.SOMAXCONN)); err != nil {
+	err = errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, unix.SOMAXCONN))
+	if err != nil {
 		return fmt.Errorf("listen for its proxy: %w", err)
 	}
 	at, err := unix.Getsockname(fd)
@@ -194,8 +202,8 @@ func useProxy(port int) {
 
 // start starts the child and returns its pid.
 func start(argv []string, l limited.Limits) (pid int, err error) {
-	if l == (limited.Limits{}) { // os would start another process first, to learn what the kernel can
-		// the child inherits what SetDefaults set
+	if l == (limited.Limits{}) {
+		// The child inherits what SetDefaults set. Package os would start another process first, to probe the kernel.
 		return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	}
 	attr := &os.ProcAttr{

@@ -9,17 +9,20 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
 )
 
-// readOnlyBut makes the mounts of this namespace read-only, except at and below the files that rules make writable.
+// restrictMounts makes the mounts of this namespace read-only, except at and below the files that rules make writable.
 // Landlock does not control modes, owners, times and attributes: without this, a program with any write access could
 // change them everywhere. On kernels before Linux 5.12 the mounts stay as they are.
-func readOnlyBut(rules []confine.Rule) error {
+func (s *Sandbox) restrictMounts() error {
+	if s == nil || !s.Rules.Writes { // if nothing is writable, the system call filter refuses such changes
+		return nil
+	}
 	var writable []int // mounts to make writable again
 	defer func() {
 		for _, fd := range writable {
 			unix.Close(fd)
 		}
 	}()
-	for _, r := range rules {
+	for _, r := range s.Rules.Files {
 		if !r.Write {
 			continue
 		}
@@ -39,10 +42,10 @@ func readOnlyBut(rules []confine.Rule) error {
 		return err
 	}
 	for _, fd := range writable {
-		again := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
-		err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &again)
+		writeAgain := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+		err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &writeAgain)
 		if errors.Is(err, unix.EPERM) { // a mount below it must stay read-only for this user
-			err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &again)
+			err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &writeAgain)
 		}
 		if err != nil {
 			return err

@@ -80,13 +80,13 @@ func (q *Sweeper) scan(full bool) (killed int) {
 	suspects := q.candidates(full)
 	for first, more := true, true; more; first = false {
 		more = false
-		others := suspects[:0]
+		unrelated := suspects[:0]
 		for _, s := range suspects {
 			if !q.related(s) && !(first && q.bears(s)) {
 				if first && s.blank {
 					q.unreadable++
 				}
-				others = append(others, s)
+				unrelated = append(unrelated, s)
 				continue
 			}
 			more = true
@@ -95,7 +95,7 @@ func (q *Sweeper) scan(full bool) (killed int) {
 				killed++
 			}
 		}
-		suspects = others
+		suspects = unrelated
 	}
 	for _, s := range suspects {
 		q.cleared[s.pid] = true

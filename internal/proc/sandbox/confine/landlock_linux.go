@@ -24,7 +24,7 @@ const (
 // The Landlock versions that added what is used here.
 const (
 	ABITruncate = 3 // before it, files outside of the sandbox could be truncated
-	ABIIoctl    = 5 // ioctl on devices
+	abiIoctl    = 5 // ioctl on devices
 	ABIScope    = 6 // signals and abstract sockets
 )
 
@@ -37,7 +37,7 @@ func handled(abi int) unix.LandlockRulesetAttr {
 	if abi >= ABITruncate {
 		a.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	}
-	if abi >= ABIIoctl {
+	if abi >= abiIoctl {
 		a.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	if abi >= ABIScope {

@@ -123,14 +123,14 @@ func filterOf(writes, inet bool) filter {
 		refuse(unix.EPERM))
 	f.when(unix.SYS_IOCTL, append([]bpf.Instruction{arg(1)},
 		is(refuse(unix.EPERM), unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.TIOCCONS)...)...)
-	others := refuse(unix.EPERM)
+	deny := refuse(unix.EPERM)
 	for _, call := range []uintptr{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} { // of this process alone
-		f.when(call, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, others, arg(0),
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: userOf[call], SkipTrue: 1}, others)
+		f.when(call, arg(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, deny, arg(0),
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: userOf[call], SkipTrue: 1}, deny)
 	}
 	for call, n := range modeOf { // no setuid and setgid programs: they would serve other users
 		f.when(call, arg(n), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.S_ISUID | unix.S_ISGID, SkipTrue: 1},
-			others)
+			deny)
 	}
 	// Limits, scheduling and CPU affinity: of this process alone.
 	for _, call := range []uintptr{
@@ -140,7 +140,7 @@ func filterOf(writes, inet bool) filter {
 		unix.SYS_SCHED_SETPARAM,
 		unix.SYS_SCHED_SETATTR,
 	} {
-		f.when(call, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, others)
+		f.when(call, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, deny)
 	}
 	f.sockets(inet)
 	return append(f, permit)

@@ -179,8 +179,8 @@ func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 	a := Attempt{Target: target}
 	defer func() { a.Refused = refused; p.tally.add(a) }()
 	if !slices.Contains(p.hosts, target) {
-		return nil, fmt.Sprintf("the sandbox does not allow %s: net in [sandbox] does not name it",
-			target), http.StatusForbidden
+		refused = fmt.Sprintf("the sandbox does not allow %s: net in [sandbox] does not name it", target)
+		return nil, refused, http.StatusForbidden
 	}
 	host, port, _ := net.SplitHostPort(target)
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
@@ -202,8 +202,8 @@ func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 		failed = err
 	}
 	if failed == nil {
-		return nil, fmt.Sprintf("%s has no public address: the sandbox reaches neither this machine nor its network",
-			host), http.StatusForbidden
+		refused = host + " has no public address: the sandbox reaches neither this machine nor its network"
+		return nil, refused, http.StatusForbidden
 	}
 	return nil, failed.Error(), http.StatusBadGateway
 }
