@@ -6,11 +6,15 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/nats-io/nkeys"
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/config/cluster"
@@ -50,11 +54,9 @@ func Of(m *cluster.Membership) (*Credentials, error) {
 		if err != nil {
 			return nil, err
 		}
-		k, err := parseSeed(seedIn(text))
-		if err != nil {
+		if c.NKey, c.Sign, err = parseSeed(seedIn(text)); err != nil {
 			return nil, fmt.Errorf("%s holds no NKey of a user: %w", m.NKey, err)
 		}
-		c.NKey, c.Sign = k.public(), k.sign
 	}
 	c.URLs = m.URLs
 	return c, c.secure(m.TLS)
@@ -164,14 +166,14 @@ func parse(text string) (*Credentials, error) {
 	if c.JWT == "" {
 		return nil, errors.New("it has no JWT of a user")
 	}
-	k, err := parseSeed(block(text, beginSeed, endSeed))
+	public, sign, err := parseSeed(block(text, beginSeed, endSeed))
 	if err != nil {
 		return nil, err
 	}
-	if of, err := subjectOf(c.JWT); err != nil || of != k.public() {
+	if of, err := subjectOf(c.JWT); err != nil || of != public {
 		return nil, cmp.Or(err, errors.New("its seed is not that of its JWT"))
 	}
-	c.Sign = k.sign
+	c.Sign = sign
 	head, _, _ := strings.Cut(text, "-----BEGIN")
 	for line := range strings.Lines(head) {
 		key, value, _ := strings.Cut(line, ":")
@@ -219,13 +221,53 @@ func OfText(text string) (*Credentials, error) {
 		}
 		return c, nil
 	case strings.HasPrefix(seedIn(text), "SU"):
-		k, err := parseSeed(seedIn(text))
-		if err != nil {
+		var err error
+		if c.NKey, c.Sign, err = parseSeed(seedIn(text)); err != nil {
 			return nil, fmt.Errorf("it holds no NKey of a user: %w", err)
 		}
-		c.NKey, c.Sign = k.public(), k.sign
 	default:
 		c.Token = strings.TrimSpace(text)
 	}
 	return c, nil
+}
+
+// parseSeed decodes the seed of a user. It returns the public key, and signs with the private one.
+func parseSeed(text string) (public string, sign func([]byte) ([]byte, error), err error) {
+	k, err := nkeys.FromSeed([]byte(text))
+	if err == nil {
+		public, err = k.PublicKey()
+	}
+	if err != nil || !nkeys.IsValidPublicUserKey(public) {
+		return "", nil, errors.New("it has no seed of a user that can be read")
+	}
+	return public, k.Sign, nil
+}
+
+// seedIn returns the first line that looks like a seed, as files may contain comments.
+func seedIn(text string) string {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "SU") {
+			return line
+		}
+	}
+	return ""
+}
+
+// subjectOf returns the public key that a JWT was issued for. Servers verify the JWT, this function does not.
+func subjectOf(jwt string) (string, error) {
+	parts := strings.Split(jwt, ".")
+	var claims struct {
+		Subject string `json:"sub"`
+	}
+	if len(parts) != 3 {
+		return "", errors.New("its JWT cannot be read")
+	}
+	data, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		err = json.Unmarshal(data, &claims)
+	}
+	if err != nil || claims.Subject == "" {
+		return "", errors.New("its JWT cannot be read")
+	}
+	return claims.Subject, nil
 }
