@@ -84,10 +84,18 @@ type errorBody struct {
 }
 
 // quoting are the kinds of errors whose message or data may quote an extension.
-var quoting = []protocol.Kind{protocol.ExtensionError, protocol.InvalidJSON, protocol.InvalidResponse,
+var quoting = []protocol.Kind{
+	protocol.ExtensionError,
+	protocol.InvalidJSON,
+	protocol.InvalidResponse,
 	protocol.ProtocolVersion,
-	protocol.HandshakeInvalid, protocol.HandshakeTimeout, protocol.SpawnFailed, protocol.ChildExited, protocol.NotReady,
-	protocol.Failed}
+	protocol.HandshakeInvalid,
+	protocol.HandshakeTimeout,
+	protocol.SpawnFailed,
+	protocol.ChildExited,
+	protocol.NotReady,
+	protocol.Failed,
+}
 
 // decideFailure runs the response flow on an error, with its JSON as the response: all policies
 // for an error that the extension returned, content policies for an error of the host that may

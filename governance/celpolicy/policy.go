@@ -96,8 +96,14 @@ func Check(s governance.Spec) []governance.Problem {
 }
 
 func newEnv(c governance.Category) (*cel.Env, error) {
-	options := []cel.EnvOption{cel.OptionalTypes(), ext.Strings(), cel.CrossTypeNumericComparisons(true),
-		cel.Variable("arguments", cel.DynType), cel.Variable("result", cel.DynType), cel.Variable("error", cel.DynType)}
+	options := []cel.EnvOption{
+		cel.OptionalTypes(),
+		ext.Strings(),
+		cel.CrossTypeNumericComparisons(true),
+		cel.Variable("arguments", cel.DynType),
+		cel.Variable("result", cel.DynType),
+		cel.Variable("error", cel.DynType),
+	}
 	for _, name := range []string{"method", "caller", "session", "node", "extension", "tool", "direction", "flow"} {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}

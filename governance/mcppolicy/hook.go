@@ -31,31 +31,41 @@ type point struct {
 
 // hooks are the hooks that exchanges of this host invoke.
 var hooks = map[point]*hook{
-	{protocol.MethodToolsCall, governance.Request}: {name: "tool_pre_invoke",
+	{protocol.MethodToolsCall, governance.Request}: {
+		name: "tool_pre_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return payloadOf("name", rawjson.Quote(x.Tool), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
-		merge: mergeArguments("name")},
-	{protocol.MethodToolsCall, governance.Response}: {name: "tool_post_invoke",
+		merge: mergeArguments("name"),
+	},
+	{protocol.MethodToolsCall, governance.Response}: {
+		name: "tool_post_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return payloadOf("name", rawjson.Quote(x.Tool), "result", toolResult(x, body))
 		},
-		merge: mergeResult},
-	{protocol.MethodPromptsGet, governance.Request}: {name: "prompt_pre_fetch",
+		merge: mergeResult,
+	},
+	{protocol.MethodPromptsGet, governance.Request}: {
+		name: "prompt_pre_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return payloadOf("prompt_id", rawjson.Get(body, "name"), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
-		merge: mergeArguments("prompt_id")},
-	{protocol.MethodPromptsGet, governance.Response}: {name: "prompt_post_fetch",
+		merge: mergeArguments("prompt_id"),
+	},
+	{protocol.MethodPromptsGet, governance.Response}: {
+		name: "prompt_post_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return payloadOf("prompt_id", rawjson.Get(x.Request, "name"), "result", body)
 		},
-		merge: mergeResult},
-	{protocol.MethodResourcesRead, governance.Request}: {name: "resource_pre_fetch",
+		merge: mergeResult,
+	},
+	{protocol.MethodResourcesRead, governance.Request}: {
+		name: "resource_pre_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return payloadOf("uri", rawjson.Get(body, "uri"), "metadata", json.RawMessage("{}"))
 		},
-		merge: mergeURI},
+		merge: mergeURI,
+	},
 	{protocol.MethodResourcesRead, governance.Response}: {
 		name:     "resource_post_fetch",
 		payloads: contentPayloads,

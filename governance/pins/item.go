@@ -42,8 +42,11 @@ type Item struct {
 // NewTool returns the item of a tool. Titles, descriptions, schemas and annotations count.
 func NewTool(t protocol.Tool) Item {
 	said := members{
-		"input_schema": t.InputSchema, "output_schema": t.OutputSchema, "annotations": t.Annotations,
-		"title": text(t.Title), "description": text(t.Description),
+		"input_schema":  t.InputSchema,
+		"output_schema": t.OutputSchema,
+		"annotations":   t.Annotations,
+		"title":         text(t.Title),
+		"description":   text(t.Description),
 	}
 	return Item{Tool, t.Name, said.descriptor()}
 }
