@@ -115,7 +115,7 @@ func TestAuditSeesWhatIsSent(t *testing.T) {
 
 // The response flow covers responses that come from a policy, also to a request that a hook has
 // changed.
-func TestAnswersOfPoliciesAreGuarded(t *testing.T) {
+func TestResponsesOfPoliciesAreGoverned(t *testing.T) {
 	evil := json.RawMessage(`{"name":"work","arguments":{"evil":true}}`)
 	answers := in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)})
 	changes := in(governance.Response, governance.Decision{Action: governance.Modify, JSON: evil})
@@ -148,8 +148,8 @@ func TestAnswersOfPoliciesAreGuarded(t *testing.T) {
 	}
 }
 
-// TestAgainAsksThoseWhoGuard expects authorization, validation and content only.
-func TestAgainAsksThoseWhoGuard(t *testing.T) {
+// TestAgainAsksGuardingCategories expects authorization, validation and content only.
+func TestAgainAsksGuardingCategories(t *testing.T) {
 	var s seen
 	var members []governance.Member
 	for _, c := range governance.Category("").Values() {
@@ -180,9 +180,9 @@ func TestAgainAsksThoseWhoGuard(t *testing.T) {
 	}
 }
 
-// TestStagesSeeWhatPassed runs the stage after an error of the extension, and not after a
+// TestStagesRunAfterAllowedResponses runs the stage after an error of the extension, and not after a
 // denial.
-func TestStagesSeeWhatPassed(t *testing.T) {
+func TestStagesRunAfterAllowedResponses(t *testing.T) {
 	fails := func(context.Context, *governance.Exchange) error { return &protocol.Error{Kind: protocol.ChildExited} }
 	stages := 0
 	count := func(context.Context, *governance.Exchange) error { stages++; return nil }

@@ -86,7 +86,7 @@ func TestApprovalRequests(t *testing.T) {
 	}
 }
 
-func TestApprovalRequestSaysWhatItIsAbout(t *testing.T) {
+func TestApprovalRequestFields(t *testing.T) {
 	var got governance.ApprovalRequest
 	var tool string
 	o := governance.Options{Approver: approverFunc(func(ctx context.Context, x *governance.Exchange,

@@ -119,7 +119,7 @@ func TestAuditHasTheLastWord(t *testing.T) {
 }
 
 // Audit policies see each request once, also those with flows: [request].
-func TestAuditIsToldOnceOfARequest(t *testing.T) {
+func TestAuditSeesEachRequestOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		policy governance.Policy
@@ -150,7 +150,7 @@ func TestAuditIsToldOnceOfARequest(t *testing.T) {
 }
 
 // Audit sees masked requests, also when a request is denied before content policies run.
-func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
+func TestAuditSeesMaskedRequests(t *testing.T) {
 	mask := policyFunc(func(_ context.Context, flow governance.Flow,
 		x *governance.Exchange) (governance.Decision, error) {
 		payload := string(x.Request)

@@ -322,7 +322,7 @@ func TestInvalidChangesEndTheExchange(t *testing.T) {
 	}
 }
 
-func TestDecisionsThatAreNotThePolicysToMake(t *testing.T) {
+func TestForbiddenActions(t *testing.T) {
 	respond := governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}
 	tests := []struct {
 		name string
@@ -359,7 +359,7 @@ func TestDecisionsThatAreNotThePolicysToMake(t *testing.T) {
 	}
 }
 
-func TestRefusalSaysEverything(t *testing.T) {
+func TestRefusalData(t *testing.T) {
 	d := governance.Decision{
 		Action:     governance.Deny,
 		Code:       "quota",

@@ -112,8 +112,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestTheCallerIsFreeAtOnce covers required and optional policies.
-func TestTheCallerIsFreeAtOnce(t *testing.T) {
+// TestCanceledCallersReturnAtOnce covers required and optional policies.
+func TestCanceledCallersReturnAtOnce(t *testing.T) {
 	for _, required := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			m := member("p", governance.Validation, slow(time.Hour))

@@ -270,7 +270,7 @@ func TestHostileCommands(t *testing.T) {
 }
 
 // Unusual results that are not failures.
-func TestStrangeCommands(t *testing.T) {
+func TestUnusualCommands(t *testing.T) {
 	s := newScripts(t)
 	for _, tt := range []struct {
 		name, script, reason string

@@ -49,7 +49,7 @@ func TestOrder(t *testing.T) {
 }
 
 // An empty set, and a point without handlers, do not allocate.
-func TestNobodyListens(t *testing.T) {
+func TestEmptySetAllocatesNothing(t *testing.T) {
 	var none *Set
 	for _, s := range []*Set{none, {}, NewSet(Options{}), NewSet(Options{}, says("x", AfterMessage, nil, nil))} {
 		e := Event{Point: BeforeToolCall, Payload: json.RawMessage(`{"a":1}`)}
@@ -90,7 +90,7 @@ func TestDecisionAlgebra(t *testing.T) {
 }
 
 // The effect of each decision at each point: an error, or an outcome only.
-func TestWhoCanDeny(t *testing.T) {
+func TestDenialsByPoint(t *testing.T) {
 	for _, p := range Points() {
 		gate := slices.Contains([]Point{BeforeMessage, BeforeModelRequest, BeforeToolCall, ToolsSelect, ExtensionLoad},
 			p)
@@ -226,7 +226,7 @@ func TestToolsSelectNarrows(t *testing.T) {
 	}
 }
 
-func TestWhoIsTold(t *testing.T) {
+func TestMatchers(t *testing.T) {
 	for _, tt := range []struct {
 		handler Handler
 		event   Event

@@ -111,7 +111,7 @@ func TestErrorsPassTheResponsePolicies(t *testing.T) {
 
 // A policy whose expression fails on an error withholds the error's text and says so. One that
 // tests error == null first lets it pass.
-func TestPolicyOfResultsMeetsAnError(t *testing.T) {
+func TestExpressionOnAnError(t *testing.T) {
 	processtest.Leaks(t)
 	for when, want := range map[string]string{
 		`result.structuredContent.amount > 1000`: "policy limit could not decide about the " +

@@ -157,7 +157,7 @@ func TestPolicyHidesTools(t *testing.T) {
 }
 
 // A client is notified of a list that a change of policies alters.
-func TestReloadOfWhatPoliciesHide(t *testing.T) {
+func TestReloadOfHidingPolicies(t *testing.T) {
 	processtest.Leaks(t)
 	access := func(tool string) governance.Spec {
 		return governance.Spec{

@@ -98,7 +98,7 @@ func wantMasked(t *testing.T, where, text string) {
 }
 
 // Secrets in a result of 1 MiB are neither in the stored file nor in a page of it.
-func TestWhatIsCutOffIsMasked(t *testing.T) {
+func TestStoredResultsAreMasked(t *testing.T) {
 	state := t.TempDir()
 	h, _ := capped(t, state, masks, cuts)
 	var order []string
@@ -127,7 +127,7 @@ func TestWhatIsCutOffIsMasked(t *testing.T) {
 
 // A reload adds and removes the page tool and its store with the policy. In shadow mode nothing
 // is stored.
-func TestReloadBringsTheFirstCap(t *testing.T) {
+func TestReloadAddsSizeCap(t *testing.T) {
 	state := t.TempDir()
 	h, configure := capped(t, state, masks)
 	has := func() bool { return slices.Contains(hosttest.Names(h), "exthost_result_page") }
@@ -165,7 +165,7 @@ func TestReloadBringsTheFirstCap(t *testing.T) {
 }
 
 // An unusable directory is an error when the host opens.
-func TestNoPlaceForResults(t *testing.T) {
+func TestUnusableResultsDirectory(t *testing.T) {
 	state := t.TempDir()
 	h, _ := capped(t, state, masks)
 	if err := os.WriteFile(filepath.Join(state, ".results"), nil, 0o600); err != nil {

@@ -94,7 +94,7 @@ func told(t *testing.T, state string) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-func TestPointsAreThoseOfManifests(t *testing.T) {
+func TestPointsMatchManifests(t *testing.T) {
 	var want []hooks.Point
 	for _, e := range manifest.HookEvents() {
 		want = append(want, hooks.Point(e))
@@ -108,7 +108,7 @@ func TestPointsAreThoseOfManifests(t *testing.T) {
 }
 
 // The effects of an extension's hooks on calls of other extensions' tools.
-func TestExtensionsHooksDecideAboutOthersCalls(t *testing.T) {
+func TestHooksOfExtensionsDecideAboutCalls(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).AddHooks("h", hooksManifest()).Open(exthost.Options{
@@ -186,7 +186,7 @@ func like(got, want string) bool {
 
 // entries.ID.hooks selects all events, own ones or none. Without an entry, an extension does not
 // see the calls of others.
-func TestOperatorSaysWhatHooksSee(t *testing.T) {
+func TestEntriesSelectHookEvents(t *testing.T) {
 	for see, want := range map[string][2]bool{
 		config.HooksAll:  {true, true},
 		config.HooksOwn:  {false, true},
@@ -383,7 +383,7 @@ func TestHooksDecideWhatStarts(t *testing.T) {
 }
 
 // Extensions receive extension_state of other extensions, but not of themselves.
-func TestHooksHearOfExtensions(t *testing.T) {
+func TestHooksReceiveExtensionEvents(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	events := make(chan string, 100)
@@ -422,7 +422,7 @@ func TestHooksHearOfExtensions(t *testing.T) {
 }
 
 // session_start comes first, session_end before the session's own children end.
-func TestHooksHearOfSessions(t *testing.T) {
+func TestHooksReceiveSessionEvents(t *testing.T) {
 	processtest.Leaks(t)
 	events := make(chan string, 10)
 	note := func(p hooks.Point) hooks.Handler {

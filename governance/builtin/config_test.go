@@ -90,7 +90,7 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-func TestPoliciesThatCountHaveTheirPlace(t *testing.T) {
+func TestCountingPoliciesNeedRateLimiting(t *testing.T) {
 	for name, config := range map[string]string{
 		"rate_limit": `{"limits": [{"calls": 1}]}`,
 		"loop":       `{}`,

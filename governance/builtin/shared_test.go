@@ -157,7 +157,7 @@ func TestScopeClusterGivesBack(t *testing.T) {
 
 // While the counters are unreachable, hosts use their leases; after that a required policy denies
 // and an optional one allows.
-func TestScopeClusterAway(t *testing.T) {
+func TestScopeClusterUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const config = `{"limits": [{"calls": 80}], "scope": "cluster"}`
 		for _, required := range []bool{true, false} {

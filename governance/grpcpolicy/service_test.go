@@ -158,7 +158,7 @@ func isFault(e *protocol.Error, kind protocol.Kind, want string, s *governance.S
 func soon(s *governance.Spec) { s.HandshakeTimeout = 500 * time.Millisecond }
 
 // Empty, additional and differently spelt metadata is not a mismatch.
-func TestHandshakeTakesAnEmptyReport(t *testing.T) {
+func TestHandshakeAcceptsEmptyMetadata(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
 	s := spec(t, "plugin")

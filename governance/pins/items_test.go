@@ -65,7 +65,7 @@ func TestNewItemsAreHeld(t *testing.T) {
 }
 
 // An item that changed after it was shown to the operator is not approved.
-func TestOtherThanShownIsNotApproved(t *testing.T) {
+func TestApproveNeedsTheShownDigest(t *testing.T) {
 	p := open(t, filepath.Join(t.TempDir(), "lock"))
 	check(p, "files", tool("a", schema))
 	check(p, "files", tool("b", schema))
@@ -126,7 +126,7 @@ func TestFirstListsEnd(t *testing.T) {
 	})
 }
 
-func TestWhatCountsOfListedItems(t *testing.T) {
+func TestDescriptorsOfListedItems(t *testing.T) {
 	for n, c := range []struct {
 		kind   Kind
 		before string
