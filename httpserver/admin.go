@@ -56,7 +56,7 @@ func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Reques
 
 // operations returns all operations in the order of the OpenAPI document.
 func operations() []operation {
-	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations, pastOperations)
+	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations, historyOperations)
 }
 
 var hostOperations = []operation{

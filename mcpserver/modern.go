@@ -17,12 +17,11 @@ import (
 
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	by, meta := requesterFrom(r), wire.ReadMeta(m.Params)
-	switch {
-	case by.forwarded && (m.ID == nil ||
-		// it does not continue a call
-		!strings.HasPrefix(m.Method, protocol.TaskMethods) && !wire.MayAsk(m.Method, meta.Capabilities)):
+	if by.forwarded && !mayContinue(m, &meta) {
 		unknownSession(w)
 		return
+	}
+	switch {
 	case m.Method == "":
 		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)
 		return
@@ -32,16 +31,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	session := by.session(protocol.FrontHTTP, meta.Version, e.extension, meta.Capabilities)
-	session.ClientInfo = meta.ClientInfo
-	if session.Instance = wire.Instance(meta.ClientInfo, r.RemoteAddr); session.Instance == "" && by.caller == "" {
-		e.nameless.Do(func() {
-			e.log.Warn("clients of MCP "+protocol.MCP20260728+
-				" that state neither clientInfo nor a token cannot be told apart: policies with limits per session "+
-				"count them as one",
-				"next", "server.auth gives callers names")
-		})
-	}
+	session := e.modernSession(r, &meta)
 	if home := e.homeOfCall(r, m); home != "" {
 		e.forwarder.call(w, r, e.forwardable(r, endpointMCP), home, m)
 		return
@@ -66,6 +56,29 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	case !e.forwarder.task(w, r, e.forwardable(r, endpointMCP), m):
 		e.run(w, r, session, m, &requestPeer{noLogs: !meta.WantsLogs}) // the extension may know the task
 	}
+}
+
+// mayContinue reports whether m is about a task or may continue a pending call.
+func mayContinue(m *jsonrpc.Message, meta *wire.Meta) bool {
+	return m.ID != nil &&
+		(strings.HasPrefix(m.Method, protocol.TaskMethods) || wire.MayAsk(m.Method, meta.Capabilities))
+}
+
+// modernSession returns the session of one modern request. It warns once if clients cannot be told apart.
+func (e *endpoint) modernSession(r *http.Request, meta *wire.Meta) *protocol.Session {
+	by := requesterFrom(r)
+	session := by.session(protocol.FrontHTTP, meta.Version, e.extension, meta.Capabilities)
+	session.ClientInfo = meta.ClientInfo
+	session.Instance = wire.Instance(meta.ClientInfo, r.RemoteAddr)
+	if session.Instance == "" && by.caller == "" {
+		e.nameless.Do(func() {
+			e.log.Warn("clients of MCP "+protocol.MCP20260728+
+				" that state neither clientInfo nor a token cannot be told apart: policies with limits per session "+
+				"count them as one",
+				"next", "server.auth gives callers names")
+		})
+	}
+	return session
 }
 
 // run serves a request. It returns false, without writing to w, if the request is about a task that must have begun

@@ -112,7 +112,7 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 		case <-pc.inboxReady:
 			c.serveInbox(ctx, pc, false)
 		case <-ctx.Done():
-			if !catchUp(ctx, pc) && !c.abandon(pc, ctx.Err()) {
+			if !pc.catchUp(ctx) && !c.abandon(pc, ctx.Err()) {
 				<-pc.done // the call already had an outcome
 			}
 			waiting = false
@@ -132,7 +132,7 @@ const CatchUp = 500 * time.Millisecond
 func Late(due time.Time) bool { return time.Since(due) > 20*time.Millisecond }
 
 // catchUp waits for the outcome of a call whose deadline was noticed late, and reports whether it arrived.
-func catchUp(ctx context.Context, pc *pendingCall) bool {
+func (pc *pendingCall) catchUp(ctx context.Context) bool {
 	due, ok := ctx.Deadline()
 	if !ok || ctx.Err() != context.DeadlineExceeded || !Late(due) {
 		return false

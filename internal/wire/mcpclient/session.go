@@ -181,7 +181,7 @@ func (s *Streamable) ping() (said refusal, gone bool) {
 	}
 	defer resp.Body.Close()
 	if err := s.checkStatus(resp); err != nil {
-		m, _ := errorResponse(&exchange{id: pingID}, resp, err)
+		m, _ := (&exchange{id: pingID}).errorResponse(resp, err)
 		return refusalOf(resp.StatusCode, &m), errors.Is(err, ErrSessionGone)
 	}
 	if m, ok := readResponse(resp, pingID); ok && m.Error != nil {

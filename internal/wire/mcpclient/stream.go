@@ -63,7 +63,6 @@ func (s *Streamable) listen() {
 		_, err := s.resume(s.ctx, &at, nil)
 		given = given || at.connected
 		waits := given && wantsCredentials(err)
-		var status *StatusError
 		switch {
 		case s.ctx.Err() != nil:
 			return
@@ -71,7 +70,7 @@ func (s *Streamable) listen() {
 			s.lose(err)
 			return
 		case waits:
-		case errors.As(err, &status) && status.Code < 500 && status.Code != http.StatusTooManyRequests:
+		case refusesStream(err):
 			if at.lastID == "" {
 				return // the server has no standalone stream; it is optional
 			}
@@ -101,6 +100,12 @@ func wantsCredentials(err error) bool {
 	}
 	_, ok := errors.AsType[*CredentialsError](err)
 	return ok
+}
+
+// refusesStream reports whether a server refuses the stream, as opposed to failing for the moment.
+func refusesStream(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Code < 500 && status.Code != http.StatusTooManyRequests
 }
 
 // resume opens a stream and delivers its messages: the stream of x, or the standalone one if x is nil. done reports
@@ -155,7 +160,7 @@ func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) 
 			}
 			s.deliver(m)
 		default:
-			done = m.Method == "" && answers(&m, x)
+			done = m.Method == "" && x.isAnsweredBy(&m)
 			if s.deliverFor(x, m); done {
 				return true, nil
 			}

@@ -180,7 +180,7 @@ func (s *Streamable) handle(x *exchange, resp *http.Response) error {
 		if !ok {
 			return err
 		}
-		m, ok := errorResponse(x, resp, err)
+		m, ok := x.errorResponse(resp, err)
 		said := refusalOf(status.Code, &m)
 		if !ok {
 			m = jsonrpc.Message{ID: x.id, Invalid: err}
@@ -231,7 +231,7 @@ func (s *Streamable) handleBody(x *exchange, resp *http.Response) error {
 // handleJSON delivers the response in a body of JSON.
 func (s *Streamable) handleJSON(x *exchange, body []byte) error {
 	m, err := jsonrpc.Decode(body)
-	if err != nil || m.Method != "" || !answers(&m, x) {
+	if err != nil || m.Method != "" || !x.isAnsweredBy(&m) {
 		return &BrokenError{"the server answered with something else than the answer", err}
 	}
 	s.deliverFor(x, m)
@@ -253,21 +253,21 @@ func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
 	s.deliver(m)
 }
 
-// answers reports whether m is the response to x, given that it arrived in x's HTTP answer. A server that refuses a
+// isAnsweredBy reports whether m is the response to x, given that it arrived in x's HTTP answer. A server that refuses a
 // request before it has read the id answers with a null id or none.
-func answers(m *jsonrpc.Message, x *exchange) bool {
+func (x *exchange) isAnsweredBy(m *jsonrpc.Message) bool {
 	return string(m.ID) == string(x.id) || m.Error != nil && (m.ID == nil || string(m.ID) == "null")
 }
 
 // errorResponse returns the JSON-RPC error in the body of an error status, if any. It is more specific than the
 // status.
-func errorResponse(x *exchange, resp *http.Response, status error) (jsonrpc.Message, bool) {
+func (x *exchange) errorResponse(resp *http.Response, status error) (jsonrpc.Message, bool) {
 	var e *StatusError
 	if !errors.As(status, &e) || len(e.body) == 0 || mediaType(resp) != "application/json" {
 		return jsonrpc.Message{}, false
 	}
 	m, err := jsonrpc.Decode(e.body)
-	if err != nil || m.Error == nil || m.Invalid != nil || !answers(&m, x) {
+	if err != nil || m.Error == nil || m.Invalid != nil || !x.isAnsweredBy(&m) {
 		return jsonrpc.Message{}, false
 	}
 	m.Of = x.id

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -42,6 +43,27 @@ func (x explainer) problems(err *jsonschema.ValidationError) []Fault {
 		return x.choice(path, got, k.Want)
 	case *kind.Const:
 		return x.choice(path, got, []any{k.Want})
+	case *kind.RefCycle:
+		return nil
+	}
+	if fs := x.properties(err, path, got); fs != nil {
+		return fs
+	}
+	if expected := keyword(err.ErrorKind); expected != "" {
+		return one(expected)
+	}
+	var fs []Fault
+	for _, cause := range err.Causes {
+		if fs = append(fs, x.problems(cause)...); len(fs) >= maxFaults {
+			break
+		}
+	}
+	return fs
+}
+
+// properties returns the faults of missing, unknown and forbidden properties, or nil for errors of another kind.
+func (x explainer) properties(err *jsonschema.ValidationError, path string, got any) []Fault {
+	switch k := err.ErrorKind.(type) {
 	case *kind.Required:
 		return x.missing(err, k.Missing, "")
 	case *kind.Dependency:
@@ -54,24 +76,17 @@ func (x explainer) problems(err *jsonschema.ValidationError) []Fault {
 		return x.forbidden(err, path, got)
 	case *kind.PropertyNames:
 		return found(path, "property names that match the schema's propertyNames", Show(k.Property))
-	case *kind.RefCycle:
-		return nil
 	}
-	if expected := x.keyword(err); expected != "" {
-		return one(expected)
-	}
-	var fs []Fault
-	for _, cause := range err.Causes {
-		if fs = append(fs, x.problems(cause)...); len(fs) >= maxFaults {
-			break
-		}
-	}
-	return fs
+	return nil
 }
 
 // keyword describes the requirement of a keyword with a simple value; it returns "" for keywords that group others.
-func (x explainer) keyword(err *jsonschema.ValidationError) string {
-	switch k := err.ErrorKind.(type) {
+func keyword(k jsonschema.ErrorKind) string {
+	return cmp.Or(numberKeyword(k), stringKeyword(k), arrayKeyword(k), objectKeyword(k))
+}
+
+func numberKeyword(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
 	case *kind.Minimum:
 		return "a number ≥ " + number(k.Want)
 	case *kind.Maximum:
@@ -82,6 +97,12 @@ func (x explainer) keyword(err *jsonschema.ValidationError) string {
 		return "a number < " + number(k.Want)
 	case *kind.MultipleOf:
 		return "a multiple of " + number(k.Want)
+	}
+	return ""
+}
+
+func stringKeyword(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
 	case *kind.MinLength:
 		return fmt.Sprintf("at least %d characters (there are %d)", k.Want, k.Got)
 	case *kind.MaxLength:
@@ -90,6 +111,12 @@ func (x explainer) keyword(err *jsonschema.ValidationError) string {
 		return "a string that matches the pattern " + k.Want
 	case *kind.Format:
 		return "a string of format " + k.Want
+	}
+	return ""
+}
+
+func arrayKeyword(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
 	case *kind.MinItems:
 		return fmt.Sprintf("at least %d items", k.Want)
 	case *kind.MaxItems:
@@ -104,11 +131,17 @@ func (x explainer) keyword(err *jsonschema.ValidationError) string {
 		return fmt.Sprintf("at least %d items that match the schema's contains", k.Want)
 	case *kind.MaxContains:
 		return fmt.Sprintf("at most %d items that match the schema's contains", k.Want)
+	}
+	return ""
+}
+
+func objectKeyword(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
 	case *kind.MinProperties:
 		return fmt.Sprintf("at least %d properties", k.Want)
 	case *kind.MaxProperties:
 		return fmt.Sprintf("at most %d properties", k.Want)
-	case *kind.Not:
+	case *kind.Not: // applies to values of any type
 		return "something that the schema's not does not match"
 	}
 	return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// pastOperations read the history of calls, the audit log and the configuration.
-var pastOperations = []operation{
+// historyOperations read the history of calls, the audit log and the configuration.
+var historyOperations = []operation{
 	{
 		method: "GET",
 		path:   "/calls",

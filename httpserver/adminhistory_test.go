@@ -13,7 +13,7 @@ import (
 )
 
 // The API returns payloads, callers, counts and audit records of calls, with secrets masked.
-func TestPastAPI(t *testing.T) {
+func TestHistoryAPI(t *testing.T) {
 	s, _ := governedServer(t)
 	const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", `{"n": 1, "token":"`+secret+`"}`, nil)
