@@ -60,57 +60,108 @@ func operations() []operation {
 }
 
 var hostOperations = []operation{
-	{method: "GET", path: "/status", summary: "The state of the host, its extensions, destinations and policies",
-		answer: status.Status{},
-		handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Status(), nil }},
-	{method: "POST", path: "/reload", summary: "Apply the files of the host as they are now",
+	{
+		method:  "GET",
+		path:    "/status",
+		summary: "The state of the host, its extensions, destinations and policies",
+		answer:  status.Status{},
+		handle:  func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Status(), nil },
+	},
+	{
+		method:  "POST",
+		path:    "/reload",
+		summary: "Apply the current configuration and manifest files",
 		query: []parameter{
 			{"dry_run", "true: return the changes and apply none"},
-			{"only", "the id of an extension: apply nothing but what concerns it; not with dry_run"},
+			{"only", "the id of an extension: apply only its changes; not with dry_run"},
 		},
-		answer: status.Change{}, handle: reload},
-	{method: "POST", path: "/clients/reload",
-		summary: "Put the named clients of the configuration as it is now in force, and nothing else: who is gone is " +
-			"refused at once",
-		handle: func(h *exthost.Host, _ *http.Request) (any, error) { return nil, h.Clients().Reload() }},
-	{method: "GET", path: "/hooks", summary: "The hooks, by event and in the order in which they run",
-		answer: hookList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
+		answer: status.Change{},
+		handle: reload,
+	},
+	{
+		method:  "POST",
+		path:    "/clients/reload",
+		summary: "Apply the named clients of the configuration, and nothing else: removed clients are refused at once",
+		handle:  func(h *exthost.Host, _ *http.Request) (any, error) { return nil, h.Clients().Reload() },
+	},
+	{
+		method:  "GET",
+		path:    "/hooks",
+		summary: "The hooks, by event and in the order in which they run",
+		answer:  hookList{},
+		handle: func(h *exthost.Host, _ *http.Request) (any, error) {
 			return hookList{h.Admin().Hooks()}, nil
-		}},
-	{method: "GET", path: "/watch", summary: "How the host watches the disk for changes",
-		answer: status.Watch{},
-		handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().WatchStatus(), nil }},
-	{method: "POST", path: "/watch", summary: "Set how the host watches the disk for changes",
-		query:  []parameter{{"mode", "on (default): as configured; off, log or reload"}},
-		answer: status.Watch{}, handle: setWatch},
-	{method: "GET", path: "/tap", summary: "The frames between the host and its extensions, from now on",
-		query:  []parameter{{"extension", "only this extension"}},
-		events: map[string]any{"frame": exthost.Frame{}}, stream: streamTap},
-	{method: "GET", path: "/record",
-		summary: "A cassette, line by line: what passes between the host and its extensions from now on, without " +
-			"loss and with secrets masked",
-		query: []parameter{{"id", "a name by which /record/stop ends it"},
+		},
+	},
+	{
+		method:  "GET",
+		path:    "/watch",
+		summary: "How the host watches the disk for changes",
+		answer:  status.Watch{},
+		handle:  func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().WatchStatus(), nil },
+	},
+	{
+		method:  "POST",
+		path:    "/watch",
+		summary: "Set how the host watches the disk for changes",
+		query:   []parameter{{"mode", "on (default): as configured; off, log or reload"}},
+		answer:  status.Watch{},
+		handle:  setWatch,
+	},
+	{
+		method:  "GET",
+		path:    "/tap",
+		summary: "The frames between the host and its extensions, from now on",
+		query:   []parameter{{"extension", "only this extension"}},
+		events:  map[string]any{"frame": exthost.Frame{}},
+		stream:  streamTap,
+	},
+	{
+		method: "GET",
+		path:   "/record",
+		summary: "A cassette, line by line: all messages between the host and its extensions from now on, " +
+			"with secrets masked",
+		query: []parameter{{"id", "a name for /record/stop"},
 			{"extension", "only this extension; may be repeated; default all"},
-			{"for", "how long, such as 30s; default until it is ended"}, {"max_bytes", "where it ends; default 1 GiB"}},
-		write: writeRecording},
-	{method: "POST", path: "/record/stop", summary: "End a recording and have its cassette completed",
-		query: []parameter{{"id", "of the recording"}},
+			{"for", "duration, such as 30s; default until it is stopped"}, {"max_bytes", "max size; default 1 GiB"}},
+		write: writeRecording,
+	},
+	{
+		method:  "POST",
+		path:    "/record/stop",
+		summary: "Stop a recording and complete its cassette",
+		query:   []parameter{{"id", "of the recording"}},
 		handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return nil, h.Recordings().Stop(r.FormValue("id"))
-		}},
-	{method: "GET", path: "/logs", summary: "The latest records of the log and, with follow, the new ones",
-		query:  append(logQuery, parameter{"follow", "true: continue with new records"}),
-		events: map[string]any{kindLog: exthost.LogRecord{}}, stream: streamLogs},
-	{method: "GET", path: "/events",
+		},
+	},
+	{
+		method:  "GET",
+		path:    "/logs",
+		summary: "The latest records of the log and, with follow, the new ones",
+		query:   append(logQuery, parameter{"follow", "true: continue with new records"}),
+		events:  map[string]any{kindLog: exthost.LogRecord{}},
+		stream:  streamLogs,
+	},
+	{
+		method:  "GET",
+		path:    "/events",
 		summary: "Events from now on, after the status, the pending approval requests and the log so far",
 		query: append(logQuery,
 			parameter{
 				"kinds",
 				"kinds of events, separated by commas: " + strings.Join(allKinds(), ", ") + "; default all",
 			}),
-		events: eventTypes(), stream: streamEvents},
-	{method: "GET", path: "/openapi.json", summary: "This document",
-		answer: json.RawMessage{}, handle: func(*exthost.Host, *http.Request) (any, error) { return openAPI, nil }},
+		events: eventTypes(),
+		stream: streamEvents,
+	},
+	{
+		method:  "GET",
+		path:    "/openapi.json",
+		summary: "This document",
+		answer:  json.RawMessage{},
+		handle:  func(*exthost.Host, *http.Request) (any, error) { return openAPI, nil },
+	},
 }
 
 type hookList struct {

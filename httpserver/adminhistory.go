@@ -16,29 +16,45 @@ var historyOperations = []operation{
 	{
 		method: "GET",
 		path:   "/calls",
-		summary: "The latest calls that ended, newest first, without their payloads; 256 are kept. " +
-			"And what callers of calls in flight are asked",
+		summary: "The latest ended calls, newest first, without payloads; 256 are kept. " +
+			"And the open questions to callers of calls in flight",
 		query:  []parameter{{"last", "how many; default all"}},
 		answer: callList{},
 		handle: getCalls,
 	},
-	{method: "GET", path: "/calls/{id}",
+	{
+		method:  "GET",
+		path:    "/calls/{id}",
 		summary: "One of these calls, with the beginning of its params and result, secrets masked",
-		answer:  status.PastCall{}, handle: getCall},
-	{method: "GET", path: "/history",
-		summary: "How many calls ended in each step of the last hour, and how long they took",
+		answer:  status.PastCall{},
+		handle:  getCall,
+	},
+	{
+		method:  "GET",
+		path:    "/history",
+		summary: "The number and duration of calls in each step of the last hour",
 		query:   []parameter{{"extension", "only calls of this extension or destination, of the last six hours"}},
-		answer:  status.History{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
+		answer:  status.History{},
+		handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return h.Admin().History().Series(r.FormValue("extension")), nil
-		}},
-	{method: "GET", path: "/audit",
+		},
+	},
+	{
+		method:  "GET",
+		path:    "/audit",
 		summary: "The latest records of the audit log, oldest first; none without an audit log",
 		query: []parameter{{"last", "how many; default 100"}, {"denied", "true: only what was denied"},
 			{"tool", "a glob of registered names"}, {"caller", "a glob"}, {"extension", "a glob"}},
-		answer: auditList{}, handle: getAudit},
-	{method: "GET", path: "/config", summary: "The configuration in force, secrets masked",
-		answer: map[string]any{},
-		handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Config(), nil }},
+		answer: auditList{},
+		handle: getAudit,
+	},
+	{
+		method:  "GET",
+		path:    "/config",
+		summary: "The configuration in force, secrets masked",
+		answer:  map[string]any{},
+		handle:  func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Config(), nil },
+	},
 }
 
 // Answers of the operations that return lists.

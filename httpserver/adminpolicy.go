@@ -15,44 +15,92 @@ import (
 )
 
 var policyOperations = []operation{
-	{method: "GET", path: "/policies", summary: "The policies, in the order in which they decide, and the audit log",
-		answer: policyList{}, handle: getPolicies},
-	{method: "POST", path: "/policies/test", summary: "Have the policies judge a call without making it",
-		body: TestCall{}, answer: TestResult{}, handle: testCall},
-	{method: "GET", path: "/decisions", summary: "The decisions on the latest exchanges, newest first",
-		query:  []parameter{{"last", "how many; default 100"}},
-		answer: decisionList{}, handle: getDecisions},
-	{method: "GET", path: "/decisions/{id}", summary: "One decision",
-		answer: exthost.Trace{},
-		handle: func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Trace(r.PathValue("id")) }},
-	{method: "GET", path: "/approvals",
+	{
+		method:  "GET",
+		path:    "/policies",
+		summary: "The policies, in the order in which they decide, and the audit log",
+		answer:  policyList{},
+		handle:  getPolicies,
+	},
+	{
+		method:  "POST",
+		path:    "/policies/test",
+		summary: "Have the policies judge a call without making it",
+		body:    TestCall{},
+		answer:  TestResult{},
+		handle:  testCall,
+	},
+	{
+		method:  "GET",
+		path:    "/decisions",
+		summary: "The decisions on the latest exchanges, newest first",
+		query:   []parameter{{"last", "how many; default 100"}},
+		answer:  decisionList{},
+		handle:  getDecisions,
+	},
+	{
+		method:  "GET",
+		path:    "/decisions/{id}",
+		summary: "One decision",
+		answer:  exthost.Trace{},
+		handle:  func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Trace(r.PathValue("id")) },
+	},
+	{
+		method: "GET",
+		path:   "/approvals",
 		summary: "The calls that wait for a person's approval, at this host and at other nodes of its cluster, " +
 			"oldest first",
-		answer: exthost.Approvals{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
+		answer: exthost.Approvals{},
+		handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return h.Nodes().Approvals(r.Context()), nil
-		}},
-	{method: "POST", path: "/approvals/{id}/approve",
+		},
+	},
+	{
+		method:  "POST",
+		path:    "/approvals/{id}/approve",
 		summary: "Approve the call, once; NODE/ID is one that waits at another node",
-		handle:  onOne((*exthost.Nodes).Approve)},
-	{method: "POST", path: "/approvals/{id}/deny", summary: "Deny the call; the body may be empty",
-		body: Denial{}, handle: deny},
-	{method: "GET", path: "/audit/{id}",
-		summary: "What the audit logs of this host and of the other nodes have of a call, by the id of a decision " +
-			"about it",
-		answer: exthost.CallRecords{}, handle: func(h *exthost.Host, r *http.Request) (any, error) {
+		handle:  onOne((*exthost.Nodes).Approve),
+	},
+	{
+		method:  "POST",
+		path:    "/approvals/{id}/deny",
+		summary: "Deny the call; the body may be empty",
+		body:    Denial{},
+		handle:  deny,
+	},
+	{
+		method:  "GET",
+		path:    "/audit/{id}",
+		summary: "The audit records of a call on all nodes, by the id of one of its decisions",
+		answer:  exthost.CallRecords{},
+		handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return h.Nodes().Audit(r.Context(), r.PathValue("id"))
-		}},
-	{method: "GET", path: "/pins", summary: "What policies have pinned, and what waits to be accepted",
-		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
+		},
+	},
+	{
+		method:  "GET",
+		path:    "/pins",
+		summary: "The pinned descriptors, and changed ones that wait to be accepted",
+		answer:  pinList{},
+		handle: func(h *exthost.Host, _ *http.Request) (any, error) {
 			return pinList{orEmpty(h.Admin().Pins())}, nil
-		}},
-	{method: "POST", path: "/pins/{extension}/approve",
-		summary: "Accept what an extension says of itself: it ends the warning that tools changed, and pins what is " +
-			"held back, as far as it still is what was shown",
-		body: Acceptance{}, handle: approvePin},
-	{method: "POST", path: "/pins/{extension}/{label}/approve",
-		summary: "Accept one tool, or another item by its label, as far as it still is what was shown",
-		body:    Acceptance{}, handle: approvePin},
+		},
+	},
+	{
+		method: "POST",
+		path:   "/pins/{extension}/approve",
+		summary: "Accept changed descriptors of an extension, if they still are as shown: pin those held back, and " +
+			"end the warning about changed tools",
+		body:   Acceptance{},
+		handle: approvePin,
+	},
+	{
+		method:  "POST",
+		path:    "/pins/{extension}/{label}/approve",
+		summary: "Accept one tool, or another item by its label, if it still is as shown",
+		body:    Acceptance{},
+		handle:  approvePin,
+	},
 }
 
 // Answers of the operations that return lists.

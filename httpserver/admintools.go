@@ -18,21 +18,41 @@ import (
 )
 
 var extensionOperations = []operation{
-	{method: "GET", path: "/extensions", summary: "All extensions, including those that do not run",
-		answer: extensionList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
+	{
+		method:  "GET",
+		path:    "/extensions",
+		summary: "All extensions, including those that do not run",
+		answer:  extensionList{},
+		handle: func(h *exthost.Host, _ *http.Request) (any, error) {
 			return extensionList{h.Admin().Status().Extensions}, nil
-		}},
-	{method: "GET", path: "/extensions/{id}", summary: "One extension",
-		answer: status.Extension{}, handle: getExtension},
-	{method: "POST", path: "/extensions/{id}/restart",
+		},
+	},
+	{
+		method:  "GET",
+		path:    "/extensions/{id}",
+		summary: "One extension",
+		answer:  status.Extension{},
+		handle:  getExtension,
+	},
+	{
+		method: "POST",
+		path:   "/extensions/{id}/restart",
 		summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes " +
 			"once calls can run again",
-		handle: onOne((*exthost.Nodes).Restart)},
-	{method: "POST", path: "/extensions/{id}/disable",
+		handle: onOne((*exthost.Nodes).Restart),
+	},
+	{
+		method:  "POST",
+		path:    "/extensions/{id}/disable",
 		summary: "Stop an extension until it is enabled; calls in flight may finish first",
-		handle:  onOne((*exthost.Nodes).Disable)},
-	{method: "POST", path: "/extensions/{id}/enable", summary: "Run a disabled extension again",
-		handle: onOne((*exthost.Nodes).Enable)},
+		handle:  onOne((*exthost.Nodes).Disable),
+	},
+	{
+		method:  "POST",
+		path:    "/extensions/{id}/enable",
+		summary: "Run a disabled extension again",
+		handle:  onOne((*exthost.Nodes).Enable),
+	},
 }
 
 type extensionList struct {
@@ -56,10 +76,18 @@ func onOne(act func(n *exthost.Nodes, ctx context.Context, id, by string) error)
 }
 
 var toolOperations = []operation{
-	{method: "GET", path: "/tools", summary: "The tools in the catalog",
-		query:  []parameter{{"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
-		answer: ToolList{}, handle: getTools},
-	{method: "GET", path: "/tools/export", summary: "The definitions of tools in the format of a model vendor",
+	{
+		method:  "GET",
+		path:    "/tools",
+		summary: "The tools in the catalog",
+		query:   []parameter{{"extension", "only tools of this extension"}, callerParameter, toolsetParameter},
+		answer:  ToolList{},
+		handle:  getTools,
+	},
+	{
+		method:  "GET",
+		path:    "/tools/export",
+		summary: "The definitions of tools in the format of a model vendor",
 		query: []parameter{
 			{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"},
 			{"extension", "only tools of this extension"},
@@ -67,18 +95,35 @@ var toolOperations = []operation{
 			callerParameter,
 			toolsetParameter,
 		},
-		answer: Export{}, handle: exportTools},
-	{method: "GET", path: "/tools/find", summary: "The tools that match the words of a user",
-		query:  []parameter{{"query", "words, such as close an issue on github"}, callerParameter, toolsetParameter},
-		answer: FoundTools{}, handle: findTools},
-	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
-		answer: Tool{}, handle: getTool},
-	{method: "POST", path: "/tools/{name}/call",
+		answer: Export{},
+		handle: exportTools,
+	},
+	{
+		method:  "GET",
+		path:    "/tools/find",
+		summary: "The tools that match the words of a user",
+		query:   []parameter{{"query", "words, such as close an issue on github"}, callerParameter, toolsetParameter},
+		answer:  FoundTools{},
+		handle:  findTools,
+	},
+	{
+		method:  "GET",
+		path:    "/tools/{name}",
+		summary: "One tool, with its descriptor",
+		answer:  Tool{},
+		handle:  getTool,
+	},
+	{
+		method:  "POST",
+		path:    "/tools/{name}/call",
 		summary: "Call a tool; the answer is MCP's CallToolResult as the tool returned it",
 		query: []parameter{
 			{"node", "the node of the cluster that is to take the call; default any that has the tool"},
 		},
-		body: map[string]any{}, answer: json.RawMessage{}, handle: callTool},
+		body:   map[string]any{},
+		answer: json.RawMessage{},
+		handle: callTool,
+	},
 }
 
 // Tool describes a tool in the catalog to the operator.

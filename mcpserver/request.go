@@ -28,8 +28,10 @@ func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *
 		return nil, errInitialized
 	}
 	if session == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-			Message: "not initialized: send initialize first, or " + protocol.MetaProtocolVersion + " in _meta"}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.CodeInvalidRequest,
+			Message: "not initialized: send initialize first, or " + protocol.MetaProtocolVersion + " in _meta",
+		}
 	}
 	return s.do(ctx, session, m, peer)
 }

@@ -51,10 +51,12 @@ func Compile(doc Document) (k *Schema) {
 	c.UseLoader(nil) // references within the schema only
 	budget := maxPatterns
 	c.UseRegexpEngine(func(p string) (jsonschema.Regexp, error) { return compilePattern(p, &budget) })
-	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: "urn:exthost:meter",
+	c.RegisterVocabulary(&jsonschema.Vocabulary{
+		URL: "urn:exthost:meter",
 		Compile: func(_ *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
 			return &meter{k, cost(schema)}, nil
-		}})
+		},
+	})
 	c.AssertVocabs()
 	if k.err = c.AddResource(schemaURL, doc.root); k.err == nil {
 		k.schema, k.err = c.Compile(schemaURL)
