@@ -91,33 +91,6 @@ type Server struct {
 	close   context.CancelFunc
 }
 
-// maxForwarded is the memory budget for forwarded requests, in bodies of maximal length. Other servers bound only the
-// requests that they wait for.
-const maxForwarded = 8
-
-// New returns a Server for b. It panics if o.Capabilities is not a JSON object.
-func New(b Backend, o Options) *Server {
-	o = o.withDefaults()
-	s := &Server{
-		backend:  b,
-		options:  o,
-		log:      o.Logger,
-		headers:  append([]string{"Authorization"}, o.Headers...),
-		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
-		pending:  pendingCalls{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)},
-	}
-	s.closing, s.close = context.WithCancel(context.Background())
-	if err := json.Unmarshal(o.Capabilities, new(wire.Changes)); err != nil {
-		panic("mcpserver: capabilities: " + err.Error())
-	}
-	if o.Remote != nil {
-		s.bodies = mcphttp.NewBudget(maxForwarded * o.MaxBody)
-		s.forwarder = newForwarder(s.closing, o.Remote, o.MaxBody, o.Logger)
-		o.Remote.ServeForwarded(s.serveForwarded)
-	}
-	return s
-}
-
 // Close ends all sessions, streams and subscriptions after their queued messages are sent, and refuses new ones with
 // 503. HTTP requests in flight go on: the HTTP server owns their contexts. Close is idempotent and does not wait.
 func (s *Server) Close() {

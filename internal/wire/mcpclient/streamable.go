@@ -253,7 +253,7 @@ func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
 	s.deliver(m)
 }
 
-// isAnsweredBy reports whether m is the response to x, given that it arrived in x's HTTP answer. A server that refuses a
+// isAnsweredBy reports whether m, received in the HTTP answer to x, is the response to x. A server that refuses a
 // request before it has read the id answers with a null id or none.
 func (x *exchange) isAnsweredBy(m *jsonrpc.Message) bool {
 	return string(m.ID) == string(x.id) || m.Error != nil && (m.ID == nil || string(m.ID) == "null")
