@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/exthost/exthost/config/recording"
+	"github.com/exthost/exthost/internal/recording/recorder"
 )
 
 const (
@@ -51,7 +51,7 @@ func (h *Host) shutdown() error {
 		}
 	}
 	err := errors.Join(left, stopped, busy, h.policies.Close(ctx))
-	h.recording.Follow(recording.Cassette{})
+	h.recording.Follow(recorder.Config{})
 	h.env.Recorder.Close()
 	h.env.Containment.Close()
 	h.stats.feed.Close()

@@ -62,7 +62,7 @@ type Host struct {
 	hooks        hookSets
 	watch        *watch.Watch
 	logins       elicit.Logins // asked of callers
-	recording    recorder.Stated
+	recording    recorder.Configured
 	reloads      reloads
 
 	server atomic.Pointer[func() status.Server] // the server in front of the host; nil: none
@@ -198,7 +198,9 @@ func (h *Host) Status() status.Status {
 	if h.opts.Tracer != nil {
 		s.Tracing = h.opts.Tracer.Report()
 	}
-	s.Recordings = h.env.Recorder.Describe()
+	for _, r := range h.env.Recorder.Describe() {
+		s.Recordings = append(s.Recordings, status.Recording(r))
+	}
 	if report := h.server.Load(); report != nil {
 		server := (*report)()
 		s.Server, s.Diagnostics = &server, append(s.Diagnostics, server.Diagnostics(time.Now())...)

@@ -6,6 +6,7 @@ import (
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/recording/recorder"
 	"github.com/exthost/exthost/internal/text/diagnostics"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -17,7 +18,13 @@ func (h *Host) adopt(p *snapshot.Plan) {
 	h.policies.Install(p.Policies)
 	if !h.opts.Mode.Inspect {
 		h.env.PruneDescriptors(p.Extensions)
-		h.recording.Follow(p.Config.Record)
+		record := p.Config.Record
+		h.recording.Follow(recorder.Config{
+			File:       record.File,
+			Within:     record.Within,
+			Extensions: record.Extensions,
+			MaxBytes:   int64(record.MaxBytes),
+		})
 	}
 	var known []protocol.Diagnostic
 	if now := h.snapshots.Load(); now != nil {

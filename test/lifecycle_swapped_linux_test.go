@@ -64,7 +64,7 @@ func newSwapping(t *testing.T, transport, answers string) *swapping {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Store.Accept(consent.Agreed{ID: "x", Verdict: v}); err != nil {
+	if err := k.Store.Trust(consent.Trusted{ID: "x", Verdict: v}); err != nil {
 		t.Fatal(err)
 	}
 	s.open = func() {

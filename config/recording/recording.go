@@ -1,11 +1,7 @@
 // Package recording defines the section record of a configuration.
 package recording
 
-import (
-	"slices"
-
-	"github.com/exthost/exthost/manifest"
-)
+import "github.com/exthost/exthost/manifest"
 
 // Cassette records the messages between the host and its extensions while the host runs.
 type Cassette struct {
@@ -17,10 +13,4 @@ type Cassette struct {
 	MaxBytes manifest.Size `json:"max_bytes,omitempty"`
 	// the directory that the file must be in, links resolved; "": anywhere
 	Within string `json:"-"`
-}
-
-// Equal reports whether s and other ask for the same recording.
-func (s Cassette) Equal(other Cassette) bool {
-	return s.File == other.File && s.MaxBytes == other.MaxBytes && s.Within == other.Within &&
-		slices.Equal(s.Extensions, other.Extensions)
 }

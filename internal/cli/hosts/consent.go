@@ -161,7 +161,7 @@ func Trusted(cfg *config.Config) (exthost.Consent, error) {
 	why := "nobody has agreed yet to what it makes this program run"
 	if v.Record.Revoked {
 		why = "the agreement was revoked"
-	} else if v.Record.Accepted != nil {
+	} else if v.Record.Trusted != nil {
 		why = "it changed since it was trusted: " + consent.Some(v.Changes)
 	}
 	return nil, &console.Error{
@@ -218,7 +218,7 @@ func TrustConfiguration(c *console.Console) error {
 
 // AcceptConfiguration records that the user trusts the configuration that v judges.
 func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verdict) error {
-	v.Record.Accept(v.Files)
+	v.Record.Trust(v.Files)
 	v.Record.Rules = cfg.Rules()
 	return k.Store.Put(v.Record)
 }
@@ -239,15 +239,15 @@ func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ..
 	if err != nil {
 		return err
 	}
-	var agreed []consent.Agreed
+	var agreed []consent.Trusted
 	for i := range found.Candidates {
 		v, err := k.Extension(&found.Candidates[i])
 		if err != nil {
 			return err
 		}
-		agreed = append(agreed, consent.Agreed{ID: found.Candidates[i].ID, Verdict: v, Secrets: secrets})
+		agreed = append(agreed, consent.Trusted{ID: found.Candidates[i].ID, Verdict: v, Secrets: secrets})
 	}
-	return k.Store.Accept(agreed...)
+	return k.Store.Trust(agreed...)
 }
 
 // Directory returns the directory whose extensions a command runs: its argument, or the working directory, whose

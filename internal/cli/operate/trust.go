@@ -131,8 +131,8 @@ func printRecords(c *console.Console) error {
 		if r.Revoked {
 			since = "revoked"
 		}
-		if r.Accepted != nil {
-			since = r.Accepted.Local().Format("2006-01-02 15:04")
+		if r.Trusted != nil {
+			since = r.Trusted.Local().Format("2006-01-02 15:04")
 		}
 		var secrets []string
 		for id, names := range r.Secrets {

@@ -171,7 +171,7 @@ func (d *draft) undo(ctx context.Context) (err error) {
 		}
 	}
 	if d.record != nil {
-		if d.record.Accepted == nil && !d.record.Revoked {
+		if d.record.Trusted == nil && !d.record.Revoked {
 			err = errors.Join(err, d.k.Store.Forget(d.record.Dir, consent.Extension))
 		} else {
 			err = errors.Join(err, d.k.Store.Put(d.record))

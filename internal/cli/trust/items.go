@@ -36,10 +36,10 @@ type Item struct {
 	rules   []string // changes of policies and hooks since they were trusted
 	warns   []string // warnings of exthost validate about the policies
 	verdict *consent.Verdict
-	broken  error            // why the folder cannot be compared
-	agreed  []consent.Agreed // what a yes accepts; nil for the configuration
-	secrets []string         // not granted yet
-	paths   []string         // of manifests
+	broken  error             // why the folder cannot be compared
+	agreed  []consent.Trusted // what a yes accepts; nil for the configuration
+	secrets []string          // not granted yet
+	paths   []string          // of manifests
 }
 
 // Pending holds what the user does not trust yet.
@@ -132,7 +132,7 @@ func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[str
 		folders[c.Dir], p.Items = i, append(p.Items, i)
 	}
 	i.Names, i.secrets = append(i.Names, c.ID), append(i.secrets, ungranted...)
-	i.agreed = append(i.agreed, consent.Agreed{ID: c.ID, Verdict: v, Secrets: ungranted})
+	i.agreed = append(i.agreed, consent.Trusted{ID: c.ID, Verdict: v, Secrets: ungranted})
 	if !slices.Contains(i.paths, c.Path) {
 		i.paths = append(i.paths, c.Path)
 	}
@@ -253,7 +253,7 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 			i.asks = append(i.asks, fmt.Sprintf("sets %s: %v", s.Key, s.Value))
 		}
 	}
-	if record := v.Record; record.Accepted != nil {
+	if record := v.Record; record.Trusted != nil {
 		i.rules = config.DiffRules(record.Rules, cfg.Rules())
 	}
 	if len(cfg.Variables) > 0 {
@@ -308,7 +308,7 @@ func (p *Pending) Accept(items []*Item) error {
 				return err
 			}
 		default:
-			if err := p.k.Store.Accept(i.agreed...); err != nil {
+			if err := p.k.Store.Trust(i.agreed...); err != nil {
 				return err
 			}
 		}

@@ -51,12 +51,12 @@ func (s *screen) item(i *Item, details bool) {
 		s.line("      ", "cannot be compared: "+i.broken.Error(), console.Red)
 		return
 	}
-	if changes := i.verdict.Changes; len(changes) > 0 && i.verdict.Record.Accepted != nil {
+	if changes := i.verdict.Changes; len(changes) > 0 && i.verdict.Record.Trusted != nil {
 		text := consent.Some(changes)
 		if details {
 			text = strings.Join(changes, ", ")
 		}
-		s.line("      ", "changed since "+i.verdict.Record.Accepted.Local().Format("2006-01-02 15:04")+": "+text,
+		s.line("      ", "changed since "+i.verdict.Record.Trusted.Local().Format("2006-01-02 15:04")+": "+text,
 			console.Yellow)
 	}
 	for _, argv := range i.runs {

@@ -16,21 +16,21 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Rule states which calls fail, and how. Of several rules the first that fits a tool
-// counts. A call fails in one way at most: the probabilities add up to 1 at most.
+// Rule makes calls of a tool fail. The first rule that matches a tool applies. A call fails in one way at most, so the
+// probabilities add up to at most 1.
 type Rule struct {
 	Tool string `json:"tool"` // pattern of registered names, such as ext_git_*
-	// the probability, from 0 to 1, that the process is killed before it answers
+	// probability, from 0 to 1, that the process is killed before it answers
 	Crash Share `json:"crash,omitempty"`
-	// the same, that no answer comes: the call ends by call_timeout or its caller
+	// probability that no answer comes: the call ends by call_timeout or its caller
 	Hang Share `json:"hang,omitempty"`
-	// the same, that the call is carried out, and its answer cannot be read
+	// probability that the call is carried out, but its answer cannot be read
 	Garbage Share `json:"garbage,omitempty"`
-	Huge    Share `json:"huge,omitempty"`  // the same, that the answer has 4 MiB of text more
-	Noise   Share `json:"noise,omitempty"` // the same, that 20 messages of a log come before the answer
-	// each call waits that long before it is made; default not at all
+	Huge    Share `json:"huge,omitempty"`  // probability that the answer has 4 MiB of text more
+	Noise   Share `json:"noise,omitempty"` // probability that 20 log messages come before the answer
+	// delay before each call; default none
 	Slow manifest.Duration `json:"slow,omitzero"`
-	// of what is drawn: the same seed has the same calls of a tool fail; default 0
+	// seed of the draws: with the same seed the same calls of a tool fail; default 0
 	Seed int `json:"seed,omitempty"`
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/redact"
-	"github.com/exthost/exthost/status"
 )
 
 // maxRecordings limits concurrent recordings.
@@ -203,7 +202,7 @@ func (h *Hub) Stop(id string) bool {
 }
 
 // Describe returns the recordings under way, oldest first.
-func (h *Hub) Describe() (list []status.Recording) {
+func (h *Hub) Describe() (list []Description) {
 	h.mu.Lock()
 	under := h.recordings()
 	h.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/redact"
-	"github.com/exthost/exthost/status"
 )
 
 const (
@@ -90,10 +89,20 @@ func newRecording(h *Hub, o Options) *Recording {
 	}
 }
 
-func (r *Recording) describe() status.Recording {
+// Description describes a recording under way.
+type Description struct {
+	File       string // see [Options]
+	Extensions []string
+	Since      time.Time
+	Records    int64 // written
+	Waiting    int64 // bytes that wait to be masked and written
+	Omitted    int64 // of Records: only their length was written
+}
+
+func (r *Recording) describe() Description {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return status.Recording{
+	return Description{
 		File:       r.o.File,
 		Extensions: r.o.Extensions,
 		Since:      r.begun,

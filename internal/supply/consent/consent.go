@@ -62,7 +62,7 @@ type Verdict struct {
 
 // Trusted reports whether the folder may run in its current state.
 func (v *Verdict) Trusted() bool {
-	return !v.Record.Revoked && (v.Bundled || v.Locked || v.Record.Accepted != nil && len(v.Changes) == 0)
+	return !v.Record.Revoked && (v.Bundled || v.Locked || v.Record.Trusted != nil && len(v.Changes) == 0)
 }
 
 // Extension compares an extension's folder with what was trusted.
@@ -102,7 +102,7 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 	}
 	k.last.Store(string(Extension)+dir, v.Files)
 	v.Bundled = k.Bundled != nil && len(stated) == 0 && k.Bundled(v.Files.own().Digest())
-	if r.Accepted == nil {
+	if r.Trusted == nil {
 		return v, nil
 	}
 	if err := v.compare(find); err != nil {
@@ -203,7 +203,7 @@ func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 		v.Record, v.Locked = new(Record), k.LockedConfiguration(v.Files)
 		return v, nil
 	}
-	if r.Accepted != nil {
+	if r.Trusted != nil {
 		v.Changes = v.Files.Differs(r.Files)
 	}
 	return v, nil
@@ -234,41 +234,41 @@ func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) er
 			"the programs of the configuration are not those that exthost.lock states")
 	case v.Record.Revoked:
 		return protocol.Errorf(protocol.Untrusted, "%w", Revoked{})
-	case v.Record.Accepted == nil:
+	case v.Record.Trusted == nil:
 		return protocol.Errorf(protocol.Untrusted, "nobody has agreed yet to what the configuration runs")
 	}
-	agreed := maps.Clone(v.Record.Files)
+	trusted := maps.Clone(v.Record.Files)
 	for path := range configuration(cfg) {
 		delete(v.Files, path)
-		delete(agreed, path)
+		delete(trusted, path)
 	}
-	if changes := v.Files.Differs(agreed); len(changes) > 0 {
+	if changes := v.Files.Differs(trusted); len(changes) > 0 {
 		return protocol.Errorf(protocol.Untrusted, "the programs of the configuration changed since it was trusted: %s",
 			Some(changes))
 	}
 	return nil
 }
 
-// Agreed is an extension that the user trusts as found by a verdict, with the secrets granted to it.
-type Agreed struct {
+// Trusted is an extension that the user trusts as found by a verdict, with the secrets granted to it.
+type Trusted struct {
 	ID      string
 	Verdict *Verdict
 	Secrets []string
 }
 
-// Accept records what the user trusts. Changes made after the verdicts are not included.
-func (s Store) Accept(agreed ...Agreed) error {
+// Trust records what the user trusts. Changes made after the verdicts are not included.
+func (s Store) Trust(list ...Trusted) error {
 	records := map[string]*Record{} // the extensions of a folder share one
-	for _, a := range agreed {
-		r := records[a.Verdict.Record.Dir]
+	for _, t := range list {
+		r := records[t.Verdict.Record.Dir]
 		if r == nil {
-			if r = a.Verdict.Record; !a.Verdict.kept {
-				r.Accept(a.Verdict.Files)
-				r.Project = a.Verdict.project
+			if r = t.Verdict.Record; !t.Verdict.kept {
+				r.Trust(t.Verdict.Files)
+				r.Project = t.Verdict.project
 			}
 			records[r.Dir] = r
 		}
-		r.Grant(a.ID, a.Secrets...)
+		r.Grant(t.ID, t.Secrets...)
 	}
 	for _, dir := range slices.Sorted(maps.Keys(records)) {
 		if err := s.Put(records[dir]); err != nil {
@@ -295,7 +295,7 @@ func (k *Consent) allows(c *discovery.Candidate, v *Verdict, err error) error {
 		return nil
 	case v.Record.Revoked:
 		return protocol.Errorf(protocol.Untrusted, "%w", Revoked{})
-	case v.Record.Accepted == nil:
+	case v.Record.Trusted == nil:
 		return protocol.Errorf(protocol.Untrusted, "nobody has agreed yet to run what this directory holds")
 	}
 	return protocol.Errorf(protocol.Untrusted, "it changed since it was trusted: %s", Some(v.Changes))

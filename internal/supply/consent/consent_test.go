@@ -76,7 +76,7 @@ func (k *kit) accept() {
 	if err != nil {
 		k.Fatal(err)
 	}
-	if err := k.Store.Accept(consent.Agreed{ID: "kit", Verdict: v, Secrets: []string{"A_TOKEN"}}); err != nil {
+	if err := k.Store.Trust(consent.Trusted{ID: "kit", Verdict: v, Secrets: []string{"A_TOKEN"}}); err != nil {
 		k.Fatal(err)
 	}
 }
@@ -182,15 +182,15 @@ func (k *kit) pyc(flags uint32) {
 	k.write("lib/__pycache__/deep.cpython-312.pyc", string(head)+"12345678")
 }
 
-// TestAcceptedIsWhatWasSeen changes a file between the comparison and the user's answer.
-func TestAcceptedIsWhatWasSeen(t *testing.T) {
+// TestTrustedIsWhatWasSeen changes a file between the comparison and the user's answer.
+func TestTrustedIsWhatWasSeen(t *testing.T) {
 	k := newKit(t)
 	v, err := k.Extension(k.candidate())
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.write("main.py", "import evil\n")
-	if err := k.Store.Accept(consent.Agreed{ID: "kit", Verdict: v}); err != nil {
+	if err := k.Store.Trust(consent.Trusted{ID: "kit", Verdict: v}); err != nil {
 		t.Fatal(err)
 	}
 	k.says("main.py")

@@ -201,12 +201,12 @@ func TestConfiguredByAnotherHand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.Record.Accept(v.Files)
+			v.Record.Trust(v.Files)
 			if err := k.Store.Put(v.Record); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := k.StartsConfigured(cfg); err != nil {
-				t.Error("as it was agreed to: ", err)
+				t.Error("as it was trusted: ", err)
 			}
 			write(tt.name, tt.is)
 			if _, err := k.StartsConfigured(cfg); err == nil || !strings.Contains(err.Error(), filepath.Base(tt.name)) {

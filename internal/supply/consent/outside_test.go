@@ -268,12 +268,12 @@ func TestConfiguredOutside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.Record.Accept(v.Files)
+			v.Record.Trust(v.Files)
 			if err := k.Store.Put(v.Record); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := k.StartsConfigured(cfg); err != nil {
-				t.Error("as it was agreed to: ", err)
+				t.Error("as it was trusted: ", err)
 			}
 			write(tt.change, "changed")
 			if _, err := k.StartsConfigured(cfg); (err != nil) != (tt.want != "") ||

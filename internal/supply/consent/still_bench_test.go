@@ -35,7 +35,7 @@ func BenchmarkStarts(b *testing.B) {
 			k, c := consent.Consent{Store: consent.NewStore(filepath.Join(base, "trust"))}, &found.Candidates[0]
 			v, err := k.Extension(c)
 			if err == nil {
-				err = k.Store.Accept(consent.Agreed{ID: "kit", Verdict: v})
+				err = k.Store.Trust(consent.Trusted{ID: "kit", Verdict: v})
 			}
 			if err != nil {
 				b.Fatal(err)

@@ -22,11 +22,11 @@ import (
 
 // Record is the user's decision about one folder.
 type Record struct {
-	Version  int        `json:"version"`
-	Dir      string     `json:"dir"`  // absolute, symbolic links resolved
-	Kind     Kind       `json:"kind"` // what in the folder the record covers
-	Accepted *time.Time `json:"accepted,omitempty"`
-	Files    Files      `json:"files,omitempty"` // when they were trusted
+	Version int        `json:"version"`
+	Dir     string     `json:"dir"`  // absolute, symbolic links resolved
+	Kind    Kind       `json:"kind"` // what in the folder the record covers
+	Trusted *time.Time `json:"accepted,omitempty"`
+	Files   Files      `json:"files,omitempty"` // when they were trusted
 	// for a configuration: its policies and hooks when it was trusted, for display; see config.Config.Rules
 	Rules   []string            `json:"rules,omitempty"`
 	Project string              `json:"project,omitempty"` // for an extension: project whose code is included
@@ -136,10 +136,10 @@ func (s Store) All() (records []*Record, err error) {
 	return records, errors.Join(broken...)
 }
 
-// Accept records that files are trusted from now on.
-func (r *Record) Accept(files Files) {
+// Trust records that files are trusted from now on.
+func (r *Record) Trust(files Files) {
 	now := time.Now().UTC().Truncate(time.Second)
-	r.Accepted, r.Files, r.Revoked = &now, files, false
+	r.Trusted, r.Files, r.Revoked = &now, files, false
 }
 
 // Revoke revokes trust and all granted secrets.

@@ -124,6 +124,27 @@ func makeExecutable(dir string) error {
 	return os.Chmod(filepath.Join(dir, filepath.FromSlash(program)), 0o555)
 }
 
+// command returns the program that a bundle starts.
+func (b *bundle) command(dir string) (string, error) {
+	program, err := b.program(dir)
+	switch c, kind := b.Server.Config.Command, b.Server.Type; {
+	case err != nil:
+		return "", err
+	case program != "":
+		return Root + "/" + program, nil
+	case kind == "uv" || c == "uv" || c == "uvx" || c == "npx":
+		return "", fmt.Errorf("its server of type %q would fetch what it needs when it starts, which no hash locks; "+
+			"exthost add npm:NAME or pypi:NAME adds a package with all that it needs", kind)
+	case kind == "node" && c == "node":
+		return "node", nil
+	case kind == "python" && (c == "python" || c == "python3"):
+		return "python3", nil
+	default:
+		return "", fmt.Errorf("its server of type %q runs %q; node, python and a program of the bundle (type binary) "+
+			"are run", kind, c)
+	}
+}
+
 // describeBundle returns how a bundle is run. User configuration becomes environment variables.
 func describeBundle(dir string) (Run, error) {
 	b, err := readBundle(dir)
@@ -137,22 +158,8 @@ func describeBundle(dir string) (Run, error) {
 		Homepage:    b.Homepage,
 		Version:     b.Version,
 	}
-	program, err := b.program(dir)
-	switch c := b.Server.Config.Command; {
-	case err != nil:
+	if r.Command, err = b.command(dir); err != nil {
 		return r, err
-	case program != "":
-		r.Command = Root + "/" + program
-	case b.Server.Type == "uv" || c == "uv" || c == "uvx" || c == "npx":
-		return r, fmt.Errorf("its server of type %q would fetch what it needs when it starts, which no hash locks; "+
-			"exthost add npm:NAME or pypi:NAME adds a package with all that it needs", b.Server.Type)
-	case b.Server.Type == "node" && c == "node":
-		r.Command = "node"
-	case b.Server.Type == "python" && (c == "python" || c == "python3"):
-		r.Command = "python3"
-	default:
-		return r, fmt.Errorf("its server of type %q runs %q; node, python and a program of the bundle (type binary) "+
-			"are run", b.Server.Type, c)
 	}
 	var errs []error
 	fill := func(text string) string {

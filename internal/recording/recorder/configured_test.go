@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/redact"
 	"github.com/exthost/exthost/protocol"
@@ -18,7 +17,7 @@ import (
 func TestNothingButACassetteIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	var told []string
-	s := Stated{
+	s := Configured{
 		Hub:    New("1.0", new(redact.Redactor)),
 		Log:    slog.New(slog.DiscardHandler),
 		Report: func(d protocol.Diagnostic) { told = append(told, d.Message) },
@@ -41,7 +40,7 @@ func TestNothingButACassetteIsSetAside(t *testing.T) {
 	write("x", "{\"cassette\":1}\n{\"at\":0,\"cut")
 	for _, name := range []string{"main.go", "one", "data", "x"} {
 		told = nil
-		s.Follow(recording.Cassette{File: filepath.Join(dir, name), Within: dir})
+		s.Follow(Config{File: filepath.Join(dir, name), Within: dir})
 		if len(told) != 1 || !strings.Contains(told[0], "no cassette") {
 			t.Errorf("%s: %q", name, told)
 		}
@@ -50,9 +49,9 @@ func TestNothingButACassetteIsSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	told = nil
-	s.Follow(recording.Cassette{File: filepath.Join(dir, "x"), Within: dir, MaxBytes: 1 << 20})
-	s.Follow(recording.Cassette{File: filepath.Join(dir, "x"), Within: dir, MaxBytes: 2 << 20})
-	s.Follow(recording.Cassette{})
+	s.Follow(Config{File: filepath.Join(dir, "x"), Within: dir, MaxBytes: 1 << 20})
+	s.Follow(Config{File: filepath.Join(dir, "x"), Within: dir, MaxBytes: 2 << 20})
+	s.Follow(Config{})
 	if told != nil {
 		t.Error(told)
 	}
@@ -78,16 +77,16 @@ func TestTwoHostsWithOneCassette(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "x.cassette")
 	var told []string
-	host := func() *Stated {
-		return &Stated{
+	host := func() *Configured {
+		return &Configured{
 			Hub:    New("1.0", new(redact.Redactor)),
 			Log:    slog.New(slog.DiscardHandler),
 			Report: func(d protocol.Diagnostic) { told = append(told, d.Message) },
 		}
 	}
 	first, second := host(), host()
-	first.Follow(recording.Cassette{File: file})
-	second.Follow(recording.Cassette{File: file})
+	first.Follow(Config{File: file})
+	second.Follow(Config{File: file})
 	if len(told) != 1 || !strings.Contains(told[0], "is being written, by another host") {
 		t.Fatal(told)
 	}
@@ -96,17 +95,17 @@ func TestTwoHostsWithOneCassette(t *testing.T) {
 	}
 	wire := first.Hub.Wire("notes")
 	wire.Start(cassette.Start{Transport: "stdio", Protocol: "mcp"})
-	first.Follow(recording.Cassette{})
+	first.Follow(Config{})
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"extension":"notes"`) ||
 		!strings.Contains(string(text), `"closed"`) {
 		t.Errorf("%s, %v", text, err)
 	}
-	second.Follow(recording.Cassette{})
-	second.Follow(recording.Cassette{File: file})
+	second.Follow(Config{})
+	second.Follow(Config{File: file})
 	if len(told) != 1 {
 		t.Errorf("once the first has ended: %q", told)
 	}
-	second.Follow(recording.Cassette{})
+	second.Follow(Config{})
 	if text, err := os.ReadFile(file + ".1"); err != nil || !strings.Contains(string(text), `"extension":"notes"`) {
 		t.Errorf("set aside: %s, %v", text, err)
 	}

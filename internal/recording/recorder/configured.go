@@ -6,23 +6,36 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
-	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/internal/file/rotate"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/below"
 	"github.com/exthost/exthost/protocol"
 )
 
-// Stated keeps the recording that the configuration asks for. Hub, Log and Report are required.
-type Stated struct {
+// Config asks for a recording; the zero value for none.
+type Config struct {
+	File       string   // an existing cassette is set aside
+	Within     string   // the directory that File must be in, links resolved; "": anywhere
+	Extensions []string // recorded ids; nil: all
+	MaxBytes   int64    // see [Options]
+}
+
+func (c Config) equal(other Config) bool {
+	return c.File == other.File && c.Within == other.Within && c.MaxBytes == other.MaxBytes &&
+		slices.Equal(c.Extensions, other.Extensions)
+}
+
+// Configured keeps the recording that the configuration asks for. Hub, Log and Report are required.
+type Configured struct {
 	Hub    *Hub
 	Log    *slog.Logger
 	Report func(protocol.Diagnostic) // receives the reason when the recording ends by itself
 
 	mu    sync.Mutex // guards the fields below
-	now   recording.Cassette
+	now   Config
 	under *Recording // nil without a recording
 	file  *os.File
 }
@@ -32,14 +45,14 @@ const CodeEnded = "recording_ended"
 
 // Follow applies a configuration: if it changed, the current recording ends and a new one starts. The zero value
 // ends the recording.
-func (s *Stated) Follow(stated recording.Cassette) {
+func (s *Configured) Follow(next Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if stated.Equal(s.now) {
+	if next.equal(s.now) {
 		return
 	}
 	s.endLocked()
-	if s.now = stated; stated.File == "" {
+	if s.now = next; next.File == "" {
 		return
 	}
 	if err := s.beginLocked(); err != nil {
@@ -47,7 +60,7 @@ func (s *Stated) Follow(stated recording.Cassette) {
 	}
 }
 
-func (s *Stated) ended(err error) {
+func (s *Configured) ended(err error) {
 	s.Report(protocol.Diagnostic{
 		Level:   protocol.LevelError,
 		Code:    CodeEnded,
@@ -57,7 +70,7 @@ func (s *Stated) ended(err error) {
 }
 
 // beginLocked starts the recording. An existing cassette is set aside.
-func (s *Stated) beginLocked() error {
+func (s *Configured) beginLocked() error {
 	path, err := below.File(s.now.Within, s.now.File)
 	if err != nil {
 		return err
@@ -74,7 +87,7 @@ func (s *Stated) beginLocked() error {
 		To:         s.file,
 		File:       path,
 		Extensions: s.now.Extensions,
-		MaxBytes:   int64(s.now.MaxBytes),
+		MaxBytes:   s.now.MaxBytes,
 		Ended:      s.ended,
 	}); err != nil {
 		return errors.Join(err, s.file.Close())
@@ -104,7 +117,7 @@ func setAside(path string) (aside string, err error) {
 	return aside, err
 }
 
-func (s *Stated) endLocked() {
+func (s *Configured) endLocked() {
 	if s.under == nil {
 		return
 	}
