@@ -382,9 +382,13 @@ func TestRefusalData(t *testing.T) {
 	for _, tt := range []struct {
 		category governance.Category
 		code     string
-	}{{governance.Authentication, "unauthenticated"}, {governance.Authorization, "unauthorized"},
+	}{
+		{governance.Authentication, "unauthenticated"},
+		{governance.Authorization, "unauthorized"},
 		{governance.RateLimiting, "rate_limited"},
-		{governance.Validation, "invalid_request"}, {governance.Content, "rejected"}} {
+		{governance.Validation, "invalid_request"},
+		{governance.Content, "rejected"},
+	} {
 		p := newPipeline(t, governance.Options{},
 			member("p", tt.category, always(governance.Decision{Action: governance.Deny, Data: json.RawMessage(`{`)})))
 		if r := refusalOf(t, p.Govern(t.Context(), toolCall(), answer(`{}`, nil))); r.Code != tt.code || r.Data != nil {

@@ -82,7 +82,7 @@ func (p *rateLimiter) decideShared(ctx context.Context, x *governance.Exchange) 
 	taken, now := few[:0], time.Now()
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		units, wait, err := take(ctx, p.shared, l.key(i, x), now)
+		units, wait, err := p.take(ctx, l.key(i, x), now)
 		if err == nil && wait == 0 {
 			taken = append(taken, units)
 			continue
@@ -98,9 +98,8 @@ func (p *rateLimiter) decideShared(ctx context.Context, x *governance.Exchange) 
 	return governance.Decision{}, nil
 }
 
-func take(ctx context.Context, of *quota.Counters[bucketKey], key bucketKey, now time.Time,
-) (quota.Taken, time.Duration, error) {
-	list, err := of.Of(key, now)
+func (p *rateLimiter) take(ctx context.Context, key bucketKey, now time.Time) (quota.Taken, time.Duration, error) {
+	list, err := p.shared.Of(key, now)
 	if err != nil {
 		return quota.Taken{}, 0, err
 	}
