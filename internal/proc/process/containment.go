@@ -49,7 +49,7 @@ type Containment struct {
 }
 
 // Contain returns a containment. program is the exthost executable, which is run as guardian from the start of the
-// first child on, see package guard; "" means no guardian. The caller must call Close after all children have ended.
+// first child on, see package helper; "" means no guardian. The caller must call Close after all children have ended.
 func Contain(program string) *Containment {
 	c := &Containment{
 		program:  program,

@@ -34,7 +34,7 @@
 //
 // An isolated child runs in its own pid namespace, with a mount namespace for its /proc. Unless the host is root, both
 // are created in a user namespace, in which ids keep their numbers and sudo does not work. The first process there is
-// an init: this program again, see package nsinit. It starts the child, reaps orphans and holds a socket to the host.
+// an init: this program again, see package helper. It starts the child, reaps orphans and holds a socket to the host.
 // When the child or the host ends, the init ends, and the kernel kills every process of the namespace; none can leave
 // it. Isolation costs a second small process and some milliseconds at the start of the child.
 //

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/proc/containment/guard"
+	"github.com/exthost/exthost/internal/proc/containment/helper"
 	"github.com/exthost/exthost/internal/proc/containment/limited"
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
@@ -54,10 +54,10 @@ func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint
 		return nil, err
 	}
 	defer ready.Close()
-	proc, err := os.StartProcess(program, []string{guard.Name, "of", strconv.Itoa(os.Getpid())}, &os.ProcAttr{
+	proc, err := os.StartProcess(program, []string{helper.GuardianName, "of", strconv.Itoa(os.Getpid())}, &os.ProcAttr{
 		Dir:   "/",
-		Env:   guard.Environ(),
-		Files: []*os.File{null, null, null, guard.Lifeline: life, guard.Ready: ready},
+		Env:   helper.GuardianEnviron(),
+		Files: []*os.File{null, null, null, helper.Lifeline: life, helper.Ready: ready},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	life.Close() // otherwise, writes to a dead guardian would block instead of failing

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/proc/containment/guard"
+	"github.com/exthost/exthost/internal/proc/containment/helper"
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/stormtest"
@@ -240,7 +240,7 @@ func (h *testHost) guardian() int {
 			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 			// The guardian ignores signals before it reports that it is ready.
-			if string(cmdline) == fmt.Sprintf("%s\x00of\x00%d\x00", guard.Name, h.Process.Pid) &&
+			if string(cmdline) == fmt.Sprintf("%s\x00of\x00%d\x00", helper.GuardianName, h.Process.Pid) &&
 				ignores(status, unix.SIGTSTP) {
 				return pid
 			}

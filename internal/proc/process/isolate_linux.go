@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/proc/containment/nsinit"
+	"github.com/exthost/exthost/internal/proc/containment/helper"
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/proc/sandbox/egress"
 )
@@ -55,7 +55,7 @@ func (s *Spec) startIsolated(ctx context.Context, argv []string, attr *os.ProcAt
 	inner := *attr
 	inner.Files = append(slices.Clone(attr.Files), initEnd)
 	order, _ := json.Marshal(t) // cannot fail
-	words := append([]string{nsinit.Name, string(order)}, argv...)
+	words := append([]string{helper.InitName, string(order)}, argv...)
 	proc, err := startInNamespace(program, words, &inner, t.Sandbox != nil)
 	initEnd.Close()
 	if err == nil {
@@ -73,8 +73,8 @@ func (s *Spec) startIsolated(ctx context.Context, argv []string, attr *os.ProcAt
 }
 
 // terms returns the terms for the init. The error means that the system cannot enforce the sandbox.
-func (s *Spec) terms() (nsinit.Terms, error) {
-	t := nsinit.Terms{Limits: s.Limits, Mark: s.mark, NewPrivileges: s.NewPrivileges}
+func (s *Spec) terms() (helper.Terms, error) {
+	t := helper.Terms{Limits: s.Limits, Mark: s.mark, NewPrivileges: s.NewPrivileges}
 	if s.Sandbox == nil {
 		return t, nil
 	}
@@ -83,7 +83,7 @@ func (s *Spec) terms() (nsinit.Terms, error) {
 	if _, err := p.Check(); err != nil {
 		return t, &StartError{Reason: Sandbox, Path: s.Path, Err: err}
 	}
-	t.Sandbox = &nsinit.Sandbox{Rules: p.Rules(s.Path), Network: p.Namespaced(), Proxy: len(p.Net.Hosts()) > 0}
+	t.Sandbox = &helper.Sandbox{Rules: p.Rules(s.Path), Network: p.Namespaced(), Proxy: len(p.Net.Hosts()) > 0}
 	return t, nil
 }
 
@@ -148,7 +148,7 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	if err != nil {
 		return &StartError{Reason: Isolation, Path: path, Err: fmt.Errorf("its init did not begin: %w", err)}
 	}
-	var r nsinit.Report
+	var r helper.Report
 	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Stage == "" {
 		return err
 	}
@@ -157,11 +157,11 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 		cause = &os.PathError{Op: r.Stage, Path: path, Err: unix.Errno(r.Errno)}
 	}
 	switch r.Stage {
-	case nsinit.StageSandbox, nsinit.StageNetwork:
+	case helper.StageSandbox, helper.StageNetwork:
 		return &StartError{Reason: Sandbox, Path: path, Err: errors.New(r.Text)}
-	case nsinit.StageProc, nsinit.StageProcesses:
+	case helper.StageProc, helper.StageProcesses:
 		return &StartError{Reason: Isolation, Path: path, Err: fmt.Errorf("%w: %w", errNoProc, cause)}
-	case nsinit.StagePrivileges:
+	case helper.StagePrivileges:
 		return &StartError{Reason: Privileges, Path: path, Err: cause}
 	}
 	return cause
@@ -172,7 +172,7 @@ func (l *initConn) exit(init Exit) Exit {
 	defer l.close()
 	_ = l.socket.SetReadDeadline(time.Now().Add(drainWait)) // a dead init's report is already in the socket
 	line, _ := l.lines.ReadString('\n')
-	var r nsinit.Report
+	var r helper.Report
 	if json.Unmarshal([]byte(strings.TrimSpace(line)), &r) != nil || r.Status == nil {
 		return init
 	}
@@ -216,7 +216,7 @@ func (l *initConn) receiveListener() error {
 		return err
 	case n == 0:
 		return io.EOF
-	case first[0] != nsinit.ListenerMark:
+	case first[0] != helper.ListenerMark:
 		l.lines.Reset(io.MultiReader(strings.NewReader(string(first[:])), l.socket))
 		return nil
 	}

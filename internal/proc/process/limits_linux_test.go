@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/proc/containment/helper"
 	"github.com/exthost/exthost/internal/proc/containment/limited"
-	"github.com/exthost/exthost/internal/proc/containment/nsinit"
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	ask "github.com/exthost/exthost/manifest/sandbox"
@@ -109,7 +109,7 @@ func TestSandboxStartsWhereNamespacesGetNoProc(t *testing.T) {
 	}
 	processtest.Leaks(t)
 	init := filepath.Join(t.TempDir(), "init")
-	report := fmt.Sprintf(`{"stage":%q,"errno":%d}`, nsinit.StageProc, unix.EPERM)
+	report := fmt.Sprintf(`{"stage":%q,"errno":%d}`, helper.StageProc, unix.EPERM)
 	if err := os.WriteFile(init, []byte("#!/bin/sh\necho '"+report+"' >&3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package resident
+package helper
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ func TestUnmap(t *testing.T) {
 	words := strings.Fields("what a process has written")
 	for range 3 {
 		UnmapProgram()
-		Unmap()
+		unmap("")
 		if got := strings.Join(words, " "); got != "what a process has written" {
 			t.Fatal(got)
 		}

@@ -1,9 +1,6 @@
 //go:build !linux
 
-package resident
-
-// Unmap does nothing on this system.
-func Unmap() {}
+package helper
 
 // UnmapProgram does nothing on this system.
 func UnmapProgram() {}

@@ -1,4 +1,4 @@
-package resident
+package helper
 
 import (
 	"bufio"
@@ -10,22 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unmap releases the resident pages of this program and its libraries. They stay in the page cache; the next use of a
-// page costs a minor fault.
-//
-// The start of a large program touches pages everywhere, and with each the kernel maps fifteen neighbours. Mappings
-// with modified pages, as by the dynamic linker or a debugger, stay as they are. Without /proc, Unmap does nothing. No
-// other thread may load a library meanwhile: relocations made after Unmap has read the mappings would be lost.
-func Unmap() { unmap("") }
-
-// UnmapProgram is like [Unmap] but leaves libraries alone, for processes that may load one at any time.
+// UnmapProgram releases the resident pages of this program, but not those of its libraries: a host may load one at any
+// time.
 func UnmapProgram() {
 	if program, err := os.Readlink("/proc/self/exe"); err == nil {
 		unmap(program)
 	}
 }
 
-// unmap releases the pages of the file at path, or of all files if path is "".
+// unmap releases the resident pages of the file at path, or those of this program and its libraries if path is "". They
+// stay in the page cache; the next use of a page costs a minor fault.
+//
+// The start of a large program touches pages everywhere, and with each the kernel maps fifteen neighbours. Mappings
+// with modified pages, as by the dynamic linker or a debugger, stay as they are. Without /proc, unmap does nothing. No
+// other thread may load a library meanwhile: relocations made after unmap has read the mappings would be lost.
 func unmap(path string) {
 	maps, err := os.Open("/proc/self/smaps")
 	if err != nil {

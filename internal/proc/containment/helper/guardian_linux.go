@@ -1,6 +1,4 @@
-// Package guard implements the guardian: a process that outlives its host and kills whatever the host's children leave
-// behind. It is this program, run again under the name [Name].
-package guard
+package helper
 
 import (
 	"bufio"
@@ -13,15 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/proc/containment/resident"
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// Name is the guardian's argv[0], which ps shows. The number is the version of the protocol on the lifeline.
-const Name = "exthost-guardian-1"
+// GuardianName is the guardian's argv[0], which ps shows. The number is the version of the protocol on the lifeline.
+const GuardianName = "exthost-guardian-1"
 
-// Environ is the guardian's whole environment.
-func Environ() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none"} }
+// GuardianEnviron is the guardian's whole environment.
+func GuardianEnviron() []string { return []string{"GOMAXPROCS=1", "GOTRACEBACK=none"} }
 
 // The descriptors of a guardian, besides the standard ones.
 const (
@@ -43,18 +40,16 @@ const sweepLimit = time.Minute
 // was killed stays stopped there, because its tracer is gone.
 const patience = time.Second
 
-// init runs the guardian and exits. It does not wait for main, because the packages of a host would leave the guardian
-// with five times the memory that it needs; see package nsinit.
 func init() {
-	if len(os.Args) > 0 && os.Args[0] == Name {
-		run(Lifeline, Ready)
+	if len(os.Args) > 0 && os.Args[0] == GuardianName {
+		runGuardian(Lifeline, Ready)
 		unix.Exit(0)
 	}
 }
 
-// run records the children until the lifeline ends, then kills their descendants. It ignores the signals that are sent
-// to whole process groups, because the guardian must outlive the host.
-func run(lifeline pipe, readyPipe int) {
+// runGuardian records the children until the lifeline ends, then kills their descendants. It ignores the signals that
+// are sent to whole process groups, because the guardian must outlive the host.
+func runGuardian(lifeline pipe, readyPipe int) {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // see process.Conceal
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP)
@@ -67,7 +62,7 @@ func run(lifeline pipe, readyPipe int) {
 			ready = true
 			_, _ = unix.Write(readyPipe, []byte{1})
 			unix.Close(readyPipe)
-			resident.Unmap()
+			unmap("")
 		}
 	}
 	if len(q.Mark) > 0 {

@@ -1,6 +1,4 @@
-// Package nsinit implements the init of a child's pid namespace: this program, run again under the name [Name], which
-// starts the child.
-package nsinit
+package helper
 
 import (
 	"encoding/json"
@@ -15,19 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/exthost/exthost/internal/proc/containment/limited"
-	"github.com/exthost/exthost/internal/proc/containment/resident"
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
 )
 
-// Name is the init's argv[0]. The number is the version of its arguments and reports.
-const Name = "exthost-init-4"
+// InitName is the init's argv[0]. The number is the version of its arguments and reports.
+const InitName = "exthost-init-4"
 
-// init runs the namespace's init and exits. It does not wait for main, because a host's packages take five times as
-// long to initialise as an init needs to start its child. Go initialises a package as soon as its imports are, and this
-// one imports little.
 func init() {
-	if len(os.Args) > 0 && os.Args[0] == Name {
-		run(os.NewFile(3, "host"), os.Args[1:])
+	if len(os.Args) > 0 && os.Args[0] == InitName {
+		runInit(os.NewFile(3, "host"), os.Args[1:])
 		unix.Exit(0)
 	}
 }
@@ -67,9 +61,9 @@ const (
 	StageStart      = "fork/exec"
 )
 
-// run starts the child, reaps orphans, and ends when the child or the host ends; the kernel then kills every process of
-// the namespace. args are the JSON of [Terms] and the child's argv.
-func run(host *os.File, args []string) {
+// runInit starts the child, reaps orphans, and ends when the child or the host ends; the kernel then kills every
+// process of the namespace. args are the JSON of [Terms] and the child's argv.
+func runInit(host *os.File, args []string) {
 	runtime.LockOSThread() // the child inherits the privileges of this thread
 	unix.CloseOnExec(int(host.Fd()))
 	// The host signals the whole process group. Signals that would end a Go program are caught and dropped; if they
@@ -92,7 +86,7 @@ func run(host *os.File, args []string) {
 	releaseStdio()
 	sendReport(host, Report{})
 	go func() {
-		resident.Unmap() // on another thread: the sandbox of the child's thread may hide /proc
+		unmap("") // on another thread: the sandbox of the child's thread may hide /proc
 		awaitEnd(int(host.Fd()))
 		unix.Exit(1)
 	}()
