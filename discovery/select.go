@@ -166,7 +166,7 @@ func (s *selection) admit(c Candidate) {
 		s.result.Candidates = append(s.result.Candidates, c)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Manifest.MCPServers)) {
-		server := serverCandidate(c, name)
+		server := c.server(name)
 		s.seen[server.ID] = true
 		if !s.disabled(server) && s.allowed(server) {
 			s.result.Candidates = append(s.result.Candidates, server)
@@ -183,8 +183,8 @@ func (s *selection) allowed(c Candidate) bool {
 	return false
 }
 
-// serverCandidate returns the candidate for a server of owner, with the owner's requirements and runtime options.
-func serverCandidate(owner Candidate, name string) Candidate {
+// server returns the candidate for one of owner's servers, with the owner's requirements and runtime options.
+func (owner Candidate) server(name string) Candidate {
 	m := owner.Manifest
 	c := owner
 	c.ID = manifest.ServerID(owner.ID, name)

@@ -233,20 +233,20 @@ func (c *child) doHandshake(ctx context.Context) error {
 	c.startLog.release(slog.LevelDebug)
 	c.hooks = o.hooks
 	c.noise.handshakeDone.Store(true)
-	c.offer(h, o)
+	c.publish(h, o)
 	return nil
 }
 
-// offer makes h the current handshake, with the accepted part of o.
-func (c *child) offer(h *Handshake, o offer) {
+// publish makes h the current handshake, with the accepted part of o.
+func (c *child) publish(h *Handshake, o descriptors) {
 	o.execs = c.spec.Manifest.Hooks
-	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
+	r := reviewDescriptors(c.spec.ID, o, c.spec.Manifest.Capabilities)
 	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
 	if o, ok := c.endpoint.(interface{ setTools([]protocol.Tool) }); ok {
 		o.setTools(h.Tools)
 	}
 	c.handshake.Store(h)
-	c.recordOffer(h)
+	c.recordHandshake(h)
 }
 
 // resubscribePause is the pause before a lost subscription is renewed.
@@ -289,7 +289,7 @@ func (c *child) relist(ctx context.Context) {
 		return
 	}
 	h := *c.handshake.Load()
-	c.offer(&h, offer{tools: tools, hooks: c.hooks})
+	c.publish(&h, descriptors{tools: tools, hooks: c.hooks})
 	if c.spec.ToolsChanged != nil {
 		c.spec.ToolsChanged()
 	}

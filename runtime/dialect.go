@@ -17,8 +17,8 @@ type dialect interface {
 	traits() traits
 
 	// handshake performs the handshake. ctx ends after StartTimeout. The caller sets Tools and Hooks of the Handshake
-	// after reviewing the offer.
-	handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error)
+	// after reviewing the descriptors.
+	handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, descriptors, error)
 
 	// relist lists the tools after the child has announced a change.
 	relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage, error)

@@ -73,7 +73,7 @@ func (e *ExecRuntime) Kill() {
 // prepare resolves the command of each tool. It drops tools without a command, and fails if none is left.
 func (e *ExecRuntime) prepare() (*Handshake, error) {
 	m := e.spec.Manifest
-	r := reviewOffer(e.spec.ID, declaredOffer(m), m.Capabilities)
+	r := reviewDescriptors(e.spec.ID, declaredDescriptors(m), m.Capabilities)
 	h := &Handshake{Protocol: manifest.KindExec}
 	e.commands, e.missing = make(map[string]*template, len(m.Tools)), make(map[string]error)
 	var failed error

@@ -13,12 +13,12 @@ import (
 // lite is the dialect of scripts: without handshake, one call at a time. A request is {"method","params","id"} with the
 // tool's arguments as params.
 type lite struct {
-	offered offer
+	offered descriptors
 	methods map[string]string // tool name to method
 }
 
 func newLite(m *manifest.Manifest) *lite {
-	d := &lite{offered: declaredOffer(m), methods: make(map[string]string, len(m.Tools))}
+	d := &lite{offered: declaredDescriptors(m), methods: make(map[string]string, len(m.Tools))}
 	for _, s := range m.Tools {
 		d.methods[s.Name] = s.Name
 		if s.Method != "" {
@@ -32,7 +32,7 @@ func (*lite) traits() traits { return traits{bare: true, oneCall: true} }
 
 func (*lite) ping() (string, json.RawMessage) { return "", nil }
 
-func (d *lite) handshake(context.Context, *jsonrpc.Conn) (*Handshake, offer, error) {
+func (d *lite) handshake(context.Context, *jsonrpc.Conn) (*Handshake, descriptors, error) {
 	return &Handshake{Protocol: manifest.ProtocolLite}, d.offered, nil
 }
 

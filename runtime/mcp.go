@@ -207,22 +207,22 @@ const probeTimeout = 2 * time.Second
 // legacyVersions are the revisions with initialize, newest first.
 var legacyVersions = []string{protocol.MCP20251125, protocol.MCP20250618, protocol.MCP20250326, protocol.MCP20241105}
 
-func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error) {
+func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, descriptors, error) {
 	h, err := d.establish(ctx, c)
 	if err != nil {
-		return nil, offer{}, err
+		return nil, descriptors{}, err
 	}
 	h.Protocol = manifest.ProtocolMCP
 	d.listChanges = listChangesOf(h.Capabilities)
 	d.modern = protocol.IsModern(h.ProtocolVersion)
 	tools, err := d.relist(ctx, c)
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok && rawjson.Get(h.Capabilities, "tools") == nil {
-		return h, offer{}, nil // no tools capability: the error is expected
+		return h, descriptors{}, nil // no tools capability: the error is expected
 	}
 	if err != nil {
-		return nil, offer{}, handshakeError(protocol.MethodToolsList, err)
+		return nil, descriptors{}, handshakeError(protocol.MethodToolsList, err)
 	}
-	return h, offer{tools: tools}, nil
+	return h, descriptors{tools: tools}, nil
 }
 
 // listChangesOf returns the list changes that a server announces, by their names in subscriptions/listen.

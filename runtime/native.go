@@ -23,7 +23,7 @@ func (d *native) traits() traits {
 
 func (*native) ping() (string, json.RawMessage) { return protocol.MethodPing, emptyObject }
 
-func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error) {
+func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, descriptors, error) {
 	p := protocol.InitializeParams{
 		AgentVersion:    d.spec.HostVersion,
 		ExtensionID:     d.spec.ID,
@@ -37,33 +37,33 @@ func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, of
 	}
 	raw, err := c.Call(ctx, protocol.MethodInitialize, mustJSON(p), nil)
 	if err != nil {
-		return nil, offer{}, nativeRefused(err)
+		return nil, descriptors{}, nativeRefused(err)
 	}
 	if textOf(raw, "protocolVersion") != "" || rawjson.Get(raw, "serverInfo") != nil {
-		return nil, offer{}, speaksMCP()
+		return nil, descriptors{}, speaksMCP()
 	}
 	return readInitialize(raw)
 }
 
-func readInitialize(raw json.RawMessage) (*Handshake, offer, error) {
+func readInitialize(raw json.RawMessage) (*Handshake, descriptors, error) {
 	version, err := protocolVersion(raw)
 	if err != nil {
-		return nil, offer{}, err
+		return nil, descriptors{}, err
 	}
 	if version != protocol.Version {
-		return nil, offer{}, protocol.Errorf(protocol.ProtocolVersion,
+		return nil, descriptors{}, protocol.Errorf(protocol.ProtocolVersion,
 			"it speaks version %d of the native protocol, this host version %d", version, protocol.Version)
 	}
 	tools, okTools := arrayOf[json.RawMessage](raw, "tools")
 	hooks, okHooks := arrayOf[string](raw, "hooks")
 	if !rawjson.IsObject(raw) || !okTools || !okHooks {
-		return nil, offer{}, notObject(protocol.MethodInitialize, raw)
+		return nil, descriptors{}, notObject(protocol.MethodInitialize, raw)
 	}
 	if len(tools) > limits.tools {
-		return nil, offer{}, tooManyTools(len(tools))
+		return nil, descriptors{}, tooManyTools(len(tools))
 	}
 	h := &Handshake{Protocol: manifest.ProtocolNative, ServerVersion: textOf(raw, "server_version")}
-	return h, offer{tools: tools, hooks: hooks}, nil
+	return h, descriptors{tools: tools, hooks: hooks}, nil
 }
 
 func protocolVersion(raw json.RawMessage) (int, error) {

@@ -32,8 +32,8 @@ func (h *Handshake) recorded() *cassette.Offer {
 	return o
 }
 
-// recordOffer records the handshake h.
-func (c *child) recordOffer(h *Handshake) {
+// recordHandshake records the handshake h.
+func (c *child) recordHandshake(h *Handshake) {
 	c.spec.Record.Offer(func() *cassette.Offer {
 		o := h.recorded()
 		if d, ok := c.dialect.(*lite); ok {

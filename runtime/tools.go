@@ -22,14 +22,14 @@ var limits = struct {
 	hooks      int // hook names
 }{tools: 16384, pages: 1024, listed: 64 << 20, descriptor: 256 << 10, hooks: 64}
 
-// offer is an extension's list of tools and hooks, unchecked.
-type offer struct {
+// descriptors are the tools and hooks that an extension offers, unchecked.
+type descriptors struct {
 	tools []json.RawMessage
 	hooks []string
 	execs []manifest.HookSpec // hooks of the manifest
 }
 
-// review is the accepted part of an offer, with diagnostics about the rest.
+// review is the accepted part of descriptors, with diagnostics about the rest.
 type review struct {
 	extension   string
 	tools       []protocol.Tool
@@ -37,9 +37,9 @@ type review struct {
 	diagnostics []protocol.Diagnostic
 }
 
-// reviewOffer checks the shape of every descriptor, and the names against declared, the manifest's [capabilities]: a
+// reviewDescriptors checks the shape of every descriptor, and the names against declared, the manifest's [capabilities]: a
 // list admits only its names, nil admits all.
-func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *review {
+func reviewDescriptors(extension string, o descriptors, declared *manifest.Capabilities) *review {
 	r := &review{extension: extension}
 	names := r.readTools(o.tools)
 	r.readHooks(o.hooks)
@@ -149,10 +149,10 @@ func parseTool(raw json.RawMessage) (protocol.Tool, error) {
 
 // Declared returns the tools in the manifest, which are all tools of an extension without handshake (exec and lite).
 func Declared(m *manifest.Manifest) []protocol.Tool {
-	return reviewOffer(m.Plugin.ID, declaredOffer(m), m.Capabilities).tools
+	return reviewDescriptors(m.Plugin.ID, declaredDescriptors(m), m.Capabilities).tools
 }
 
-func declaredOffer(m *manifest.Manifest) (o offer) {
+func declaredDescriptors(m *manifest.Manifest) (o descriptors) {
 	o.execs = m.Hooks
 	for _, s := range m.Tools {
 		schema := s.InputSchema
