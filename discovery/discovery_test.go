@@ -162,7 +162,7 @@ func TestASearchPathMayBeAnExtension(t *testing.T) {
 	}
 }
 
-func TestD1SearchPathsThatCannotBeUsed(t *testing.T) {
+func TestUnusableSearchPathsAreReported(t *testing.T) {
 	tree(t, map[string]string{"ext/a/plugin.toml": text("a"), "ext/shut/b/plugin.toml": text("b"), "file": ""})
 	if err := os.Chmod("ext/shut", 0); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestD1SearchPathsThatCannotBeUsed(t *testing.T) {
 	expect(t, discover(t, Options{SearchPaths: []string{"missing", "file", "ext"}}), wantIDs, want)
 }
 
-func TestD2T15Links(t *testing.T) {
+func TestT15Links(t *testing.T) {
 	files := map[string]string{
 		"ext/real/plugin.toml": text("real"),
 		"ext/dir/note":         "",
@@ -237,7 +237,7 @@ func TestD2T15Links(t *testing.T) {
 	})
 }
 
-func TestD4Duplicates(t *testing.T) {
+func TestDuplicateIDs(t *testing.T) {
 	tree(t, map[string]string{
 		"one/z/plugin.toml": text("same"),
 		"two/a/plugin.toml": text("same"),
@@ -273,7 +273,7 @@ func TestD4Duplicates(t *testing.T) {
 	}
 }
 
-func TestD4NestedAcrossSearchPaths(t *testing.T) {
+func TestNestedAcrossSearchPaths(t *testing.T) {
 	tree(t, map[string]string{
 		"ext/outer/plugin.toml":            text("outer"),
 		"ext/outer/deep/inner/plugin.toml": text("inner"),

@@ -60,7 +60,7 @@ func largeTree(tb testing.TB) string {
 	return dir
 }
 
-func TestD5LargeTreeIsCompleteAndDeterministic(t *testing.T) {
+func TestLargeTreeIsCompleteAndDeterministic(t *testing.T) {
 	o := Options{SearchPaths: []string{largeTree(t)}}
 	first := discover(t, o)
 	if n := len(first.Candidates); n != largeManifests {

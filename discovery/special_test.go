@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestD3FIFOBlocksNothing(t *testing.T) {
+func TestFIFOBlocksNothing(t *testing.T) {
 	tree(t, map[string]string{"ext/good/plugin.toml": text("good")})
 	for _, dir := range []string{"ext/fifo", "ext/socket", "ext/dir/plugin.toml", "ext/sidecar"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

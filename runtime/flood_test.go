@@ -13,7 +13,7 @@ import (
 )
 
 // A flood is read at a limited rate, but an answer behind it counts even if the child has exited before it is read.
-func TestR9AnswerBehindALastFlood(t *testing.T) {
+func TestAnswerBehindALastFlood(t *testing.T) {
 	fault(t)
 	const flood = 8000 // about as many notifications as the pipe and the reader hold
 	r := start(t, spec(t, "init echo; read; half "+strings.Repeat(`{"method":"n"}`+"\n",
@@ -25,9 +25,9 @@ func TestR9AnswerBehindALastFlood(t *testing.T) {
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
 }
 
-// TestR9LongRequestsOfAChildAreBounded has a child send requests of nearly the maximum length to a host that does not
+// TestLongRequestsOfAChildAreBounded has a child send requests of nearly the maximum length to a host that does not
 // answer. The host holds few of them, refuses the others, and reads on.
-func TestR9LongRequestsOfAChildAreBounded(t *testing.T) {
+func TestLongRequestsOfAChildAreBounded(t *testing.T) {
 	fault(t)
 	var held atomic.Int64
 	answer := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func TestH1NeverAnswers(t *testing.T) {
+func TestHandshakeWithoutAnswer(t *testing.T) {
 	fault(t)
 	s := spec(t, "read; hang")
 	s.Options.StartTimeout = 100 * time.Millisecond
@@ -31,7 +31,7 @@ func TestH1NeverAnswers(t *testing.T) {
 }
 
 // What a child wrote before it fell silent explains more than the time that has passed.
-func TestH1SilenceIsExplained(t *testing.T) {
+func TestSilenceIsExplained(t *testing.T) {
 	fault(t)
 	for script, want := range map[string]struct {
 		kind       protocol.Kind
@@ -95,7 +95,7 @@ func TestExitBeforeHandshakeQuotesStdout(t *testing.T) {
 	}
 }
 
-func TestH2ExitBeforeHandshake(t *testing.T) {
+func TestExitBeforeHandshake(t *testing.T) {
 	fault(t)
 	for script, want := range map[string]string{
 		"err cannot find libfoo; exit 0":       "exit status 0",
@@ -111,7 +111,7 @@ func TestH2ExitBeforeHandshake(t *testing.T) {
 	}
 }
 
-func TestH3Noise(t *testing.T) {
+func TestNoiseOnStdout(t *testing.T) {
 	fault(t)
 	s := spec(t, fmt.Sprintf("noise %d; init echo; echo", maxNoise))
 	log := logTo(&s)
@@ -132,12 +132,12 @@ func TestH3Noise(t *testing.T) {
 	wantContains(t, err.Evidence.Line, "npm WARN")
 }
 
-func TestH3ByteOrderMarkAndCarriageReturn(t *testing.T) {
+func TestByteOrderMarkAndCarriageReturn(t *testing.T) {
 	fault(t)
 	start(t, spec(t, "read; say \ufeff{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{\"tools\":[]}}\r; echo"))
 }
 
-func TestH4BadAnswer(t *testing.T) {
+func TestInvalidHandshakeAnswer(t *testing.T) {
 	fault(t)
 	for name, c := range map[string]struct {
 		line string
@@ -166,7 +166,7 @@ func TestH4BadAnswer(t *testing.T) {
 	}
 }
 
-func TestH4WrongID(t *testing.T) {
+func TestHandshakeAnswerWithWrongID(t *testing.T) {
 	fault(t)
 	s := spec(t, `read; say {"jsonrpc":"2.0","id":7,"result":{"tools":[]}}; say {"jsonrpc":"2.0","id":"0","result":{"tools":[]}}; hang`)
 	s.Options.StartTimeout = 5 * time.Second // for all answers, even on a busy machine
@@ -174,8 +174,8 @@ func TestH4WrongID(t *testing.T) {
 	wantContains(t, err.Error(), "2 times with an id that was never sent")
 }
 
-// TestH4ZeroID answers everything with the id 0, which no request to an MCP server has.
-func TestH4ZeroID(t *testing.T) {
+// TestHandshakeAnswerWithZeroID answers everything with the id 0, which no request to an MCP server has.
+func TestHandshakeAnswerWithZeroID(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`,
 		protocol.MCP20251125)
@@ -203,7 +203,7 @@ func TestErrorWithoutAnID(t *testing.T) {
 	}
 }
 
-func TestH4DuplicateAnswer(t *testing.T) {
+func TestDuplicateHandshakeAnswer(t *testing.T) {
 	fault(t)
 	const line = `say {"jsonrpc":"2.0","id":$ID,"result":{"tools":[]}}; `
 	r := start(t, spec(t, "read; "+line+line+"answer; echo"))
@@ -212,7 +212,7 @@ func TestH4DuplicateAnswer(t *testing.T) {
 	}
 }
 
-func TestH5Limits(t *testing.T) {
+func TestLimitsOfTheHandshake(t *testing.T) {
 	answer := func(n int) json.RawMessage {
 		tools := make([]string, n)
 		for i := range tools {
@@ -238,13 +238,13 @@ func TestH5Limits(t *testing.T) {
 	}
 }
 
-func TestH5SchemaTooDeep(t *testing.T) {
+func TestSchemaTooDeep(t *testing.T) {
 	fault(t)
 	deep := strings.Repeat(`{"a":`, 2000) + "1" + strings.Repeat("}", 2000)
 	launch(t, spec(t, `init {"tools":[{"name":"t","input_schema":`+deep+`}]}; echo`)).end(protocol.HandshakeInvalid)
 }
 
-func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
+func TestDuplicateAndUndeclaredTools(t *testing.T) {
 	fault(t)
 	s := spec(t, `init {"tools":[{"name":"echo"},{"name":"echo"},{"name":"rm"},{"name":5},{"title":"nameless"},`+
 		`"text"],"hooks":["PreToolUse","before_tool_call","spy","extension_load","session_start"]}; echo`)
@@ -325,7 +325,7 @@ func TestWrongProtocolNamesTheCure(t *testing.T) {
 	wantContains(t, err.Error(), `protocol = "native"`)
 }
 
-func TestS1SpawnFailures(t *testing.T) {
+func TestSpawnFailures(t *testing.T) {
 	fault(t)
 	for name, c := range map[string]struct {
 		edit   func(*manifest.Transport)

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func TestX1IgnoresEverything(t *testing.T) {
+func TestChildThatIgnoresEverythingIsKilled(t *testing.T) {
 	fault(t)
 	s := spec(t, "init echo; ignore; hang")
 	s.Options.ShutdownGrace = 10 * time.Millisecond
@@ -28,9 +28,9 @@ func TestX1IgnoresEverything(t *testing.T) {
 	}
 }
 
-// TestX2Farewell checks the messages before the end of stdin. As the grace is longer than patience, it fails if stop
+// TestFarewell checks the messages before the end of stdin. As the grace is longer than patience, it fails if stop
 // waits for all of it.
-func TestX2Farewell(t *testing.T) {
+func TestFarewell(t *testing.T) {
 	fault(t)
 	s := spec(t, "init echo; read; dump; eof; err bye")
 	s.Options.ShutdownGrace = 10 * patience
@@ -49,7 +49,7 @@ func TestX2Farewell(t *testing.T) {
 	wantKind(t, err, protocol.ShuttingDown)
 }
 
-func TestX4CallInFlightAtStop(t *testing.T) {
+func TestCallInFlightAtStop(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, `init echo; read; read; sync asked; eof; answer "in time"; exit 0`)
 	s.Options.ShutdownGrace = 10 * patience
@@ -71,7 +71,7 @@ func TestX4CallInFlightAtStop(t *testing.T) {
 	}
 }
 
-func TestX5StopDuringHandshake(t *testing.T) {
+func TestStopDuringHandshake(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "read; sync asked; eof")
 	s.Options.ShutdownGrace = 10 * patience
@@ -82,7 +82,7 @@ func TestX5StopDuringHandshake(t *testing.T) {
 	}
 }
 
-func TestX4KillDuringTheLadder(t *testing.T) {
+func TestKillDuringStop(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; ignore; read; sync told; hang")
 	s.Options.ShutdownGrace = 10 * patience
@@ -95,7 +95,7 @@ func TestX4KillDuringTheLadder(t *testing.T) {
 	}
 }
 
-func TestR1KilledUnderLoad(t *testing.T) {
+func TestKilledUnderLoad(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; read; read; read; read; sync full; hang")
 	r := start(t, s)
@@ -121,7 +121,7 @@ func TestR1KilledUnderLoad(t *testing.T) {
 	}
 }
 
-func TestR2Hangs(t *testing.T) {
+func TestHangingChildIsEnded(t *testing.T) {
 	fault(t)
 	for name, edit := range map[string]func(*Spec){
 		"health interval": func(s *Spec) { s.Options.HealthInterval = 50 * time.Millisecond },
@@ -155,7 +155,7 @@ func TestHealthyStaysUp(t *testing.T) {
 	}
 }
 
-func TestR8Cancellation(t *testing.T) {
+func TestCancellation(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; read; sync asked; read; dump; sync told; read; sync asked; hang")
 	s.Options.MaxInFlight = 2
@@ -177,7 +177,7 @@ func TestR8Cancellation(t *testing.T) {
 	wantContains(t, stderrOf(r), `"method":"notifications/cancelled"`, `"requestId":1`)
 }
 
-func TestR9StderrFlood(t *testing.T) {
+func TestStderrFlood(t *testing.T) {
 	fault(t)
 	s := spec(t, `init echo; flood 200000 all work and no play\n; echo`)
 	log := logTo(&s)
@@ -215,7 +215,7 @@ func TestConcurrentCalls(t *testing.T) {
 
 // The end of the last call ends the drain. If the caller canceled that call, the child gets the cancellation before it
 // is stopped.
-func TestX4CancelledAtTheStop(t *testing.T) {
+func TestCancelledAtTheStop(t *testing.T) {
 	fault(t)
 	for range 20 {
 		s, m := metAt(t, "init echo; read; sync asked; read; read; dump; eof")

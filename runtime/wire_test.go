@@ -25,7 +25,7 @@ func metAt(t *testing.T, script string) (Spec, *meeting) {
 	return s, m
 }
 
-func TestW1EndlessLine(t *testing.T) {
+func TestEndlessLine(t *testing.T) {
 	fault(t)
 	r := start(t, spec(t, "init echo; read; bytes 1000000000; hang"))
 	var before, after goruntime.MemStats
@@ -45,7 +45,7 @@ func TestW1EndlessLine(t *testing.T) {
 	}
 }
 
-func TestW1LineAtAndOverLimit(t *testing.T) {
+func TestLineAtAndOverLimit(t *testing.T) {
 	fault(t)
 	const limit = 40 << 10
 	line := func(size int) string {
@@ -64,7 +64,7 @@ func TestW1LineAtAndOverLimit(t *testing.T) {
 	r.end(protocol.LineTooLong)
 }
 
-func TestW2InvalidAnswers(t *testing.T) {
+func TestInvalidAnswers(t *testing.T) {
 	fault(t)
 	for name, line := range map[string]string{
 		"utf8":      `{"jsonrpc":"2.0","id":$ID,"result":"\xff"}`,
@@ -87,7 +87,7 @@ func TestW2InvalidAnswers(t *testing.T) {
 	}
 }
 
-func TestW2KeyCase(t *testing.T) {
+func TestCaseOfKeys(t *testing.T) {
 	fault(t)
 	r := start(t, spec(t, `init echo; read; say {"jsonrpc":"2.0","Id":$ID,"Result":"forged"}; answer "true"; echo`))
 	raw, err := r.callTool()
@@ -96,7 +96,7 @@ func TestW2KeyCase(t *testing.T) {
 	}
 }
 
-func TestW3StrangeIDs(t *testing.T) {
+func TestUnusualIDs(t *testing.T) {
 	fault(t)
 	script := "init echo; read; "
 	ids := []string{"9007199254740993", "1e0", "-1", "1.0", `"1"`}
@@ -113,7 +113,7 @@ func TestW3StrangeIDs(t *testing.T) {
 	}
 }
 
-func TestW4LateAnswer(t *testing.T) {
+func TestLateAnswer(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, `init echo; read; sync asked; read; dump; sync told; say {"jsonrpc":"2.0","id":1,"result":"late"}; echo`)
 	r := start(t, s)
@@ -154,7 +154,7 @@ func TestCallTimeout(t *testing.T) {
 	}
 }
 
-func TestW5OutOfOrder(t *testing.T) {
+func TestAnswersOutOfOrder(t *testing.T) {
 	fault(t)
 	r := start(t, spec(t, "init echo; read; read; read; last; last; last; echo"))
 	var wg sync.WaitGroup
@@ -170,7 +170,7 @@ func TestW5OutOfOrder(t *testing.T) {
 	wg.Wait()
 }
 
-func TestW6GrandchildWritesToStdout(t *testing.T) {
+func TestGrandchildWritesToStdout(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; orphan out not for you, sync written; read; answer; echo")
 	r := start(t, s)
@@ -184,7 +184,7 @@ func TestW6GrandchildWritesToStdout(t *testing.T) {
 	}
 }
 
-func TestW7NeverReadsStdin(t *testing.T) {
+func TestNeverReadsStdin(t *testing.T) {
 	fault(t)
 	big := `{"name":"echo","arguments":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
 	hurried := func(r *trial) error {
@@ -208,7 +208,7 @@ func TestW7NeverReadsStdin(t *testing.T) {
 	r.end(protocol.WriteStalled)
 }
 
-func TestW8GrandchildHoldsStdout(t *testing.T) {
+func TestGrandchildHoldsStdout(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; orphan sync held; read; err oops; exit 7")
 	r := start(t, s)
@@ -225,8 +225,8 @@ func TestW8GrandchildHoldsStdout(t *testing.T) {
 	letGo()
 }
 
-// TestW8AnswerBeforeDeath loses no answer that was written before the end.
-func TestW8AnswerBeforeDeath(t *testing.T) {
+// TestAnswerBeforeDeath loses no answer that was written before the end.
+func TestAnswerBeforeDeath(t *testing.T) {
 	fault(t)
 	for range 10 {
 		r := start(t, spec(t, "init echo; read; answer; kill 9"))
@@ -237,7 +237,7 @@ func TestW8AnswerBeforeDeath(t *testing.T) {
 	}
 }
 
-func TestW9StdoutClosed(t *testing.T) {
+func TestStdoutClosed(t *testing.T) {
 	fault(t)
 	r := start(t, spec(t, "init echo; read; close; hang"))
 	_, err := r.callTool()
@@ -248,7 +248,7 @@ func TestW9StdoutClosed(t *testing.T) {
 	r.end(protocol.StdoutClosed)
 }
 
-func TestW9HalfLine(t *testing.T) {
+func TestHalfLine(t *testing.T) {
 	fault(t)
 	const half = `{"jsonrpc":"2.0","id":1,"resu`
 	r := start(t, spec(t, "init echo; read; half "+half+"; close; hang"))
@@ -272,7 +272,7 @@ func (h blockedHandler) Handle(context.Context, slog.Record) error {
 }
 
 // A child that has exited is not reported as running, even if its last output takes long to process.
-func TestW9ExitIsNotAnEndOfStdout(t *testing.T) {
+func TestExitIsNotAnEndOfStdout(t *testing.T) {
 	fault(t)
 	h := blockedHandler{slog.DiscardHandler, make(chan struct{})}
 	defer close(h.release)
@@ -302,7 +302,7 @@ func (s slowly) Dying() bool {
 }
 
 // A child that is exiting is not reported as running, however long that takes.
-func TestW9DyingIsNotAnEndOfStdout(t *testing.T) {
+func TestDyingIsNotAnEndOfStdout(t *testing.T) {
 	b := slowly{exiting: make(chan struct{}, 3), ended: make(chan struct{})}
 	for range cap(b.exiting) {
 		b.exiting <- struct{}{}

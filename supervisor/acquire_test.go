@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func TestR7QueueIsBoundedAndFair(t *testing.T) {
+func TestQueueIsBoundedAndFair(t *testing.T) {
 	inBubble(t, Options{MaxInFlight: 1, MaxQueue: 2, QueueTimeout: 5 * time.Second}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		running, first := w.acquire(""), w.acquire("")
@@ -56,7 +56,7 @@ func TestQueueTimeoutStartsWhenReady(t *testing.T) {
 	})
 }
 
-func TestR8ContextEndsInQueue(t *testing.T) {
+func TestContextEndsInQueue(t *testing.T) {
 	inBubble(t, Options{Lazy: true, MaxInFlight: 1}, func(t *testing.T, w *world) {
 		withTimeout := func() (context.Context, context.CancelFunc) {
 			return context.WithTimeout(context.Background(), time.Second)
@@ -245,7 +245,7 @@ func TestIdleTimeout(t *testing.T) {
 }
 
 // A call can see the end of an instance before Serve returns. Later calls then wait for the next instance.
-func TestW8InstanceThatEndedTakesNoMoreCalls(t *testing.T) {
+func TestInstanceThatEndedTakesNoMoreCalls(t *testing.T) {
 	ended := func(err error) bool { return errors.Is(err, errCrash) }
 	inBubble(t, Options{Restart: Restart{MaxAttempts: 5}, Ended: ended}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]

@@ -135,7 +135,7 @@ func (w *world) openBreaker(f *fake) {
 	w.acquire("").refused(w.t, protocol.BreakerOpen)
 }
 
-func TestR5ApplicationErrorsDoNotCount(t *testing.T) {
+func TestApplicationErrorsDoNotCount(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		for i := range 1000 {
@@ -182,7 +182,7 @@ func TestBreakerDoubles(t *testing.T) {
 	})
 }
 
-func TestR6OneProbe(t *testing.T) {
+func TestOneProbe(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		w.openBreaker(f)

@@ -14,7 +14,7 @@ import (
 
 var five = Options{Restart: Restart{MaxAttempts: 5}}
 
-func TestR3CrashLoopFails(t *testing.T) {
+func TestCrashLoopFails(t *testing.T) {
 	inBubble(t, five, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		jitter := rand.New(rand.NewPCG(1, 2)) // the world's seed
@@ -45,7 +45,7 @@ func TestR3CrashLoopFails(t *testing.T) {
 	})
 }
 
-func TestR4HealthySlotRestartsAtOnce(t *testing.T) {
+func TestHealthySlotRestartsAtOnce(t *testing.T) {
 	inBubble(t, five, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		for range 20 { // far more than five, but slower than the window

@@ -77,7 +77,7 @@ func TestPolicyBudget(t *testing.T) {
 	}
 }
 
-func TestR4HealthyResetsBackoff(t *testing.T) {
+func TestHealthyResetsBackoff(t *testing.T) {
 	p := newPolicy(defaults.Restart, 1)
 	now := time.Time{}
 	for range 4 {

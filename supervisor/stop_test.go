@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func TestX4CallsDuringDrain(t *testing.T) {
+func TestCallsDuringDrain(t *testing.T) {
 	inBubble(t, Options{MaxInFlight: 1}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		c, waiting := w.acquire(""), w.acquire("")
@@ -222,7 +222,7 @@ var matrix = map[Mode]map[State]map[string]State{
 // gone stands for a removed slot.
 const gone State = ""
 
-func TestX5StopInEveryState(t *testing.T) {
+func TestStopInEveryState(t *testing.T) {
 	o := Options{
 		IdleTimeout: time.Minute,
 		Restart:     Restart{MaxAttempts: -1, BaseBackoff: 30 * time.Second, MaxBackoff: 30 * time.Second},

@@ -31,9 +31,9 @@ func (m *mortal) Serve(ctx context.Context, ready func()) error {
 
 func (m *mortal) kill() { m.once.Do(func() { close(m.deadly) }) }
 
-// TestR1Storm runs many callers, kills, restarts and releases at once, in real time. Every call has one outcome, no
+// TestStorm runs many callers, kills, restarts and releases at once, in real time. Every call has one outcome, no
 // instance ever has more calls than MaxInFlight, and no call is left at the end.
-func TestR1Storm(t *testing.T) {
+func TestStorm(t *testing.T) {
 	const maxInFlight = 3
 	for _, mode := range []Mode{Shared, PerKey, Fixed(3)} {
 		g := NewGroup(func(string) (*mortal, error) { return &mortal{deadly: make(chan struct{})}, nil }, Options{

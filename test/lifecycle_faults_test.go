@@ -22,7 +22,7 @@ import (
 )
 
 // What was scanned runs; a manifest that is replaced later takes effect with the next scan.
-func TestD6ManifestReplacedAfterTheScan(t *testing.T) {
+func TestManifestReplacedAfterTheScan(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	h := f.Open(exthost.Options{})
@@ -36,7 +36,7 @@ func TestD6ManifestReplacedAfterTheScan(t *testing.T) {
 }
 
 // The program disappears after the requirements were checked.
-func TestS6ProgramVanishesAfterTheGate(t *testing.T) {
+func TestProgramVanishesAfterTheGate(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	f.Write("bin/tool", "#!/bin/sh\necho ran\n")
@@ -64,7 +64,7 @@ name = "run"
 }
 
 // Many extensions start at once, and a hanging one among them delays none.
-func TestS7ManyStartAtOnce(t *testing.T) {
+func TestManyStartAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	many := stormtest.Sized(20, 200)
 	f := hosttest.NewFolder(t)
@@ -85,7 +85,7 @@ args = ["-c", '''read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[
 }
 
 // The directory for the state of extensions is unusable.
-func TestC2StateDirectoryUnusable(t *testing.T) {
+func TestStateDirectoryUnusable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestTimeoutsAreSaid(t *testing.T) {
 }
 
 // A secret that an extension was given and prints appears in no log, error or status.
-func TestE2SecretsAreMasked(t *testing.T) {
+func TestSecretsAreMasked(t *testing.T) {
 	processtest.Leaks(t)
 	const canary = "SUPERSECRETCANARY"
 	var log bytes.Buffer
@@ -214,7 +214,7 @@ command = ["sh", "-c", "echo dying with $MY_TOKEN >&2; exit 3"]
 
 // A manifest that becomes invalid affects nothing else: the extension keeps running with its last valid version, and so
 // do the others.
-func TestN2ReloadWithOneBadManifest(t *testing.T) {
+func TestReloadWithOneBadManifest(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("bad", hosttest.Child("sdk", "")).Add("good", hosttest.Child("sdk", ""))
 	h := f.Open(exthost.Options{})
@@ -232,7 +232,7 @@ func TestN2ReloadWithOneBadManifest(t *testing.T) {
 
 // A removed extension has drain_timeout to end its calls; after that they fail with an unknown outcome. Nothing of it
 // is left.
-func TestN3RemovedDuringACall(t *testing.T) {
+func TestExtensionRemovedDuringACall(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x",
 		hosttest.Child("sdk", "[runtime]\ndrain_timeout = \"50ms\"\nshutdown_grace = \"50ms\"\n"))

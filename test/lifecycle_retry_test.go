@@ -78,7 +78,7 @@ func openJournal(t *testing.T, replay, more string, o exthost.Options) *exthost.
 
 // A call whose process dies is repeated once if operator and tool permit it, under the same decision, and never more
 // than once.
-func TestR1ReplayOfIdempotentCalls(t *testing.T) {
+func TestReplayOfIdempotentCalls(t *testing.T) {
 	processtest.Leaks(t)
 	for _, tt := range []struct {
 		replay, more, tool string
@@ -170,7 +170,7 @@ func TestReplayDoesNotWaitForLong(t *testing.T) {
 
 // Under many callers and deaths, each call has one outcome, and is carried out at most twice, and at least once if it
 // succeeded.
-func TestR1ReplayStorm(t *testing.T) {
+func TestReplayStorm(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	h := openJournal(t, "idempotent",

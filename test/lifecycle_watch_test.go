@@ -125,7 +125,7 @@ func TestWatchBrokenSaves(t *testing.T) {
 }
 
 // An editor that truncates a file and writes it in steps causes one reload, with the final content.
-func TestN1EditorSavesInSteps(t *testing.T) {
+func TestEditorSavesInSteps(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", lite)
 	f.Write("x/main.sh", says("one"))
@@ -148,7 +148,7 @@ func TestN1EditorSavesInSteps(t *testing.T) {
 }
 
 // A search path that is deleted and created again is searched again.
-func TestN4SearchPathMadeAnew(t *testing.T) {
+func TestSearchPathMadeAgain(t *testing.T) {
 	processtest.Leaks(t)
 	f := &hosttest.Folder{T: t, Dir: filepath.Join(t.TempDir(), "search", "path")}
 	f.Add("x", lite)

@@ -27,7 +27,7 @@ func TestContainmentOfAnEmbeddingProgram(t *testing.T) {
 	}
 }
 
-func TestR10LimitsOfTheManifestHold(t *testing.T) {
+func TestLimitsOfTheManifestHold(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("limits", `[transport]
 kind = "exec"

@@ -27,7 +27,7 @@ func contain(t testing.TB) *Containment {
 }
 
 // A daemon that left group and session is killed at the end of its own child, not of another one.
-func TestX3DaemonDiesWithItsChild(t *testing.T) {
+func TestDaemonDiesWithItsChild(t *testing.T) {
 	processtest.Leaks(t)
 	c := contain(t)
 	for script, end := range map[string]func(*child){
@@ -54,7 +54,7 @@ func TestX3DaemonDiesWithItsChild(t *testing.T) {
 }
 
 // A process started by one that is being killed is found by the next scan.
-func TestX3DaemonsOfDaemons(t *testing.T) {
+func TestDaemonsOfDaemonsAreKilled(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
 	// Each starts the next in a new session and exits; at most a thousand.
@@ -76,7 +76,7 @@ func TestX3DaemonsOfDaemons(t *testing.T) {
 }
 
 // Without a containment the same daemon survives, which shows that the tests above test the containment.
-func TestX3UncontainedDaemonSurvives(t *testing.T) {
+func TestUncontainedDaemonSurvives(t *testing.T) {
 	processtest.Leaks(t)
 	p := start(t, "daemon pid, hang; read", nil)
 	daemon := p.pid()
@@ -89,7 +89,7 @@ func TestX3UncontainedDaemonSurvives(t *testing.T) {
 }
 
 // A guardian that is killed while children run is replaced at once, not only when the next child starts.
-func TestK1GuardianIsReplaced(t *testing.T) {
+func TestGuardianIsReplaced(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
 	var log bytes.Buffer // read once the next guardian runs
@@ -160,7 +160,7 @@ func current(c *Containment) *guardian {
 }
 
 // A stopped guardian is resumed when the next child starts.
-func TestK1StoppedGuardianGoesOn(t *testing.T) {
+func TestStoppedGuardianIsResumed(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
 	t.Cleanup(c.Close)
@@ -258,7 +258,7 @@ func TestNoGuardian(t *testing.T) {
 }
 
 // After the failed start of a guardian, the start of the next child tries again.
-func TestS4GuardianIsTriedAgain(t *testing.T) {
+func TestGuardianIsTriedAgain(t *testing.T) {
 	processtest.Leaks(t)
 	program := filepath.Join(t.TempDir(), "exthost")
 	c := Contain(program)

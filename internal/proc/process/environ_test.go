@@ -104,7 +104,7 @@ func TestE1EnvironmentFilter(t *testing.T) {
 }
 
 // The child gets exactly the result of Environ.
-func TestE1ChildEnvironment(t *testing.T) {
+func TestChildEnvironment(t *testing.T) {
 	processtest.Leaks(t)
 	set := make(map[string]string)
 	for _, kv := range processtest.Env("env") {

@@ -129,8 +129,8 @@ func TestK1HostKilled(t *testing.T) {
 	}
 }
 
-// TestK1GuardianEndures sends the guardian the signals that would end a host.
-func TestK1GuardianEndures(t *testing.T) {
+// TestGuardianIgnoresSignals sends the guardian the signals that would end a host.
+func TestGuardianIgnoresSignals(t *testing.T) {
 	processtest.Leaks(t)
 	h := newHost(t, "setsid daemon")
 	guardian := h.guardian()
@@ -146,8 +146,8 @@ func TestK1GuardianEndures(t *testing.T) {
 	h.gone(patience)
 }
 
-// TestK1GuardianGoesWithTheHost closes a host without killing it.
-func TestK1GuardianGoesWithTheHost(t *testing.T) {
+// TestGuardianEndsWithItsHost closes a host without killing it.
+func TestGuardianEndsWithItsHost(t *testing.T) {
 	processtest.Leaks(t)
 	h := newHost(t, "setsid daemon")
 	guardian := h.guardian()
@@ -166,7 +166,7 @@ func TestK1GuardianGoesWithTheHost(t *testing.T) {
 }
 
 // A host inside an extension of another host: both contain its children.
-func TestX3HostInsideAnExtension(t *testing.T) {
+func TestHostInsideAnExtension(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(ourselves())
 	outer := start(t, "host setsid daemon", func(s *Spec) { s.Containment = c })

@@ -128,7 +128,7 @@ func TestIsolatedEnd(t *testing.T) {
 
 // All processes of a pid namespace end with the child: a daemon that left group, session and environment, and a chain
 // that forks all the time.
-func TestX3NamespaceHoldsWhatASweepCannot(t *testing.T) {
+func TestNamespaceHoldsWhatASweepCannot(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
 	iso := isolated(t)
@@ -164,7 +164,7 @@ func sizeOf(t *testing.T, file string) int64 {
 }
 
 // Without a guardian, the end of the host still ends an isolated child and its daemons.
-func TestK1NamespaceDiesWithItsHost(t *testing.T) {
+func TestNamespaceEndsWithItsHost(t *testing.T) {
 	processtest.Leaks(t)
 	possible := false
 	t.Run("probe", func(t *testing.T) { isolated(t); possible = true }) // the guardian ends with the subtest
@@ -234,7 +234,7 @@ func TestIsolatedUnprivileged(t *testing.T) {
 	cmd := exec.Command(writeFile(t, filepath.Join(dir, "test"), string(program), 0o755),
 		"-test.v", "-test.run",
 		"^(TestConceal|TestPrivileges|TestIsolatedChild|"+
-			"TestIsolatedEnd|TestR10Processes|TestX3NamespaceHoldsWhatASweepCannot)$")
+			"TestIsolatedEnd|TestR10Processes|TestNamespaceHoldsWhatASweepCannot)$")
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()

@@ -34,7 +34,7 @@ func shell(t *testing.T, command string, l limited.Limits) *child {
 	})
 }
 
-func TestR10OpenFiles(t *testing.T) {
+func TestLimitOfOpenFiles(t *testing.T) {
 	processtest.Leaks(t)
 	p := shell(t, `ulimit -n; sh -c 'ulimit -n; ulimit -Hn'; ulimit -n 100 2>/dev/null || echo kept`,
 		limited.Limits{OpenFiles: 20})
@@ -144,7 +144,7 @@ func TestSandboxStartsWhereNamespacesGetNoProc(t *testing.T) {
 	}
 }
 
-func TestR10FileSize(t *testing.T) {
+func TestLimitOfFileSize(t *testing.T) {
 	processtest.Leaks(t)
 	p := shell(t, `exec head -c 5000 /dev/zero > fits`, limited.Limits{FileSize: 5000})
 	if exit := p.ended(); !exit.Success() {
@@ -156,7 +156,7 @@ func TestR10FileSize(t *testing.T) {
 	}
 }
 
-func TestR10CPUTime(t *testing.T) {
+func TestLimitOfCPUTime(t *testing.T) {
 	processtest.Leaks(t)
 	p := shell(t, `while :; do :; done`, limited.Limits{CPUTime: time.Millisecond}) // rounded up to a second
 	if exit := p.ended(); exit.Signal != "SIGXCPU" || exit.CoreDumped {

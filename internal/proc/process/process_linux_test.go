@@ -56,7 +56,7 @@ func holds(path string) bool {
 	})
 }
 
-func TestK2InheritedDescriptors(t *testing.T) {
+func TestChildrenInheritNoDescriptors(t *testing.T) {
 	processtest.Leaks(t)
 	for mode, want := range map[string]string{
 		"open":    "true\n", // a child would inherit it without CloseOnExecAll
@@ -95,7 +95,7 @@ func threads(t *testing.T) int {
 }
 
 // A grandchild in the group ends with the child, even if it holds pipes open.
-func TestX3GroupDiesWithTheChild(t *testing.T) {
+func TestGroupDiesWithTheChild(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "fork ignore, out ready, hang; read; exit 3", nil)
 	c.expect("ready")
@@ -107,7 +107,7 @@ func TestX3GroupDiesWithTheChild(t *testing.T) {
 }
 
 // A grandchild that left the group and holds all pipes does not delay Done.
-func TestW8DeathIsSeenFromWait(t *testing.T) {
+func TestDeathIsSeenFromWait(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "daemon pid, hang; read; err last words; exit 3", nil)
 	daemon := c.pid()
@@ -126,7 +126,7 @@ func TestW8DeathIsSeenFromWait(t *testing.T) {
 }
 
 // A daemon that floods the dead child's stderr cannot keep Done from closing.
-func TestW8FloodingDaemon(t *testing.T) {
+func TestFloodingDaemon(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, `daemon pid, flood 1000000000 more\n; read`, nil)
 	daemon := c.pid()
@@ -137,7 +137,7 @@ func TestW8FloodingDaemon(t *testing.T) {
 	killOrphan(t, daemon)
 }
 
-func TestR2StoppedChild(t *testing.T) {
+func TestStopOfAStoppedChild(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "out ready; hang", nil)
 	c.expect("ready")
@@ -153,7 +153,7 @@ func TestR2StoppedChild(t *testing.T) {
 }
 
 // A start fails at each descriptor in turn, without a leak or panic.
-func TestS4OutOfDescriptors(t *testing.T) {
+func TestOutOfDescriptors(t *testing.T) {
 	processtest.Leaks(t)
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {

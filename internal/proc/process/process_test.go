@@ -90,7 +90,7 @@ func TestStdoutToStderr(t *testing.T) {
 }
 
 // Output written before the exit can be read, whatever the exit.
-func TestH2LastWordsAreNotLost(t *testing.T) {
+func TestLastOutputIsNotLost(t *testing.T) {
 	processtest.Leaks(t)
 	for range 20 {
 		c := start(t, `raw early\nlast words; out answer; kill 9`, nil)
@@ -104,7 +104,7 @@ func TestH2LastWordsAreNotLost(t *testing.T) {
 	}
 }
 
-func TestX1IgnoresTerm(t *testing.T) {
+func TestChildThatIgnoresTermIsKilled(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "ignore; fork ignore, out ready, hang; hang", nil)
 	c.expect("ready")
@@ -117,7 +117,7 @@ func TestX1IgnoresTerm(t *testing.T) {
 	c.rest() // ends, as the grandchild has ended too
 }
 
-func TestX1TermComesBeforeKill(t *testing.T) {
+func TestTermComesBeforeKill(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "out ready; hang", nil)
 	c.expect("ready")
@@ -129,7 +129,7 @@ func TestX1TermComesBeforeKill(t *testing.T) {
 	}
 }
 
-func TestX2PromptExitNoWait(t *testing.T) {
+func TestPromptExitEndsStop(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "out ready; eof; exit 7", nil)
 	c.expect("ready")
@@ -144,7 +144,7 @@ func TestX2PromptExitNoWait(t *testing.T) {
 	}
 }
 
-func TestX4EndedContextKillsAtOnce(t *testing.T) {
+func TestEndedContextKillsAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "ignore; out ready; hang", nil)
 	c.expect("ready")
@@ -156,7 +156,7 @@ func TestX4EndedContextKillsAtOnce(t *testing.T) {
 	}
 }
 
-func TestX5NoChildAfterCancel(t *testing.T) {
+func TestNoChildAfterCancel(t *testing.T) {
 	processtest.Leaks(t)
 	path, env := processtest.Script(t, "hang")
 	p, err := Start(canceled(), Spec{Path: path, Env: env})
@@ -165,7 +165,7 @@ func TestX5NoChildAfterCancel(t *testing.T) {
 	}
 }
 
-func TestW7BlockedWriteEndsWithTheChild(t *testing.T) {
+func TestBlockedWriteEndsWithTheChild(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "out ready; hang", nil)
 	c.expect("ready")
@@ -181,7 +181,7 @@ func TestW7BlockedWriteEndsWithTheChild(t *testing.T) {
 	c.ended()
 }
 
-func TestW9StdoutClosedIsNotDeath(t *testing.T) {
+func TestStdoutClosedIsNotDeath(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "close; eof; exit 5", nil)
 	if got := c.rest(); got != "" {
@@ -200,7 +200,7 @@ func TestW9StdoutClosedIsNotDeath(t *testing.T) {
 
 // All methods at once while the child exits by itself: none may block or signal another process. Mostly for the race
 // detector.
-func TestR1ConcurrentEnds(t *testing.T) {
+func TestConcurrentEnds(t *testing.T) {
 	processtest.Leaks(t)
 	var wg sync.WaitGroup
 	for range 8 {

@@ -46,7 +46,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestS1NotOnPathSaysSo(t *testing.T) {
+func TestNotOnPathSaysSo(t *testing.T) {
 	_, err := Resolve("uvx", "/", "/nowhere")
 	const want = "cannot start uvx: not found on PATH: install it, or give its full path"
 	if err == nil || err.Error() != want {

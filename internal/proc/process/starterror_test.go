@@ -14,7 +14,7 @@ import (
 )
 
 // The system has three error numbers for a dozen different mistakes.
-func TestS1S2S5StartErrors(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
 	file := func(name, content string, mode os.FileMode) string {
@@ -69,7 +69,7 @@ func link(t *testing.T, dir, name, target string) string {
 }
 
 // A program linked against a loader that is not installed fails like a missing file.
-func TestS1MissingLoader(t *testing.T) {
+func TestMissingLoader(t *testing.T) {
 	processtest.Leaks(t)
 	program, err := os.ReadFile("/bin/true")
 	if err != nil || !bytes.Contains(program, []byte("/ld-linux")) {
@@ -84,7 +84,7 @@ func TestS1MissingLoader(t *testing.T) {
 	}
 }
 
-func TestS3Busy(t *testing.T) {
+func TestBusyFile(t *testing.T) {
 	processtest.Leaks(t)
 	path := writeFile(t, filepath.Join(t.TempDir(), "tool"), "#!/bin/sh\n", 0o755)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -99,7 +99,7 @@ func TestS3Busy(t *testing.T) {
 }
 
 // Start succeeds if an installation finishes in time.
-func TestS3BusyForAMoment(t *testing.T) {
+func TestFileBusyForAMoment(t *testing.T) {
 	processtest.Leaks(t)
 	path := writeFile(t, filepath.Join(t.TempDir(), "tool"), "#!/bin/sh\n", 0o755)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

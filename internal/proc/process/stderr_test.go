@@ -15,7 +15,7 @@ import (
 )
 
 // A flood is read at bounded cost, and dropped lines are counted.
-func TestR9StderrFlood(t *testing.T) {
+func TestStderrFlood(t *testing.T) {
 	processtest.Leaks(t)
 	const lines = 10_000_000 // of 100 bytes
 	var delivered, dropped int
@@ -56,7 +56,7 @@ func heap() int64 {
 }
 
 // A blocked consumer loses lines but does not block the child.
-func TestR9BlockedConsumer(t *testing.T) {
+func TestBlockedConsumer(t *testing.T) {
 	processtest.Leaks(t)
 	release := make(chan struct{})
 	c := start(t, `flood 100000 a line of some length\n; exit 4`, func(s *Spec) {
@@ -68,7 +68,7 @@ func TestR9BlockedConsumer(t *testing.T) {
 	close(release)
 }
 
-func TestR9LongLine(t *testing.T) {
+func TestLongLine(t *testing.T) {
 	processtest.Leaks(t)
 	var got []Line
 	c := start(t, `flood 100000000 x; raw \nshort`, func(s *Spec) {
@@ -86,7 +86,7 @@ func TestR9LongLine(t *testing.T) {
 }
 
 // The lines do not depend on how the stream is split into reads.
-func TestR9SplitAnywhere(t *testing.T) {
+func TestLinesDoNotDependOnReads(t *testing.T) {
 	const stream = "one\r\n\n \nE! two\nthree is too long\n\x1b[31mfour"
 	want := []Line{
 		{Level: slog.LevelWarn, Text: "one"},
@@ -112,7 +112,7 @@ func TestR9SplitAnywhere(t *testing.T) {
 }
 
 // The number of dropped lines comes with the next line, or at the end.
-func TestR9DroppedIsTold(t *testing.T) {
+func TestDroppedLinesAreCounted(t *testing.T) {
 	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: undelivered(2)}
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 2})
 	r.chunk([]byte("a\nb\nc\nd\n"))

@@ -62,7 +62,7 @@ func (s *subject) ended() syscall.Signal {
 }
 
 // A pid may be reused between scan and kill, and so may a leader's.
-func TestX3StrangersAreSpared(t *testing.T) {
+func TestUnrelatedProcessesAreSpared(t *testing.T) {
 	processtest.Leaks(t)
 	stranger := start(t, "echo ready; exec sleep 3600")
 	stranger.line()
@@ -87,7 +87,7 @@ func TestX3StrangersAreSpared(t *testing.T) {
 }
 
 // In a session that is older than the child, only the marked process is killed.
-func TestX3OlderSessionIsSpared(t *testing.T) {
+func TestOlderSessionIsSpared(t *testing.T) {
 	processtest.Leaks(t)
 	user := start(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`)
 	began := StartTime(user.pid())
@@ -112,7 +112,7 @@ func TestX3OlderSessionIsSpared(t *testing.T) {
 }
 
 // A process in an exec has no environment for a moment; it must not escape because of that.
-func TestX3NobodyEscapesByExec(t *testing.T) {
+func TestNobodyEscapesByExec(t *testing.T) {
 	processtest.Leaks(t)
 	blank := start(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`)
 	blank.line()
