@@ -183,8 +183,8 @@ func TestClientsShareHost(t *testing.T) {
 	}
 	for i, c := range clients {
 		c.open(t)
-		if answer := c.say(t, call(1, "ext_notes_add", fmt.Sprintf(`{"text":"note %d"}`, i))); !strings.Contains(answer,
-			fmt.Sprintf(`"id":%d,`, i+1)) {
+		answer := c.say(t, call(1, "ext_notes_add", fmt.Sprintf(`{"text":"note %d"}`, i)))
+		if !strings.Contains(answer, fmt.Sprintf(`"id":%d,`, i+1)) {
 			t.Errorf("client %d: the notes are not shared: %s", i, answer)
 		}
 	}
@@ -208,8 +208,8 @@ func TestClientsShareHost(t *testing.T) {
 	awaitEnd(t, pid)
 	for i, c := range clients {
 		if i < 3 {
-			if answer := c.say(t, call(2, "ext_notes_search", `{"query":"note"}`)); !strings.Contains(answer,
-				`"id":2,"result"`) {
+			answer := c.say(t, call(2, "ext_notes_search", `{"query":"note"}`))
+			if !strings.Contains(answer, `"id":2,"result"`) {
 				t.Errorf("after exthost stop: %s", answer)
 			}
 		}
@@ -242,8 +242,8 @@ func TestKilledHostUnderCalls(t *testing.T) {
 			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`,
 				id, tool, arguments, meta)
 		}
-		if answer := c.say(t, request("0", "ext_notes_add", `{"text":"x"}`)); !strings.Contains(answer,
-			`"id":0,"result"`) {
+		answer := c.say(t, request("0", "ext_notes_add", `{"text":"x"}`))
+		if !strings.Contains(answer, `"id":0,"result"`) {
 			t.Fatalf("%s: %s", versions, answer)
 		}
 		flying := []string{`1`, `"two"`, `3`}
@@ -276,8 +276,8 @@ func TestKilledHostUnderCalls(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{`1`: 1, `"two"`: 1, `3`: 1}, failed); diff != "" {
 			t.Errorf("%s: errors (-want +got):\n%s", versions, diff)
 		}
-		if answer := c.say(t, request("4", "ext_notes_search", `{"query":"x"}`)); !strings.Contains(answer,
-			`"id":4,"result"`) {
+		answer := c.say(t, request("4", "ext_notes_search", `{"query":"x"}`))
+		if !strings.Contains(answer, `"id":4,"result"`) {
 			t.Errorf("%s: the next call: %s", versions, answer)
 		}
 		c.leave(t)
@@ -331,8 +331,8 @@ func TestClientsOfOtherHosts(t *testing.T) {
 			t.Errorf("want %s: %s", tt.want, answer)
 		}
 	}
-	if answer := flags.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(answer,
-		"ext_kit_say") || strings.Contains(answer, "ext_vars_show") {
+	answer := flags.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	if !strings.Contains(answer, "ext_kit_say") || strings.Contains(answer, "ext_vars_show") {
 		t.Errorf("with --extensions: %s", answer)
 	}
 	if out, err := program(dir, "status").Output(); err != nil ||
@@ -407,8 +407,8 @@ func TestHostOfClients(t *testing.T) {
 	s := startServe(t, dir)
 	c = startClient(t, dir)
 	c.open(t)
-	if answer := c.say(t, call(1, "ext_notes_add", `{"text":"of stdio"}`)); !strings.Contains(answer,
-		`"id":1,"result"`) {
+	answer := c.say(t, call(1, "ext_notes_add", `{"text":"of stdio"}`))
+	if !strings.Contains(answer, `"id":1,"result"`) {
 		t.Errorf("ext_notes_add answers %s", answer)
 	}
 	if answer := s.call(t, "ext_notes_search", `{"query":"stdio"}`); !strings.Contains(answer, "of stdio") {

@@ -33,16 +33,16 @@ func TestRelayedClientsAtFullSize(t *testing.T) {
 	}
 	for i, c := range clients {
 		c.open(t)
-		if answer := c.say(t, call(1, fmt.Sprintf("ext_x%d_search", i), `{"query":"x"}`)); !strings.Contains(answer,
-			`"result"`) {
+		answer := c.say(t, call(1, fmt.Sprintf("ext_x%d_search", i), `{"query":"x"}`))
+		if !strings.Contains(answer, `"result"`) {
 			t.Errorf("client %d: %s", i, answer)
 		}
 	}
 	stormtest.Claim(t, "children of 15 clients of 34 extensions", 34, func() (int, string) {
 		n, host := 0, hostOf(t, dir)
 		for _, pid := range childrenOf(t, host) {
-			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line),
-				"extension\x00notes") {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if strings.Contains(string(line), "extension\x00notes") {
 				n++
 			}
 		}

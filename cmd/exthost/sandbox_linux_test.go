@@ -59,8 +59,8 @@ func TestCheckSandbox(t *testing.T) {
 		t.Errorf("%s\n%s", got, out)
 	}
 	files["curious/plugin.toml"] += "[sandbox]\n" + strings.Join(lines, "")
-	if out, _ := ask(t, project(t, files), "check", "--sandbox", "curious"); !strings.Contains(out,
-		"1 calls, nothing refused") {
+	out, _ = ask(t, project(t, files), "check", "--sandbox", "curious")
+	if !strings.Contains(out, "1 calls, nothing refused") {
 		t.Errorf("%s", out)
 	}
 	if out, _ := ask(t, project(t, files), "check", "curious"); strings.Contains(out, "refused") {
@@ -86,8 +86,8 @@ func TestSandboxShown(t *testing.T) {
 	if out, _ := ask(t, dir, "status"); strings.Count(out, enforced) != 1 {
 		t.Errorf("status:\n%s", out)
 	}
-	if out, _ := ask(t, dir, "info", "boxed"); !strings.Contains(out,
-		"enforced: files, signals, system calls, network") || !strings.Contains(out, "/srv") {
+	out, _ := ask(t, dir, "info", "boxed")
+	if !strings.Contains(out, "enforced: files, signals, system calls, network") || !strings.Contains(out, "/srv") {
 		t.Errorf("info:\n%s", out)
 	}
 	if out, _ := ask(t, dir, "doctor"); !strings.Contains(out, "this system enforces files, signals, system calls") {

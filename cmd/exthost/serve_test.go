@@ -208,8 +208,8 @@ func TestServeHTTP(t *testing.T) {
 					"extensions/kit/plugin.toml":   kitManifest,
 					"extensions/notes/plugin.toml": notesManifest,
 				}))
-			if answer := s.call(t, "ext_kit_say", `{"n":12345678901234567890}`); !strings.Contains(answer,
-				`12345678901234567890`) {
+			answer := s.call(t, "ext_kit_say", `{"n":12345678901234567890}`)
+			if !strings.Contains(answer, `12345678901234567890`) {
 				t.Errorf("ext_kit_say answers %s", answer)
 			}
 			if answer := s.call(t, "ext_notes_add", `{"text":"a"}`); !strings.Contains(answer, `"id":1`) {

@@ -130,8 +130,8 @@ func TestNotesSurviveAndDoNotGetLost(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	if got := call(t, open(t, state), "ext_notes_search", `{"limit":1}`); !strings.Contains(string(got.Structured()),
-		`"total":50`) {
+	got := call(t, open(t, state), "ext_notes_search", `{"limit":1}`)
+	if !strings.Contains(string(got.Structured()), `"total":50`) {
 		t.Errorf("after a restart: %s", got)
 	}
 	left, err := filepath.Glob(filepath.Join(state, "notes", ".notes-*"))

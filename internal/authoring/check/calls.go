@@ -192,8 +192,9 @@ func (s *subject) cancel(ctx context.Context, c *rawclient.Client, call *fixture
 		return fmt.Errorf("it was answered before it could be cancelled: %s; it should take minutes", cut(text))
 	default:
 	}
-	if err := c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"check"}}`,
-		protocol.MethodCancelled, id)); err != nil {
+	cancelled := fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"check"}}`,
+		protocol.MethodCancelled, id)
+	if err := c.Write(cancelled); err != nil {
 		return err
 	}
 	timer := time.NewTimer(cancelWait)

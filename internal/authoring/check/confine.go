@@ -109,10 +109,8 @@ func (s *subject) runIn(ctx context.Context, spec runtime.Spec, p sandbox.Policy
 			continue
 		}
 		made++
-		// probeCalls judges other errors of calls.
-		if _, e := instance.Call(ctx,
-			&runtime.Request{Method: protocol.MethodToolsCall, Params: c.params()}); protocol.KindOf(e) ==
-			protocol.SpawnFailed {
+		_, e := instance.Call(ctx, &runtime.Request{Method: protocol.MethodToolsCall, Params: c.params()})
+		if protocol.KindOf(e) == protocol.SpawnFailed { // probeCalls judges other errors
 			err = e
 		}
 	}

@@ -129,8 +129,8 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 			return nil, err
 		}
 		results = append(results, found...)
-		if started := slices.ContainsFunc(found,
-			func(r check.Result) bool { return r.Probe == "start" && r.Outcome == check.Pass }); started {
+		started := func(r check.Result) bool { return r.Probe == "start" && r.Outcome == check.Pass }
+		if slices.ContainsFunc(found, started) {
 			if err := hosts.TrustFolder(ctx, c, filepath.Dir(x.Path)); err != nil { // its author has just run it
 				return nil, err
 			}
@@ -152,10 +152,11 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool,
 		return nil, nil, err
 	}
 	cfg, of := config.Default(), loaded.Extensions
-	cfg.Log, cfg.Extensions.SearchPaths = loaded.Log, []string{abs}
-	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env, cfg.Extensions.Defaults, cfg.Extensions.Entries = of.IgnoreDirs,
-		of.Env, of.Defaults, of.Entries
-	cfg.Extensions.Sandbox, cfg.Secrets, cfg.SecretUses = of.Sandbox, loaded.Secrets, loaded.SecretUses
+	cfg.Log, cfg.Secrets, cfg.SecretUses = loaded.Log, loaded.Secrets, loaded.SecretUses
+	cfg.Extensions.SearchPaths = []string{abs}
+	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env = of.IgnoreDirs, of.Env
+	cfg.Extensions.Defaults, cfg.Extensions.Entries = of.Defaults, of.Entries
+	cfg.Extensions.Sandbox = of.Sandbox
 	if confined {
 		cfg.Extensions.Sandbox.Default = sandbox.Strict
 	}
@@ -164,8 +165,8 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool,
 	if err != nil {
 		return nil, nil, err
 	}
-	if h, err = hosts.Open(ctx, c, cfg,
-		exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}}); err != nil {
+	h, err = hosts.Open(ctx, c, cfg, exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}})
+	if err != nil {
 		os.RemoveAll(state)
 		return nil, nil, err
 	}

@@ -59,9 +59,9 @@ func printJSON(w io.Writer, d Document) error {
 	if err != nil {
 		return err
 	}
+	text := fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value)
 	var b bytes.Buffer
-	if err := json.Indent(&b, fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value), "",
-		"  "); err != nil {
+	if err := json.Indent(&b, text, "", "  "); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(w, SafeJSON(b.Bytes()))

@@ -61,13 +61,13 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 			"%s\nextension = %s\nmatch = %q\nlatency = %q\n",
 			literal.String(id), literal.String(file), literal.String(of), match, latency)
 		folder := filepath.Join(dir, "extensions", strconv.Itoa(n)) // ids may hold control characters
-		if err = errors.Join(err, os.MkdirAll(folder, 0o700),
-			os.WriteFile(filepath.Join(folder, "plugin.toml"), []byte(text), 0o600)); err != nil {
-			break
+		err := errors.Join(
+			os.MkdirAll(folder, 0o700),
+			os.WriteFile(filepath.Join(folder, "plugin.toml"), []byte(text), 0o600),
+		)
+		if err != nil {
+			return "", nil, errors.Join(err, os.RemoveAll(dir))
 		}
-	}
-	if err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, ids, nil
 }

@@ -81,13 +81,13 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 	if err != nil {
 		return err
 	}
-	if err := trust.Agree(ctx, c, items, yes,
-		&console.Error{Code: console.ExitDenied, Text: "not trusted, and not run"},
-		&console.Error{
-			Code: console.ExitDenied,
-			Text: "this needs an answer, and there is no terminal",
-			Hint: "exthost trust " + cmp.Or(strings.Join(names, " "), "--all") + " --yes",
-		}); err != nil {
+	refused := &console.Error{Code: console.ExitDenied, Text: "not trusted, and not run"}
+	unasked := &console.Error{
+		Code: console.ExitDenied,
+		Text: "this needs an answer, and there is no terminal",
+		Hint: "exthost trust " + cmp.Or(strings.Join(names, " "), "--all") + " --yes",
+	}
+	if err := trust.Agree(ctx, c, items, yes, refused, unasked); err != nil {
 		return err
 	}
 	if err := p.Accept(items); err != nil {

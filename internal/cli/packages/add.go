@@ -159,8 +159,8 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	if data, err = unmoved(c, i, p, id, data); err != nil {
 		return err
 	}
-	if err := d.write(ctx, p, manifestOf(p, id,
-		users{args: args, asks: t.asks, data: data, cwd: packages.State})); err != nil {
+	u := users{args: args, asks: t.asks, data: data, cwd: packages.State}
+	if err := d.write(ctx, p, manifestOf(p, id, u)); err != nil {
 		return err
 	}
 	describe(c, p, data)

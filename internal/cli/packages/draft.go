@@ -136,13 +136,13 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 
 // agree asks the user unless yes is set, and then writes the entry in the lock file.
 func (d *draft) agree(ctx context.Context, yes bool, next string) error {
-	if err := trust.Agree(ctx, d.c, d.asked.Items, yes,
-		&console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing is left of it"},
-		&console.Error{
-			Code: console.ExitDenied,
-			Text: "this needs an answer, and there is no terminal; nothing was written",
-			Hint: next,
-		}); err != nil {
+	refused := &console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing is left of it"}
+	unasked := &console.Error{
+		Code: console.ExitDenied,
+		Text: "this needs an answer, and there is no terminal; nothing was written",
+		Hint: next,
+	}
+	if err := trust.Agree(ctx, d.c, d.asked.Items, yes, refused, unasked); err != nil {
 		return err
 	}
 	if err := d.asked.Accept(d.asked.Items); err != nil {

@@ -87,9 +87,11 @@ license = "MIT"
 		strings.Replace(text, `"1.1.0"`, `'1.1.0'`, 1),
 		"meta.license = 'MIT'\n" + strings.Replace(text, "[meta]\nlicense = \"MIT\"\n", "", 1),
 	} {
-		if after, err := upgraded([]byte(form),
-			&packages.Package{Version: "2.0.0", Run: packages.Run{Command: "node", Homepage: "https://h.example"}},
-			users{}); err == nil {
+		next := &packages.Package{
+			Version: "2.0.0",
+			Run:     packages.Run{Command: "node", Homepage: "https://h.example"},
+		}
+		if after, err := upgraded([]byte(form), next, users{}); err == nil {
 			t.Errorf("written in spite of its form:\n%s", after)
 		}
 	}
@@ -148,8 +150,9 @@ func TestUpgradedForms(t *testing.T) {
 			continue
 		}
 		m := parsed(t, after)
-		if d := cmp.Diff([]string{"node", packages.Root + "/main.js", "it's \"quoted\" # $HOME\n"},
-			m.Transport.CommandLine()); d != "" || m.Plugin.Version != "1.1.0" || len(m.Requires.Bins) != 2 {
+		argv := []string{"node", packages.Root + "/main.js", "it's \"quoted\" # $HOME\n"}
+		d := cmp.Diff(argv, m.Transport.CommandLine())
+		if d != "" || m.Plugin.Version != "1.1.0" || len(m.Requires.Bins) != 2 {
 			t.Errorf("%s: %s\n%s", name, d, after)
 		}
 	}

@@ -61,8 +61,8 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 	if err := unlist(cfg, id); err != nil {
 		return err
 	}
-	if err := hosts.Apply(ctx, c, cfg,
-		fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))); err != nil {
+	did := fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))
+	if err := hosts.Apply(ctx, c, cfg, did); err != nil {
 		return err
 	}
 	tellLeft(c, "kept, because exthost add did not write them", store.Left{Dir: d.dir, Files: left})

@@ -171,9 +171,9 @@ func (d *draft) upgrade(ctx context.Context, s store.Store, yes bool) error {
 	if err := d.try(ctx, yes); err != nil {
 		return err
 	}
-	if err := hosts.Apply(ctx, d.c, d.stated,
-		fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", d.id, e.Version, p.Version,
-			console.NearbyPath(path))); err != nil {
+	did := fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", d.id, e.Version, p.Version,
+		console.NearbyPath(path))
+	if err := hosts.Apply(ctx, d.c, d.stated, did); err != nil {
 		return err
 	}
 	return release(d.c, e.Tree, d.carried...)

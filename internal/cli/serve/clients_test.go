@@ -51,10 +51,14 @@ func TestClientIsRemovedDuringTheStart(t *testing.T) {
 	users := filepath.Join(dir, "user", "exthost", "exthost.yaml")
 	hash := "server: {listen: '127.0.0.1:0', clients: {bob: {}, ada: {token_hash: '" + clienttoken.Hash(token) +
 		"'}}}\n"
-	if err := errors.Join(os.MkdirAll(filepath.Dir(users), 0o700), os.WriteFile(users, []byte(hash), 0o600),
-		os.Mkdir(filepath.Join(dir, "work"), 0o700),
-		os.WriteFile(filepath.Join(dir, "work", "exthost.yaml"), []byte("secrets: {provider: env}\n"), 0o600)); err !=
-		nil { // ignored, with a warning
+	ignored := filepath.Join(dir, "work", "exthost.yaml") // with a warning
+	err := errors.Join(
+		os.MkdirAll(filepath.Dir(users), 0o700),
+		os.WriteFile(users, []byte(hash), 0o600),
+		os.Mkdir(filepath.Dir(ignored), 0o700),
+		os.WriteFile(ignored, []byte("secrets: {provider: env}\n"), 0o600),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join(dir, "work"))

@@ -122,8 +122,8 @@ func golden(t *testing.T, name, got string) {
 func TestGreetingAnyone(t *testing.T) {
 	files := map[string]string{"extensions/kit/plugin.toml": kitManifest}
 	const text = "to every user of this machine"
-	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true}); !strings.Contains(got,
-		text) {
+	got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true})
+	if !strings.Contains(got, text) {
 		t.Errorf("it does not say so:\n%s", got)
 	}
 	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1"}); strings.Contains(got, text) {
