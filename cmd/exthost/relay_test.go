@@ -276,7 +276,7 @@ func TestKilledHostUnderCalls(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{`1`: 1, `"two"`: 1, `3`: 1}, failed); diff != "" {
 			t.Errorf("%s: errors (-want +got):\n%s", versions, diff)
 		}
-		answer := c.say(t, request("4", "ext_notes_search", `{"query":"x"}`))
+		answer = c.say(t, request("4", "ext_notes_search", `{"query":"x"}`))
 		if !strings.Contains(answer, `"id":4,"result"`) {
 			t.Errorf("%s: the next call: %s", versions, answer)
 		}

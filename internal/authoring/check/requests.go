@@ -94,8 +94,8 @@ func (s *subject) probeRelist(ctx context.Context, c *rawclient.Client) error {
 	if s.protocol != manifest.ProtocolNative {
 		return nil
 	}
-	listed, offered := rawjson.Get(m.Result, "tools"), rawjson.Get(c.Result, "tools")
-	if !rawjson.Equal(rawclient.OrEmpty(listed), rawclient.OrEmpty(offered)) {
+	listed, initial := rawjson.Get(m.Result, "tools"), rawjson.Get(c.Result, "tools")
+	if !rawjson.Equal(rawclient.OrEmpty(listed), rawclient.OrEmpty(initial)) {
 		return errors.New("its tools are not those of the handshake")
 	}
 	return nil

@@ -136,7 +136,7 @@ func (s *session) host(ctx context.Context, cfg *config.Config, o exthost.Option
 	}
 	p.host, p.builds.host = h, h
 	close(opened)
-	p.tasks.Go(func() { showLog(ctx, h, p.screen, s.attach) })
+	p.tasks.Go(func() { p.screen.showLog(ctx, h, s.attach) })
 	switch {
 	case s.attach:
 		p.tasks.Go(func() { p.builds.awaitAttached(ctx) })

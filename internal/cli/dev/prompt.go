@@ -2,8 +2,10 @@ package dev
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +15,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/text/shellwords"
-
 	"golang.org/x/term"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/toolcall"
+	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -41,7 +44,7 @@ func newPrompt(in io.Reader, s *screen, dir string) *prompt {
 	b := &builds{
 		screen:  s,
 		dir:     dir,
-		offered: map[string]offer{},
+		shown:   map[string]toolsShown{},
 		broken:  map[string]bool{},
 		skipped: map[string]string{},
 	}
@@ -217,4 +220,121 @@ func (p *prompt) toggleTap(ctx context.Context) {
 		}
 	})
 	p.screen.say("tapping; tap again ends it")
+}
+
+// call calls the tool named by the first word; false if there is none. On a terminal it does not wait for the result,
+// so that the author can cancel the call.
+func (p *prompt) call(ctx context.Context, words []string) bool {
+	e := p.lookup(words[0])
+	if e == nil {
+		return false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	p.calls[ctx] = cancel
+	p.mu.Unlock()
+	call := func() {
+		defer cancel()
+		p.finish(ctx, e, words[1:])
+		p.mu.Lock()
+		delete(p.calls, ctx)
+		p.mu.Unlock()
+	}
+	if p.terminal != nil {
+		p.tasks.Go(call)
+	} else {
+		call()
+	}
+	return true
+}
+
+// cancelCalls cancels the calls in flight and reports whether there were any.
+func (p *prompt) cancelCalls() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, cancel := range p.calls {
+		cancel()
+	}
+	return len(p.calls) > 0
+}
+
+func (p *prompt) finish(ctx context.Context, e *tools.Entry, pairs []string) {
+	arguments, err := toolcall.Arguments(json.RawMessage("{}"), pairs, e.Name, e.InputSchema)
+	if err != nil {
+		p.fail("%s", console.Safe(err.Error()))
+		return
+	}
+	began := time.Now()
+	result, err := p.host.Call(ctx, e.Name, arguments)
+	took := p.screen.paint(console.Dim, console.Span(time.Since(began)))
+	switch {
+	case ctx.Err() != nil:
+		p.screen.say("%s%s  canceled", p.screen.paint(console.Yellow, "○ "), took)
+	case err != nil:
+		// the prompt does not have the command that the error suggests
+		text, _, _ := strings.Cut(strings.TrimPrefix(console.Describe(err), e.Name+": "), "\n  next: ")
+		p.fail("%s  %s", took, text)
+	case result.IsError():
+		p.fail("%s  %s", took, console.SafeText(result.Text()))
+	default:
+		p.screen.say("%s  %s", resultText(result), took)
+	}
+}
+
+// resultText renders a result for a person: JSON is indented, other text stays as it is.
+func resultText(result protocol.ToolResult) string {
+	text, others := toolcall.Content(result)
+	var b bytes.Buffer
+	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
+		if json.Indent(&b, []byte(trimmed), "", "  ") == nil {
+			text = b.String()
+		}
+	}
+	for _, other := range others {
+		text += "(" + other + ")"
+	}
+	return console.SafeText(strings.TrimSuffix(text, "\n"))
+}
+
+// complete handles the tab key.
+func (p *prompt) complete(line string, pos int, key rune) (string, int, bool) {
+	if key != '\t' {
+		return "", 0, false
+	}
+	word, candidates := p.candidates(line[:pos])
+	if len(candidates) == 0 {
+		return line, pos, true
+	}
+	common := candidates[0]
+	for _, c := range candidates[1:] {
+		for !strings.HasPrefix(c, common) {
+			common = common[:len(common)-1]
+		}
+	}
+	if len(candidates) == 1 && !strings.HasSuffix(common, "=") {
+		common += " "
+	}
+	if common == word {
+		p.screen.say("%s", p.screen.paint(console.Dim, console.Safe(strings.Join(candidates, "  "))))
+		return line, pos, true
+	}
+	completed := line[:pos-len(word)] + common
+	return completed + line[pos:], len(completed), true
+}
+
+// candidates returns the completions of the last word of a line.
+func (p *prompt) candidates(line string) (word string, candidates []string) {
+	word = line[strings.LastIndexByte(line, ' ')+1:]
+	var all []string
+	if words := strings.Fields(line); len(words) == 0 || len(words) == 1 && word != "" {
+		all = p.known()
+	} else if e := p.lookup(words[0]); e != nil {
+		all = toolcall.Complete(toolcall.Params(e.InputSchema), word, words[1:])
+	}
+	for _, c := range all {
+		if strings.HasPrefix(c, word) {
+			candidates = append(candidates, c)
+		}
+	}
+	return word, candidates
 }

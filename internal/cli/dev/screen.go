@@ -48,7 +48,7 @@ func (s *screen) print(format string, args ...any) { fmt.Fprintf(s.out, format+"
 
 // showLog prints the stderr lines of extensions and, unless stderrOnly, those warnings of the host that builds does not
 // print already.
-func showLog(ctx context.Context, h *exthost.Host, s *screen, stderrOnly bool) {
+func (s *screen) showLog(ctx context.Context, h *exthost.Host, stderrOnly bool) {
 	for r := range h.Admin().Logs(ctx, exthost.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
 		stderr := string(rawjson.Get(r.Attrs, "stream")) == `"stderr"`
 		reported := rawjson.Get(r.Attrs, "code") != nil || strings.HasPrefix(r.Message, "not reloaded")

@@ -88,7 +88,7 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 		names = append(names, t.ID)
 		result, why := verdict(t)
 		if i := slices.IndexFunc(t.Steps, ignored); i >= 0 && shadow {
-			result, why = "would be "+cmp.Or(past[t.Steps[i].Action],
+			result, why = "would be "+cmp.Or(effects[t.Steps[i].Action],
 				"let pass"), t.Steps[i].Policy+": "+t.Steps[i].Reason
 		}
 		rows = append(rows, []string{t.ID, console.Stamp(t.Time), t.Caller, cmp.Or(t.Tool, t.Method), result, why})
@@ -105,8 +105,8 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 // ignored reports whether a policy would have acted, but its decision did not count.
 func ignored(s governance.Step) bool { return s.Ignored && s.Action != governance.Allow }
 
-// past names the effect of an action on a call. Actions that are not listed let it pass.
-var past = map[governance.Action]string{
+// effects names the effect of an action on a call. Actions that are not listed let it pass.
+var effects = map[governance.Action]string{
 	governance.Deny:    "denied",
 	governance.Modify:  "changed",
 	governance.Respond: "answered",

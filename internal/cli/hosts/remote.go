@@ -12,15 +12,15 @@ import (
 )
 
 // SplitRemote splits NODE.ID into the node and the extension's id there; false for an extension of this host.
-func SplitRemote(s status.Status, id string) (node, there string, ok bool) {
-	node, there, ok = strings.Cut(id, ".")
+func SplitRemote(s status.Status, id string) (node, remoteID string, ok bool) {
+	node, remoteID, ok = strings.Cut(id, ".")
 	if !ok || s.Cluster == nil ||
 		!slices.ContainsFunc(s.Cluster.Nodes, func(n status.Node) bool { return n.Name == node }) {
 		return "", "", false
 	}
-	here := slices.ContainsFunc(s.Extensions,
+	local := slices.ContainsFunc(s.Extensions,
 		func(x status.Extension) bool { return x.ID == id && !slices.Equal(x.Nodes, []string{node}) })
-	return node, there, !here
+	return node, remoteID, !local
 }
 
 // RemoteApprovals returns how many approval requests wait at the other nodes; c may be nil.
@@ -61,9 +61,9 @@ func RemoteCommand(command, node string) string {
 // node.
 func NodeGone(s status.Status, id string, err error) error {
 	node, _, remote := strings.Cut(id, ".")
-	here := slices.ContainsFunc(s.Extensions,
+	local := slices.ContainsFunc(s.Extensions,
 		func(x status.Extension) bool { return x.ID == node || strings.HasPrefix(x.ID, node+".") })
-	if !remote || here || s.Cluster == nil || console.ExitCode(err) != console.ExitNotFound {
+	if !remote || local || s.Cluster == nil || console.ExitCode(err) != console.ExitNotFound {
 		return err
 	}
 	return &console.Error{

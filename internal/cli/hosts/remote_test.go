@@ -33,9 +33,9 @@ func TestSplitRemote(t *testing.T) {
 		"":                  {},
 		".":                 {},
 	} {
-		node, there, ok := SplitRemote(s, id)
-		if ok != (want[0] != "") || ok && (node != want[0] || there != want[1]) {
-			t.Errorf("%q: %q, %q, %v", id, node, there, ok)
+		node, remoteID, ok := SplitRemote(s, id)
+		if ok != (want[0] != "") || ok && (node != want[0] || remoteID != want[1]) {
+			t.Errorf("%q: %q, %q, %v", id, node, remoteID, ok)
 		}
 	}
 	if n := RemoteApprovals(s.Cluster); n != 3 {
@@ -73,10 +73,15 @@ func TestNodeGone(t *testing.T) {
 		Cluster:    &status.Cluster{Node: "n1"},
 	}
 	unknown := &console.Error{Code: console.ExitNotFound, Text: "there is no such extension"}
-	for id, far := range map[string]bool{"gpu1.notes": true, "web.nots": false, "notes.server": false, "nots": false} {
+	for id, remote := range map[string]bool{
+		"gpu1.notes":   true,
+		"web.nots":     false,
+		"notes.server": false,
+		"nots":         false,
+	} {
 		got := NodeGone(s, id, unknown)
-		if far != (got != error(unknown)) ||
-			far && !strings.Contains(got.Error(), "no node gpu1 is in the cluster now") {
+		if remote != (got != error(unknown)) ||
+			remote && !strings.Contains(got.Error(), "no node gpu1 is in the cluster now") {
 			t.Errorf("%s: %v", id, got)
 		}
 	}

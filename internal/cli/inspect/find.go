@@ -14,7 +14,7 @@ import (
 )
 
 func toolsFind(c *console.Console) *cobra.Command {
-	var o offered
+	var v viewer
 	cmd := &cobra.Command{
 		Use:   "find QUERY…",
 		Short: "Find tools by the words of a task",
@@ -24,20 +24,20 @@ func toolsFind(c *console.Console) *cobra.Command {
 			"(argument: type, optional?: type).\n", toolindex.MaxBest, toolindex.MaxMore) + askedHost,
 		Args: console.AtLeastOne("exthost tools find close an issue", "exthost tools find needs the words of a task"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return findTools(cmd.Context(), c, strings.Join(args, " "), o)
+			return findTools(cmd.Context(), c, strings.Join(args, " "), v)
 		},
 	}
-	offeredFlags(cmd, &o)
+	viewerFlags(cmd, &v)
 	return cmd
 }
 
-func findTools(ctx context.Context, c *console.Console, query string, o offered) error {
+func findTools(ctx context.Context, c *console.Console, query string, v viewer) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
 	defer end()
-	found, err := from.find(ctx, query, o)
+	found, err := from.find(ctx, query, v)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func findTools(ctx context.Context, c *console.Console, query string, o offered)
 		return err
 	}
 	if len(found.Best) == 0 {
-		c.Info("no tool has these words%s", console.Safe(elsewhere(found.Extensions)))
+		c.Info("no tool has these words%s", console.Safe(otherTools(found.Extensions)))
 	}
 	for _, id := range slices.Sorted(maps.Keys(found.Left)) {
 		c.Info("%s of %s not shown", console.Plural(found.Left[id], "tool"), console.Safe(id))
@@ -58,8 +58,8 @@ func findTools(ctx context.Context, c *console.Console, query string, o offered)
 	return c.Print(console.Document{Kind: "found", Value: found, Names: names, Rows: rows, Drop: []string{"ARGUMENTS"}})
 }
 
-// elsewhere names the extensions that have tools.
-func elsewhere(extensions []string) string {
+// otherTools names the extensions that have tools.
+func otherTools(extensions []string) string {
 	if len(extensions) == 0 {
 		return ""
 	}

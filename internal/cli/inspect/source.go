@@ -48,39 +48,39 @@ func (s source) status(ctx context.Context) (status.Status, error) {
 	return s.opened.Status(), nil
 }
 
-// offered selects the tools that a client is offered.
-type offered struct{ caller, toolset string }
+// viewer is the client whose tools a command shows.
+type viewer struct{ caller, toolset string }
 
-func (o offered) query(values url.Values) string {
-	values.Set("caller", o.caller)
-	if o.toolset != "" {
-		values.Set("toolset", o.toolset)
+func (v viewer) query(values url.Values) string {
+	values.Set("caller", v.caller)
+	if v.toolset != "" {
+		values.Set("toolset", v.toolset)
 	}
 	return values.Encode()
 }
 
 // tools returns the tools that policies show to the caller with the toolset.
-func (s source) tools(ctx context.Context, o offered) (list httpserver.ToolList, err error) {
+func (s source) tools(ctx context.Context, v viewer) (list httpserver.ToolList, err error) {
 	if s.running != nil {
-		err = s.running.Get(ctx, "/api/v1/tools?"+o.query(url.Values{}), &list)
+		err = s.running.Get(ctx, "/api/v1/tools?"+v.query(url.Values{}), &list)
 		return list, err
 	}
-	shown, hidden, err := s.opened.Toolsets().Offered(o.toolset, o.caller)
+	shown, hidden, err := s.opened.Toolsets().Offered(v.toolset, v.caller)
 	return httpserver.NewToolList(shown, names(hidden)), err
 }
 
 // export returns the tools in a vendor's format; with deferred they are marked as loaded on demand.
-func (s source) export(ctx context.Context, format tools.Format, deferred bool, o offered,
+func (s source) export(ctx context.Context, format tools.Format, deferred bool, v viewer,
 ) (out httpserver.Export, err error) {
 	if s.running != nil {
 		query := url.Values{"format": {string(format)}}
 		if deferred {
 			query.Set("defer", "true")
 		}
-		err = s.running.Get(ctx, "/api/v1/tools/export?"+o.query(query), &out)
+		err = s.running.Get(ctx, "/api/v1/tools/export?"+v.query(query), &out)
 		return out, err
 	}
-	shown, hidden, err := s.opened.Toolsets().Offered(o.toolset, o.caller)
+	shown, hidden, err := s.opened.Toolsets().Offered(v.toolset, v.caller)
 	if err != nil {
 		return out, err
 	}
@@ -88,12 +88,12 @@ func (s source) export(ctx context.Context, format tools.Format, deferred bool, 
 }
 
 // find searches the tools.
-func (s source) find(ctx context.Context, query string, o offered) (found httpserver.FoundTools, err error) {
+func (s source) find(ctx context.Context, query string, v viewer) (found httpserver.FoundTools, err error) {
 	if s.running != nil {
-		err = s.running.Get(ctx, "/api/v1/tools/find?"+o.query(url.Values{"query": {query}}), &found)
+		err = s.running.Get(ctx, "/api/v1/tools/find?"+v.query(url.Values{"query": {query}}), &found)
 		return found, err
 	}
-	answer, err := s.opened.Toolsets().Find(o.toolset, o.caller, query)
+	answer, err := s.opened.Toolsets().Find(v.toolset, v.caller, query)
 	return httpserver.NewFoundTools(answer), err
 }
 

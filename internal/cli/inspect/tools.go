@@ -46,16 +46,16 @@ func Tools(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// offeredFlags adds --caller and --toolset.
-func offeredFlags(cmd *cobra.Command, o *offered) {
-	cmd.Flags().StringVar(&o.caller, "caller", "",
+// viewerFlags adds --caller and --toolset.
+func viewerFlags(cmd *cobra.Command, v *viewer) {
+	cmd.Flags().StringVar(&v.caller, "caller", "",
 		"show what policies offer to this `CALLER` (default: to an anonymous one)")
-	cmd.Flags().StringVar(&o.toolset, "toolset", "",
+	cmd.Flags().StringVar(&v.toolset, "toolset", "",
 		"show what clients with the toolset `NAME` see, under its names (default: all tools)")
 }
 
 func toolsList(c *console.Console) *cobra.Command {
-	var o offered
+	var v viewer
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List every tool with its cost in tokens",
@@ -63,19 +63,19 @@ func toolsList(c *console.Console) *cobra.Command {
 		Long: "List the tools that a client is offered, with an estimate of what each costs in every " +
 			"model\nrequest, and in a cluster the nodes that have it. Tools that policies hide from the caller are " +
 			"named\non stderr. " + askedHost,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, v) },
 	}
-	offeredFlags(cmd, &o)
+	viewerFlags(cmd, &v)
 	return cmd
 }
 
-func listTools(ctx context.Context, c *console.Console, o offered) error {
+func listTools(ctx context.Context, c *console.Console, v viewer) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
 	defer end()
-	list, err := from.tools(ctx, o)
+	list, err := from.tools(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func toolsExport(c *console.Console) *cobra.Command {
 	}
 	var format, file string
 	var deferred bool
-	var o offered
+	var v viewer
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print the tools as a model vendor's API takes them",
@@ -175,10 +175,10 @@ func toolsExport(c *console.Console) *cobra.Command {
 			if err := c.JSONOnly(cmd); err != nil {
 				return err
 			}
-			return exportTools(cmd.Context(), c, tools.Format(format), file, deferred, o)
+			return exportTools(cmd.Context(), c, tools.Format(format), file, deferred, v)
 		},
 	}
-	offeredFlags(cmd, &o)
+	viewerFlags(cmd, &v)
 	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "`FORMAT` of the vendor: "+strings.Join(names, ", "))
 	cmd.Flags().BoolVar(&deferred, "defer", false,
 		"mark tools, but those of tools.favourites, as loaded on demand, and add the vendor's own search: anthropic "+
@@ -188,14 +188,14 @@ func toolsExport(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, deferred bool, o offered,
+func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, deferred bool, v viewer,
 ) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
 	defer end()
-	out, err := from.export(ctx, format, deferred, o)
+	out, err := from.export(ctx, format, deferred, v)
 	if err != nil {
 		return err
 	}

@@ -66,9 +66,9 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 	case len(calls) == 0:
 		c.Info("none of the last %s failed", console.Count(len(list.Calls), "call"))
 	}
-	far := slices.ContainsFunc(calls, func(call status.PastCall) bool { return call.Node != "" })
+	remote := slices.ContainsFunc(calls, func(call status.PastCall) bool { return call.Node != "" })
 	names, rows := []string{}, [][]string{{"ID", "TIME", "CALLER", "TOOL", "OUTCOME", "TOOK", "SLOWEST STAGE"}}
-	if far {
+	if remote {
 		rows[0] = slices.Insert(rows[0], nodeColumn, "NODE")
 	}
 	if failed {
@@ -76,7 +76,7 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 	}
 	for _, q := range list.Questions[:min(last, len(list.Questions))] {
 		row := openCallRow(&q, time.Now())
-		if far {
+		if remote {
 			row = slices.Insert(row, nodeColumn, "-")
 		}
 		rows = append(rows, row)
@@ -84,7 +84,7 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 	for _, call := range calls {
 		names = append(names, strconv.FormatUint(call.ID, 10))
 		row := callRow(&call)
-		if far {
+		if remote {
 			row = slices.Insert(row, nodeColumn, cmp.Or(call.Node, "-"))
 		}
 		rows = append(rows, row)

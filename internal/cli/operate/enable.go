@@ -20,23 +20,24 @@ import (
 // Enable returns exthost enable, which lets a disabled extension run again.
 func Enable(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "enable", "Let a disabled extension run again (persists)",
-		"Take an extension out of extensions.disabled", enable)
+		"Take an extension out of extensions.disabled", (*subject).enable)
 }
 
 // Disable returns exthost disable, which stops an extension.
 func Disable(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "disable", "Stop an extension (persists)",
-		"Put an extension into extensions.disabled", disable)
+		"Put an extension into extensions.disabled", (*subject).disable)
 }
 
 // Allow returns exthost allow, which adds an extension to the allowlist.
 func Allow(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "allow", "Put an extension into the allowlist (persists)",
-		"Put an extension into extensions.allowlist. An empty allowlist allows everything and stays empty", allow)
+		"Put an extension into extensions.allowlist. An empty allowlist allows everything and stays empty",
+		(*subject).allow)
 }
 
 // ruleCommand returns a command that changes a list in the configuration.
-func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx context.Context, x *subject) error,
+func ruleCommand(c *console.Console, verb, short, does string, rule func(x *subject, ctx context.Context) error,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " ID",
@@ -51,20 +52,20 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if done, err := ruleElsewhere(cmd.Context(), c, verb, args[0]); done {
+			if done, err := ruleRemote(cmd.Context(), c, verb, args[0]); done {
 				return err
 			}
 			x, err := subjectOf(cmd.Context(), c, verb, args[0])
 			if err != nil {
 				return err
 			}
-			return rule(cmd.Context(), x)
+			return rule(x, cmd.Context())
 		},
 	}
 }
 
-// ruleElsewhere lets another node enable or disable its own extension, if id is NODE.ID.
-func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (done bool, _ error) {
+// ruleRemote lets another node enable or disable its own extension, if id is NODE.ID.
+func ruleRemote(ctx context.Context, c *console.Console, verb, id string) (done bool, _ error) {
 	r, err := hosts.Find(ctx)
 	if err == nil && r.Apart {
 		return true, ruleApart(ctx, c, r, verb, id)
@@ -76,7 +77,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 	if err != nil {
 		return false, nil // the change of the file does not need the host
 	}
-	node, there, ok := hosts.SplitRemote(s, id)
+	node, remoteID, ok := hosts.SplitRemote(s, id)
 	switch {
 	case !ok:
 		return false, nil
@@ -84,7 +85,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 		return true, &console.Error{
 			Code: console.ExitUsage,
 			Text: "the allowlist of node " + node + " is not changed from here",
-			Hint: "exthost allow " + there + ", at node " + node,
+			Hint: "exthost allow " + remoteID + ", at node " + node,
 		}
 	}
 	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
@@ -94,7 +95,7 @@ func ruleElsewhere(ctx context.Context, c *console.Console, verb, id string) (do
 		Kind:  "ruling",
 		Value: map[string]string{"id": id},
 		Names: []string{id},
-		Text:  console.Safe(fmt.Sprintf("%s of node %s is %sd", there, node, verb)),
+		Text:  console.Safe(fmt.Sprintf("%s of node %s is %sd", remoteID, node, verb)),
 	})
 }
 
@@ -177,14 +178,14 @@ func (x *subject) where(key string) string {
 	return fmt.Sprintf("extensions.%s (%s)", key, console.NearbyPath(x.origins.Of("extensions."+key)))
 }
 
-func disable(ctx context.Context, x *subject) error {
+func (x *subject) disable(ctx context.Context) error {
 	if x.listed("disabled", x.owner) {
 		return x.nothingToDo("%s is disabled already, with %s: %s", x.id, x.owner, x.where("disabled"))
 	}
 	return x.set(ctx, "disabled", true, "disabled")
 }
 
-func enable(ctx context.Context, x *subject) error {
+func (x *subject) enable(ctx context.Context) error {
 	if !x.listed("disabled", x.id) && x.listed("disabled", x.owner) {
 		return &console.Error{
 			Code: console.ExitDenied,
@@ -195,7 +196,7 @@ func enable(ctx context.Context, x *subject) error {
 	return x.set(ctx, "disabled", false, "enabled")
 }
 
-func allow(ctx context.Context, x *subject) error {
+func (x *subject) allow(ctx context.Context) error {
 	if len(x.cfg.Extensions.Allowlist) == 0 {
 		return x.nothingToDo("there is no allowlist, so every extension may run; one that names %s would shut out "+
 			"all others", x.id)

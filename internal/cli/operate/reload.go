@@ -34,7 +34,7 @@ func Reload(c *console.Console) *cobra.Command {
 		Args: console.AtMostOne("an extension of another node"),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			if len(args) == 1 {
-				return reloadElsewhere(ctx, c, r, args[0], dryRun)
+				return reloadRemote(ctx, c, r, args[0], dryRun)
 			}
 			before, _ := r.Status(ctx) // after an error, all that is left out counts as new
 			change, err := reload(ctx, r, url.Values{"dry_run": {strconv.FormatBool(dryRun)}})
@@ -67,8 +67,8 @@ func Reload(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// reloadElsewhere lets another node reload one of its extensions.
-func reloadElsewhere(ctx context.Context, c *console.Console, r *hosts.Running, id string, dryRun bool) error {
+// reloadRemote lets another node reload one of its extensions.
+func reloadRemote(ctx context.Context, c *console.Console, r *hosts.Running, id string, dryRun bool) error {
 	s, err := r.Status(ctx)
 	if err != nil {
 		return err
@@ -265,14 +265,14 @@ func Restart(c *console.Console) *cobra.Command {
 				return err
 			}
 			began := time.Now()
-			if node, there, ok := hosts.SplitRemote(s, args[0]); ok {
+			if node, remoteID, ok := hosts.SplitRemote(s, args[0]); ok {
 				if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
 					return hosts.RemoteError(node, err)
 				}
 				return c.Print(console.Document{
 					Kind:  "extension",
 					Names: args,
-					Text: console.Safe(fmt.Sprintf("%s of node %s was restarted, after %s", there, node,
+					Text: console.Safe(fmt.Sprintf("%s of node %s was restarted, after %s", remoteID, node,
 						console.Span(time.Since(began)))),
 				})
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/manifest"
 )
@@ -151,9 +152,9 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
 		}
 	}()
-	here := process.Lookup(os.Environ())
+	lookup := process.Lookup(os.Environ())
 	data := documented(p, func(name string) bool {
-		_, stated := here(name)
+		_, stated := lookup(name)
 		return stated || slices.Contains(t.asks, name)
 	})
 	if data, err = unmoved(c, i, p, id, data); err != nil {
@@ -255,4 +256,20 @@ func (t *terms) fetchLocked(ctx context.Context, c *console.Console, ids []strin
 	}
 	return hosts.Apply(ctx, c, cfg,
 		console.Plural(len(ids), "package")+" of exthost.lock: on this machine, with the hashes that it states")
+}
+
+// fetch downloads the package of one lock file entry into the store.
+func fetch(ctx context.Context, c *console.Console, i *packages.Installer, id string, e lock.Entry) error {
+	defer c.Progress(func() string { return "fetching " + e.Source })()
+	aside, err := i.Fetch(ctx, e)
+	tellLeft(c, "set aside, because the package has others or none in their place", aside)
+	if err != nil {
+		return &console.Error{
+			Code:  console.ExitFailed,
+			Text:  console.Safe(id + ": " + err.Error()),
+			Hint:  "ask who wrote exthost.lock; exthost upgrade " + id + " takes what there is now",
+			Cause: err,
+		}
+	}
+	return nil
 }

@@ -128,9 +128,9 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 			p.Run.Program))
 	}
 	u := usersOfLauncher(m, run)
-	here := process.Lookup(os.Environ())
+	lookup := process.Lookup(os.Environ())
 	u.data = documented(p, func(name string) bool {
-		_, stated := here(name)
+		_, stated := lookup(name)
 		return stated || m.Transport.Env[name] != "" || slices.Contains(u.asks, name)
 	})
 	after, err := upgraded(slices.Clone(text), p, u)

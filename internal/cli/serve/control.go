@@ -102,9 +102,10 @@ func alreadyRunning(i daemon.Info) error {
 	return e
 }
 
-// control serves the operator's API on the socket of d; if d is nil it serves nothing. Call end after the host is
-// closed, so that its last messages are sent.
-func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end func() error) {
+// control serves the operator's API on the socket of the daemon; without one it serves nothing. Call end after the host
+// is closed, so that its last messages are sent.
+func (r *run) control(f front, h *exthost.Host) (end func() error) {
+	d, log := r.daemon, r.log
 	if d == nil {
 		return func() error { return nil }
 	}

@@ -225,7 +225,7 @@ func (r *run) serve(ctx context.Context) error {
 		// trust. That command could not find this host yet.
 		host.Clients().Set(named)
 	}
-	endControl := control(d, f, host, r.log)
+	endControl := r.control(f, host)
 	r.onHangup(func() { reload(ctx, host, r.log) })
 	if r.strict && r.background == "" && host.Ready(ctx) == nil {
 		err = strictness(host.Status()) // serve only without an error
@@ -463,7 +463,7 @@ func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	if r.greets() {
 		greet(r.console, h, f, took)
 	} else {
-		logGreeting(h, f, took, r.log)
+		r.logGreeting(h, f, took)
 	}
 	r.shown.Set(r.level)
 	r.tellBefore()
@@ -497,8 +497,9 @@ func (r *run) tellBefore() {
 // greets reports whether a person reads stderr.
 func (r *run) greets() bool { return console.IsTerminal(r.console.Err) }
 
-func logGreeting(h *exthost.Host, f front, took time.Duration, log *slog.Logger) {
-	s, entries, count := h.Status(), h.Tools().Entries(), map[string]int{}
+// logGreeting logs what [greet] shows.
+func (r *run) logGreeting(h *exthost.Host, f front, took time.Duration) {
+	s, entries, count, log := h.Status(), h.Tools().Entries(), map[string]int{}, r.log
 	for _, x := range s.Extensions {
 		count[x.State]++
 	}

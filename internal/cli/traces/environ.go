@@ -20,9 +20,9 @@ func Environ(environ []string) map[string]string {
 	return found
 }
 
-// endpointOf returns where spans are sent; "" if traces are off. The exporter reads most variables itself; these decide
+// endpoint returns where spans are sent; "" if traces are off. The exporter reads most variables itself; these decide
 // whether there is one.
-func endpointOf(o *Options) (string, error) {
+func (o *Options) endpoint() (string, error) {
 	env := o.Environ
 	if strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") {
 		return "", nil

@@ -55,7 +55,7 @@ func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sen
 	s.sending, s.stop = context.WithCancel(context.Background())
 	limit := numberIn(o.Environ, "OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize, maxWaiting)
 	s.limit = int64(limit)
-	s.secrets.SetSecrets(headerValues(o))
+	s.secrets.SetSecrets(o.headerValues())
 	s.SpanProcessor = sdktrace.NewBatchSpanProcessor(s, sdktrace.WithMaxQueueSize(limit),
 		sdktrace.WithMaxExportBatchSize(numberIn(o.Environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
 			min(sdktrace.DefaultMaxExportBatchSize, limit), limit)),
@@ -74,7 +74,7 @@ func numberIn(environ map[string]string, name string, or, most int) int {
 }
 
 // headerValues returns the header values to mask, and their words: for "Bearer x" also x.
-func headerValues(o *Options) (values []string) {
+func (o *Options) headerValues() (values []string) {
 	hide := func(value string) {
 		values = append(values, value)
 		for _, word := range strings.Fields(value) {

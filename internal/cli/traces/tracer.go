@@ -49,7 +49,7 @@ const closing = 3 * time.Second
 // Open returns the tracer for a host; nil if traces are off. It does not connect. It returns an error for OTEL_*
 // variables that ask for something unsupported.
 func Open(ctx context.Context, o Options) (*Tracer, error) {
-	endpoint, err := endpointOf(&o)
+	endpoint, err := o.endpoint()
 	if err != nil || endpoint == "" {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 		return nil, fmt.Errorf("traces cannot be sent: %w", err)
 	}
 	t := &Tracer{sender: newSender(exporter, &o, endpoint)}
-	about, err := describe(ctx, &o)
+	about, err := o.resource(ctx)
 	if err != nil {
 		o.Log.Warn("OTEL_RESOURCE_ATTRIBUTES is not used in full", "reason", err.Error())
 	}
@@ -105,8 +105,8 @@ func quiet() {
 	otelsdk.SetErrorHandler(otelsdk.ErrorHandlerFunc(func(error) {}))
 }
 
-// describe returns the resource of all spans. With an error about invalid attributes, the resource is still valid.
-func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
+// resource returns the resource of all spans. With an error about invalid attributes, the resource is still valid.
+func (o *Options) resource(ctx context.Context) (*resource.Resource, error) {
 	list := []attribute.KeyValue{attribute.String("service.version", o.Version)}
 	if o.Settings.Service != "" || o.Environ["OTEL_SERVICE_NAME"] == "" {
 		name := o.Settings.Service

@@ -198,7 +198,7 @@ func TestVariables(t *testing.T) {
 		{[]string{endpoint + "=c:4317"}, "", "", endpoint + " cannot be used: it is not an http"},
 		{[]string{endpoint + "=http://me:canary@c"}, "", "", "state them in headers"},
 	} {
-		got, err := endpointOf(&Options{Environ: Environ(tt.environ), Settings: otel.Tracing{Endpoint: tt.stated}})
+		got, err := (&Options{Environ: Environ(tt.environ), Settings: otel.Tracing{Endpoint: tt.stated}}).endpoint()
 		if got != tt.want || (err == nil) != (tt.err == "") ||
 			err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "canary")) {
 			t.Errorf("%v: %q, %v", tt.environ, got, err)
