@@ -9,10 +9,13 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/approval"
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/host/operations"
+	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/stats"
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/observe/journal"
 	"github.com/exthost/exthost/internal/observe/wiretap"
 	"github.com/exthost/exthost/internal/proc/process"
@@ -26,10 +29,6 @@ type Admin struct{ h *Host }
 
 // Admin returns the operator's side of the host.
 func (h *Host) Admin() Admin { return Admin{h} }
-
-// Variables returns the names of the environment variables that the extensions and the configuration in force
-// depend on, sorted.
-func (h *Host) Variables() []string { return h.snapshots.Load().Variables() }
 
 // Status is [Host.Status] plus figures of the operating system: the host's own process, and the memory of each
 // process.
@@ -57,9 +56,9 @@ func listingOf(now *snapshot.Snapshot) func(*protocol.Session) string {
 	return func(s *protocol.Session) string {
 		key := alike{s.Extension, s.Toolset, s.Caller, s.ToolMode, string(s.ClientInfo)}
 		if known[key] == "" {
-			known[key] = toollist.All
+			known[key] = toolsearch.ModeAll
 			if _, searches := now.SearchList(s); searches {
-				known[key] = toollist.Search
+				known[key] = toolsearch.ModeSearch
 			}
 		}
 		return known[key]
@@ -204,3 +203,129 @@ type History = stats.History
 
 // History returns the record of ended calls.
 func (a Admin) History() *History { return &a.h.stats.history }
+
+// Plan returns what [Admin.Reload] would change now, as far as that is known without starting anything.
+func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
+	a.h.reloads.mu.Lock()
+	defer a.h.reloads.mu.Unlock()
+	_, c, err := a.h.reloads.plan(ctx, nil)
+	return c, err
+}
+
+// Reload applies the current configuration and search paths. New and changed extensions start beside the running
+// ones; then calls go to them; then removed extensions end once their calls have, within their drain_timeout. If
+// a new build is broken, lacks something or does not start, the previous one goes on; with reload = "stop_first"
+// that ends before the new one starts. Failed extensions are started again. An unusable configuration and a
+// policy that does not start are errors and change nothing; so is the end of ctx or of the host.
+//
+// With ids, only these extensions and their servers change, by their files and by extensions.disabled and
+// allowlist; all others stay as they are, even failed ones.
+func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, error) {
+	return a.h.reloads.Reload(ctx, only...)
+}
+
+// Restart replaces the instances of an extension, or of policy:NAME, and forgets their failures, which ends the
+// state failed. Calls in flight may end, within its drain_timeout. Restart waits until the new instances can be
+// called, and returns why one cannot; when ctx ends the restart goes on. Instances that were never called stay
+// stopped. The error is requirement_missing if the extension may not run here, tool_not_found if it is unknown.
+func (a Admin) Restart(ctx context.Context, id string) error {
+	return a.h.nodes.Local.Restart(ctx, id)
+}
+
+// Watch sets whether the host looks for changes on disk: "log" logs a change, "reload" applies it, "on" does what
+// the configuration states, "off" stops. The mode holds until the host ends or extensions.watch changes. The
+// error is that of ctx, shutting_down, or invalid_arguments for an unknown mode.
+func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
+	return a.h.watch.Set(ctx, mode)
+}
+
+// Enable lets a disabled extension run again: it removes the id from extensions.disabled by [Options].Disable,
+// which holds for later starts too, and reloads that extension alone. The error is rejected if the configuration
+// still keeps the extension from running: its allowlist, or a disabled owner.
+func (a Admin) Enable(ctx context.Context, id string) error { return a.h.nodes.Local.Enable(ctx, id) }
+
+// Disable stops an extension: it adds the id to extensions.disabled by [Options].Disable, which holds for later
+// starts too, and reloads that extension alone. Calls in flight may end, within its drain_timeout.
+func (a Admin) Disable(ctx context.Context, id string) error { return a.h.nodes.Local.Disable(ctx, id) }
+
+// Approve allows the call of an approval request, once: at once if its caller waits, else when the same caller
+// repeats the call in time. by names the approver. The error is tool_not_found if the request no longer waits.
+func (a Admin) Approve(id, by string) error { return a.h.nodes.Local.Approve(id, by) }
+
+// Deny refuses the call of an approval request. reason may be "".
+func (a Admin) Deny(id, by, reason string) error { return a.h.nodes.Local.Deny(id, by, reason) }
+
+// TestCall takes the request flow of c through the policies, sends nothing, and returns the decisions and the
+// error that the call would have had. It asks no approval and runs no audit; policies that count do count the
+// call.
+func (a Admin) TestCall(ctx context.Context, c *protocol.Call) (Trace, error) {
+	return a.h.dispatcher.Test(ctx, c)
+}
+
+// TestHooks is [Host.RunHooks] for an event of any point, which it simulates. The hooks really run, with all
+// their effects; their approval requests reach no one. e.Tool, if set, is a registered name and determines the
+// extension.
+func (a Admin) TestHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
+	if entry, ok := a.h.Tools().Lookup(e.Tool); ok {
+		e.Extension, e.OwnName = entry.Extension, entry.Tool
+	}
+	s := a.h.snapshots.Enter()
+	defer s.Leave()
+	return runHooks(ctx, s, &e, (*hooks.Set).Test)
+}
+
+// Pins returns the pinned descriptors, by policy, extension, kind and name; the items held back for hidden text;
+// and the tools of other extensions that changed since the operator accepted them. A pin that waits for the
+// operator has a digest.
+func (a Admin) Pins() []status.Pin {
+	return a.h.snapshots.Load().Pins()
+}
+
+// Selection names the items of one extension that an operator accepts.
+type Selection = policies.Selection
+
+// AcceptTools accepts the selected items of an extension as the operator was shown them: their warning ends, also
+// for later hosts, and items that policies held back are pinned and listed. by names the operator. The error is
+// tool_not_found if nothing is selected, or if an item changed since it was shown.
+func (a Admin) AcceptTools(s Selection, by string) error {
+	now := a.h.snapshots.Load()
+	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
+	defer a.h.announceAccepted(s.Extension, pinned)
+	defer a.h.swap(nil) // also after an error: items accepted before it are listed
+	accepted, failed := now.AcceptTools(s, pinned)
+	switch {
+	case failed != nil:
+		return protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w",
+			s.Extension, failed)
+	case err != nil && !(accepted && protocol.KindOf(err) == protocol.ToolNotFound):
+		return err
+	case accepted:
+		a.h.env.Log.Info("changed tools were accepted", "extension", s.Extension, "tool", s.Label, "by", by)
+	}
+	return nil
+}
+
+// announceAccepted notifies clients of lists that changed with accepted. Changed tools of extensions are
+// announced with the next snapshot.
+func (h *Host) announceAccepted(extension string, accepted []status.Pin) {
+	now := h.snapshots.Load()
+	target := now.Target(extension)
+	if target == nil {
+		return
+	}
+	methods := map[pins.Kind]string{
+		pins.Prompt:   protocol.MethodPromptsListChanged,
+		pins.Resource: protocol.MethodResourcesListChanged,
+		pins.Template: protocol.MethodResourcesListChanged,
+	}
+	if now.Destinations[extension] != nil {
+		methods[pins.Tool] = protocol.MethodToolsListChanged
+	}
+	told := make(map[string]bool)
+	for _, p := range accepted {
+		if method := methods[p.Kind]; method != "" && !told[method] {
+			told[method] = true
+			h.gateway.NotifyListed(target.Base(), nil, method)
+		}
+	}
+}

@@ -3,12 +3,15 @@ package exthost
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/clients"
 	"github.com/exthost/exthost/internal/host/dispatch"
 	"github.com/exthost/exthost/internal/host/operations"
+	"github.com/exthost/exthost/internal/host/snapshot"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -21,7 +24,7 @@ func (h *Host) stages() []dispatch.Stage {
 		dispatch.Visible(h.life.rebuild.Add),
 		dispatch.Hooks,                             // before-call hooks, for tool calls
 		dispatch.Validate,                          // checks arguments against the tool's schema
-		h.logins.AskSignIn,                         // asks the caller to sign in if the call failed for lack of a login
+		h.gateway.SignIns.AskSignIn,                // asks the caller to sign in if the call failed for lack of a login
 		dispatch.Replay,                            // sends the call once more after a crash, where that is safe
 		dispatch.Admit,                             // takes an instance: bound of calls, breaker, start on demand
 		h.gateway.RouteToCaller,                    // lets the instance reach the caller while the call is in flight
@@ -111,3 +114,19 @@ func (h *Host) Clients() *Clients { return h.clients }
 
 // Bridge returns the destinations that fronts serve over HTTP.
 func (h *Host) Bridge() *Bridge { return h.destinations }
+
+// runHooks checks e and runs it in s with run, a method of hooks.Set.
+func runHooks(ctx context.Context, s *snapshot.Snapshot, e *hooks.Event, run func(*hooks.Set, context.Context,
+	*hooks.Event) (hooks.Outcome, error)) (hooks.Outcome, error) {
+	if !slices.Contains(hooks.Points(), e.Point) {
+		return hooks.Outcome{}, protocol.Errorf(protocol.InvalidArguments, "%q is not a hook point", e.Point)
+	}
+	if len(e.Payload) == 0 {
+		e.Payload = []byte("{}")
+	}
+	if err := rawjson.Check(e.Payload); err != nil || e.Payload[rawjson.SkipSpace(e.Payload, 0)] != '{' {
+		return hooks.Outcome{}, protocol.Errorf(protocol.InvalidArguments, "the payload of %s is not a JSON object",
+			e.Point)
+	}
+	return run(s.Hooks, ctx, e)
+}

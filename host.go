@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/concurrent/coalesce"
@@ -18,7 +18,6 @@ import (
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/clients"
 	"github.com/exthost/exthost/internal/host/dispatch"
-	"github.com/exthost/exthost/internal/host/elicit"
 	"github.com/exthost/exthost/internal/host/gateway"
 	"github.com/exthost/exthost/internal/host/operations"
 	"github.com/exthost/exthost/internal/host/permit"
@@ -28,7 +27,6 @@ import (
 	"github.com/exthost/exthost/internal/host/starts"
 	"github.com/exthost/exthost/internal/host/stats"
 	"github.com/exthost/exthost/internal/host/unit"
-	"github.com/exthost/exthost/internal/host/units"
 	"github.com/exthost/exthost/internal/host/watch"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/observe/journal"
@@ -46,8 +44,8 @@ import (
 // Host runs the extensions of one configuration. It is safe for concurrent use.
 type Host struct {
 	opts    Options
-	env     *unit.Env       // shared by all units
-	units   *units.Registry // every unit that may have processes
+	env     *unit.Env      // shared by all units
+	units   *unit.Registry // every unit that may have processes
 	journal *journal.Journal
 	life    life
 
@@ -61,7 +59,6 @@ type Host struct {
 	nodes        *operations.Nodes // operations on all nodes of the cluster
 	hooks        hookSets
 	watch        *watch.Watch
-	logins       elicit.Logins // asked of callers
 	recording    recorder.Configured
 	reloads      reloads
 
@@ -150,14 +147,14 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	if plan.Exhausted() != nil {
 		h.watch.Retry()
 	}
-	l.beside.Go(func() { startAll(l.running, h, starting) })
+	l.beside.Go(func() { h.startAll(l.running, starting) })
 	l.beside.Go(func() { l.rebuild.Serve(l.running, rebuildPause, func() { h.swap(nil) }) })
 	l.beside.Go(func() {
 		l.announce.Serve(l.running, announcePause, func() { h.gateway.NotifyToolsChanged(l.running) })
 	})
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
 	l.beside.Go(func() {
-		h.stats.history.Sample(l.closing, func() (memory, busy int64) { return load(h) }, h.snapshots.Unused())
+		h.stats.history.Sample(l.closing, h.load, h.snapshots.Unused())
 	})
 	l.beside.Go(func() { l.places.Serve(l.running, placesPause, h.reloads.followPlaces) })
 	l.beside.Go(func() { h.nodes.Run(l.closing) })
@@ -212,7 +209,7 @@ func (h *Host) Status() status.Status {
 }
 
 // load returns the memory and CPU time that the host's processes use now, see [status.Status.Load].
-func load(h *Host) (memory, busy int64) {
+func (h *Host) load() (memory, busy int64) {
 	now := h.snapshots.Load()
 	s := status.Status{Host: &status.Host{RSS: process.Memory()}, Policies: h.policies.Status(now.Policies, nil)}
 	now.Describe(&s)
@@ -231,7 +228,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
-	h.units, h.stats.history.Mask = units.NewRegistry(secrets), secrets.Known // finds detectable secrets itself
+	h.units, h.stats.history.Mask = unit.NewRegistry(secrets), secrets.Known // finds detectable secrets itself
 	h.env = &unit.Env{
 		Log:            log,
 		Containment:    process.Contain(guardianProgram(o.Self)),
@@ -270,7 +267,6 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env),
 	}
 	h.watch = watch.New(&h.reloads, log)
-	h.logins.Log, h.logins.Closing = log, l.closing
 	h.remote = remote.New(h.env, o.Cluster,
 		remote.Events(h.snapshots, func() *gateway.Gateway { return h.gateway }, h.stats.feed.State))
 	h.gateway = gateway.New(gateway.Options{
@@ -279,7 +275,6 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		Hooks:     h.hooks.events,
 		Beside:    &l.beside,
 		Closing:   l.closing,
-		Asks:      h.logins.Asks,
 		Ended:     h.remote.EndSession,
 		Changed:   l.rebuild.Add,
 		Log:       log,
@@ -303,91 +298,9 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	return h
 }
 
-// discover makes a plan of cfg and its search paths. before is the previous plan, nil for the first.
-func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapshot.Plan) (*snapshot.Plan, error) {
-	p := &snapshot.Plan{Config: cfg, Extensions: make(map[string]*unit.Extension)}
-	var known *policies.Set
-	if before != nil {
-		known = before.Policies
-	}
-	var err error
-	if p.Policies, err = h.policies.NewSet(cfg, known); err != nil {
-		return nil, err
-	}
-	if p.Hooks, err = h.hooks.operator(cfg); err != nil {
-		return nil, err
-	}
-	if cfg.Extensions.Enabled {
-		if err := h.discoverExtensions(ctx, p); err != nil {
-			return nil, err
-		}
-	}
-	p.InjectFaults(before)
-	p.AddDestinations(func(name string, d config.Destination) *bridge.Destination {
-		return bridge.New(h.env, cfg, name, d, h.destinationEvents)
-	})
-	return p, nil
-}
-
-// discoverExtensions adds the extensions in the search paths to p.
-func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
-	found, err := discovery.Discover(ctx, p.Config.Extensions.Discovery())
-	if err != nil {
-		return err
-	}
-	p.Diagnostics, p.Dirs, p.Skipped = found.Diagnostics, found.Dirs, found.Conflicting
-	first := h.hooks.set(slices.Concat(h.hooks.own, p.Hooks))
-	for _, c := range found.Candidates {
-		x, diags := unit.NewExtension(h.env, p.Config, c, h.hooks.commands,
-			func(x *unit.Extension) unit.Events { return h.extensionEvents(x, first) })
-		p.Diagnostics = append(p.Diagnostics, diags...)
-		if x == nil {
-			p.Skipped = append(p.Skipped, c)
-			continue
-		}
-		p.Extensions[c.ID] = x
-		p.Order = append(p.Order, c.ID)
-	}
-	return nil
-}
-
-// extensionEvents returns the callbacks of x. first holds the hooks that decide about its start before x is in a
-// snapshot.
-func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events {
-	return unit.Events{
-		Admit:     func(ctx context.Context) error { return h.hooks.events.Admit(ctx, x, first) },
-		Described: func(i *unit.Instance, announced bool) { h.extensionDescribed(x, i, announced) },
-		Ready:     h.gateway.Resume,
-		Incoming:  h.gateway.Incoming,
-		Session:   h.gateway.Sessions.ByKey,
-		Relayed:   h.gateway.Clients.Relayed,
-		State: func(e supervisor.Event) {
-			h.stats.feed.State(x.ID(), e)
-			h.reloads.started(x.ID(), e)
-			h.hooks.events.StateChanged(x.ID(), e)
-			h.life.restate.Add()
-		},
-	}
-}
-
-// destinationEvents returns the callbacks of d.
-func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
-	return unit.Events{
-		Described: func(i *unit.Instance, announced bool) { h.destinationDescribed(d, i, announced) },
-		Ready:     h.gateway.Resume,
-		Incoming:  h.gateway.Incoming,
-		Session:   h.gateway.Sessions.ByKey,
-		Relayed:   h.gateway.Clients.Relayed,
-		State: func(e supervisor.Event) {
-			h.stats.feed.State(d.ID(), e)
-			h.reloads.started(d.ID(), e)
-		},
-	}
-}
-
 // startAll starts the eager extensions, and adds each to the catalog as it becomes ready.
-func startAll(ctx context.Context, h *Host, list []unit.Runner) {
-	for u, err := range units.StartEach(ctx, list) {
+func (h *Host) startAll(ctx context.Context, list []unit.Runner) {
+	for u, err := range unit.StartEach(ctx, list) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.reloads.notStartedYet(u, err)
 		}
@@ -421,4 +334,59 @@ func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }
 func (h *Host) Offered(caller string) (shown, hidden []*tools.Entry) {
 	shown, hidden, _ = h.Toolsets().Offered("", caller)
 	return shown, hidden
+}
+
+// Variables returns the names of the environment variables that the extensions and the configuration in force
+// depend on, sorted.
+func (h *Host) Variables() []string { return h.snapshots.Load().Variables() }
+
+const (
+	shutdownDeadline = 5 * time.Second         // bounds Close, whatever the extensions do
+	closeDrain       = time.Second             // for calls in flight
+	killAfter        = 4500 * time.Millisecond // after the begin of Close: slow children are killed
+)
+
+// Close stops every extension and waits for them, at most 5 s; processes that still live by then have been
+// killed. It is idempotent. Calls in flight end with shutting_down or with their own outcome. The error names
+// what did not end in time.
+func (h *Host) Close() (err error) {
+	h.life.closed.Do(func() { err = h.shutdown() })
+	return err
+}
+
+func (h *Host) shutdown() error {
+	h.life.close()
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
+	defer cancel()
+	lastResort := time.AfterFunc(killAfter, h.units.KillAll)
+	defer lastResort.Stop()
+	left := h.remote.Close(ctx, closeDrain)
+	h.reloads.mu.Lock() // cancels a reload in progress, which holds it
+	stopped := h.units.StopAll(ctx, closeDrain)
+	h.policies.ClosePipeline(ctx, h.snapshots.Load().Policies.Pipeline)
+	h.life.stop()
+	idle := h.life.beside.Close()
+	h.gateway.Sessions.Close()
+	h.reloads.mu.Unlock() // the watch may wait for it, and is canceled
+	h.hooks.commands.Close()
+	var busy error
+	select { // a notification runs the client's code, which may ignore its ctx
+	case <-idle:
+	case <-ctx.Done():
+		busy = fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w",
+			ctx.Err())
+	}
+	if !h.opts.Mode.Inspect { // lists that changed last are in no snapshot yet
+		for _, d := range h.snapshots.Load().Policies.SavePins() {
+			h.diagnostics.Write(d)
+		}
+	}
+	err := errors.Join(left, stopped, busy, h.policies.Close(ctx))
+	h.recording.Follow(recorder.Config{})
+	h.env.Recorder.Close()
+	h.env.Containment.Close()
+	h.stats.feed.Close()
+	h.journal.Close()
+	h.env.Tap.Close()
+	return err
 }

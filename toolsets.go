@@ -1,7 +1,7 @@
 package exthost
 
 import (
-	"github.com/exthost/exthost/internal/listing/toolindex"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -46,7 +46,7 @@ func (t Toolsets) Listed(s *protocol.Session) ([]*tools.Entry, error) {
 
 // Found is the result of a search: the best tools, more of the best extensions, or, if nothing was found, all
 // extensions.
-type Found = toolindex.Answer
+type Found = toolsearch.Answer
 
 // Find searches the tools of a toolset that policies show to a caller, "" for an anonymous one. It matches words,
 // not meaning.

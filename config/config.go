@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/recording/faults"
 	"github.com/exthost/exthost/internal/text/strict"
@@ -27,7 +27,7 @@ type Config struct {
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
 	// what clients see of tools, prompts and resources, by the name of the toolset
 	Toolsets map[string]Toolset `json:"toolsets,omitempty"`
-	Tools    toollist.Listing   `json:"tools"`  // how tools are listed to clients
+	Tools    toolsearch.Listing `json:"tools"`  // how tools are listed to clients
 	Server   Server             `json:"server"` // the HTTP front
 	// where the secrets of secret://NAME are kept
 	Secrets Secrets `json:"secrets"`
@@ -359,7 +359,7 @@ func Default() *Config {
 			Env:           Env{Mode: EnvFilter},
 			Sandbox:       Sandbox{Default: sandbox.Off},
 		},
-		Tools: toollist.Default(),
+		Tools: toolsearch.DefaultListing(),
 		Server: Server{
 			Listen:   "127.0.0.1:7800",
 			Metrics:  true,

@@ -85,7 +85,7 @@ func generate(t *testing.T) []byte {
 		"config",
 		"governance",
 		"internal/recording/faults",
-		"internal/listing/toollist",
+		"internal/listing/toolsearch",
 		"internal/listing/toolset",
 		"manifest",
 	} {
@@ -96,7 +96,7 @@ func generate(t *testing.T) []byte {
 	maps.DeleteFunc(r.CommentMap, func(key, _ string) bool {
 		return strings.Contains(key, "/internal/") && !strings.Contains(key, "/internal/listing/toolset.") &&
 			!strings.Contains(key, "/internal/recording/faults.") &&
-			!strings.Contains(key, "/internal/listing/toollist.")
+			!strings.Contains(key, "/internal/listing/toolsearch.")
 	})
 	for name, comment := range r.CommentMap {
 		r.CommentMap[name] = strings.ReplaceAll(comment, "\n", " ")

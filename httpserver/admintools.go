@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/internal/listing/toolindex"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -198,8 +198,8 @@ func NewFoundTools(found exthost.Found) FoundTools {
 		return FoundTool{
 			Name:      e.Name,
 			Extension: e.Extension,
-			Arguments: toolindex.Arguments(e),
-			Summary:   toolindex.Summary(e),
+			Arguments: toolsearch.Arguments(e),
+			Summary:   toolsearch.Summary(e),
 		}
 	}
 	for _, e := range found.Best {

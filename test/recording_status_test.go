@@ -9,7 +9,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config/recording"
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
@@ -55,7 +55,7 @@ func TestStatusSaysWhatSessionsAreListed(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	cfg := f.Config()
-	cfg.Tools.Mode, cfg.Tools.SearchAbove = toollist.Auto, 10
+	cfg.Tools.Mode, cfg.Tools.SearchAbove = toolsearch.ModeAuto, 10
 	h := f.OpenWith(cfg, exthost.Options{})
 	if err := h.Ready(hosttest.Deadline(t)); err != nil {
 		t.Fatal(err)
@@ -63,9 +63,9 @@ func TestStatusSaysWhatSessionsAreListed(t *testing.T) {
 	want := map[string]string{"auto": "search", "defers": "all", "all": "all", "one": "all", "search": "search"}
 	for _, s := range []*protocol.Session{
 		{ID: "auto"}, {ID: "defers", ClientInfo: json.RawMessage(`{"name":"claude-code"}`)},
-		{ID: "all", ToolMode: toollist.All},
+		{ID: "all", ToolMode: toolsearch.ModeAll},
 		{ID: "one", Extension: "x"},
-		{ID: "search", ToolMode: toollist.Search, ClientInfo: json.RawMessage(`{"name":"claude-code"}`)},
+		{ID: "search", ToolMode: toolsearch.ModeSearch, ClientInfo: json.RawMessage(`{"name":"claude-code"}`)},
 	} {
 		s.Client = hosttest.NewRecorder()
 		if err := h.Attach(hosttest.Deadline(t), s); err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/httpserver"
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -32,7 +32,7 @@ func askedServers(t *testing.T) (*exthost.Host, string) {
 	f := hosttest.NewFolder(t).Add("both", rich("", "")).Add("older", rich("older", "")).Add("newer",
 		rich("newer", "")).Add("x", hosttest.Child("sdk", ""))
 	cfg := f.Config()
-	cfg.Tools.Mode = toollist.Search
+	cfg.Tools.Mode = toolsearch.ModeSearch
 	h := f.OpenWith(cfg, exthost.Options{})
 	if err := h.Ready(hosttest.Deadline(t)); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestExtCallGoesOnWithInput(t *testing.T) {
 		hosttest.Plays("tasks newer", "protocol = \"mcp\"\n")).Add("early",
 		hosttest.Plays("tasks older", "protocol = \"mcp\"\n"))
 	cfg := f.Config()
-	cfg.Tools.Mode = toollist.Search
+	cfg.Tools.Mode = toolsearch.ModeSearch
 	h := f.OpenWith(cfg, exthost.Options{})
 	if err := h.Ready(hosttest.Deadline(t)); err != nil {
 		t.Fatal(err)

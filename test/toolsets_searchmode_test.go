@@ -15,8 +15,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/listing/toolindex"
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
@@ -39,7 +38,7 @@ func manyTools(id string, n int) string {
 
 // searching returns a session in search mode.
 func searching(s protocol.Session) *protocol.Session {
-	s.ToolMode = toollist.Search
+	s.ToolMode = toolsearch.ModeSearch
 	return &s
 }
 
@@ -74,11 +73,11 @@ func TestSearchMode(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("store", manyTools("store", 30))
 	cfg := f.Config()
-	cfg.Tools.Mode, cfg.Tools.Favourites, cfg.Tools.SearchAbove = toollist.Auto, []string{
+	cfg.Tools.Mode, cfg.Tools.Favourites, cfg.Tools.SearchAbove = toolsearch.ModeAuto, []string{
 		"ext_x_gr*",
 		"ext_none_*",
 	}, 500
-	cfg.Server.Clients = map[string]config.Client{"ada": {Mode: toollist.All}}
+	cfg.Server.Clients = map[string]config.Client{"ada": {Mode: toolsearch.ModeAll}}
 	none := ""
 	cfg.Toolsets = map[string]config.Toolset{
 		"bare": {Prefix: &none},
@@ -281,7 +280,7 @@ func TestSearchListStays(t *testing.T) {
 	}
 	names, first := listedTo(t, h, s)
 	tokens := 0
-	for _, e := range toollist.Own().Entries() {
+	for _, e := range toolsearch.Own().Entries() {
 		tokens += e.Tokens()
 	}
 	whole := 0
@@ -317,7 +316,7 @@ func TestSearchListStays(t *testing.T) {
 func TestPoliciesHideFromSearch(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("store", manyTools("store", 12)).Add("other", manyTools("other", 12))
 	cfg := f.Config()
-	cfg.Tools.Mode = toollist.Search
+	cfg.Tools.Mode = toolsearch.ModeSearch
 	rule := func(effect, caller string, patterns ...any) map[string]any {
 		return map[string]any{"effect": effect, "callers": []any{caller}, "tools": patterns}
 	}
@@ -377,7 +376,7 @@ func TestPoliciesHideFromSearch(t *testing.T) {
 			}
 		}
 	}
-	for caller, want := range map[string]int{"ada": toolindex.MaxBest, "eve": 0} {
+	for caller, want := range map[string]int{"ada": toolsearch.MaxBest, "eve": 0} {
 		if found, err := h.Toolsets().Find("", caller, "record"); err != nil || len(found.Best) != want {
 			t.Errorf("Find as %s: %+v, %v", caller, found, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/listing/toolindex"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 )
 
 func toolsFind(c *console.Console) *cobra.Command {
@@ -21,7 +21,7 @@ func toolsFind(c *console.Console) *cobra.Command {
 		Long: fmt.Sprintf("Find the tools that a client is offered whose names, descriptions and arguments have the "+
 			"words\n"+
 			"of QUERY: the best %d, and up to %d others of the best extensions. The arguments are listed as\n"+
-			"(argument: type, optional?: type).\n", toolindex.MaxBest, toolindex.MaxMore) + askedHost,
+			"(argument: type, optional?: type).\n", toolsearch.MaxBest, toolsearch.MaxMore) + askedHost,
 		Args: console.AtLeastOne("exthost tools find close an issue", "exthost tools find needs the words of a task"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return findTools(cmd.Context(), c, strings.Join(args, " "), v)

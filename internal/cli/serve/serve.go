@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/local/daemon"
 	"github.com/exthost/exthost/internal/local/relay"
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
@@ -130,7 +130,7 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 }
 
 // toolModes are the values of --tools.
-var toolModes = []string{toollist.All, toollist.Search, toollist.Auto}
+var toolModes = []string{toolsearch.ModeAll, toolsearch.ModeSearch, toolsearch.ModeAuto}
 
 // enter makes dir the working directory. It must be absolute: clients start servers in arbitrary directories, and the
 // parts of the host in the background run with the same arguments from dir itself.

@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
+	"github.com/exthost/exthost/tools"
 )
 
 // Destination is a unit with a standby process for the next connection, variables that sessions bring for their
@@ -74,7 +75,7 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 		spec.Permit = env.Permits.Configured(cfg, &spec.Manifest.Transport)
 		if c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
 			kept := spec
-			kept.Secret = func(value string) { unit.Learn(d.Unit, value) }
+			kept.Secret = func(value string) { d.Learn(value) }
 			d.standby = runtime.NewStandby(kept)
 		}
 	}
@@ -392,4 +393,35 @@ func logConnection(log *slog.Logger, e supervisor.Event) {
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
 	}
+}
+
+// toolNames are the registered names that policies use for the tools of a destination.
+type toolNames struct {
+	byTool map[string]string
+	taken  map[string]bool
+}
+
+func newToolNames(destination string, offered []protocol.Tool) *toolNames {
+	n := &toolNames{byTool: make(map[string]string, len(offered)), taken: make(map[string]bool, len(offered))}
+	for _, t := range offered {
+		if name, _, ok := tools.Register(destination, t.Name, func(name string) bool { return n.taken[name] }); ok {
+			n.byTool[t.Name], n.taken[name] = name, true
+		}
+	}
+	return n
+}
+
+// ToolName returns the registered name of a tool of the destination. An unlisted tool gets a name that no listed
+// tool has.
+func (d *Destination) ToolName(tool string) string {
+	n := d.names.Load()
+	if n == nil {
+		n = new(toolNames)
+	}
+	if name := n.byTool[tool]; name != "" {
+		return name
+	}
+	name, _, _ := tools.Register(d.ID(), tool,
+		func(name string) bool { return n.taken[name] || !strings.HasSuffix(name, "_"+tool) })
+	return name
 }

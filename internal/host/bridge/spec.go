@@ -16,7 +16,6 @@ import (
 	"github.com/exthost/exthost/internal/file/ownership"
 	"github.com/exthost/exthost/internal/host/given"
 	"github.com/exthost/exthost/internal/host/unit"
-	"github.com/exthost/exthost/internal/host/unit/variables"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/text/envfile"
 	"github.com/exthost/exthost/internal/text/strict"
@@ -60,7 +59,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		return s, report, nil, fmt.Errorf("no state directory: %w", err)
 	}
 	s.Env, _ = env.Child(cfg, &s, secret)
-	if s.Manifest, err = variables.Expand(s.Manifest, process.Lookup(s.Env)); err != nil {
+	if s.Manifest, err = unit.ExpandVariables(s.Manifest, process.Lookup(s.Env)); err != nil {
 		if len(d.Unset) > 0 { // these name the places
 			err = errors.New(strings.Join(d.Unset, "\n"))
 		}

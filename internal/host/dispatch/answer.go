@@ -26,7 +26,7 @@ func Answer(pages Pages, aggregate Aggregator) Stage {
 			case c.Target != nil:
 				return next(ctx, c, params)
 			case c.entry != nil && c.entry.Tool == tools.FindName:
-				return find(c, params)
+				return c.find(params)
 			case c.entry != nil:
 				shows := func(of results.Source) bool { return c.View.Has(of.Extension, of.Tool) }
 				return pages.Page(ctx, c.Request.Session, c.Exchange.ID, shows, rawjson.Get(params, "arguments"))
@@ -56,7 +56,7 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 		Pages:  snapshot.ShowsPages(session),
 		Modern: session != nil && protocol.IsModern(session.Version),
 	}
-	if list, ok := searchList(c, view.Modern); ok && x.Extension == "" {
+	if list, ok := c.searchList(view.Modern); ok && x.Extension == "" {
 		return list, nil
 	}
 	if !pipeline.MayHide() {

@@ -4,9 +4,11 @@ package dispatch
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/host/bridge"
@@ -20,6 +22,7 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -144,7 +147,7 @@ func (c *Call) routeTool() error {
 		c.entry, ok = catalog.Withheld(extension, name)
 	}
 	if !ok {
-		c.entry, ok = findTool(c)
+		c.entry, ok = c.findTool()
 	}
 	if !ok {
 		return c.unknownTool(extension, name)
@@ -224,4 +227,55 @@ func (c *Call) Blame(err error) error {
 	}
 	named.Outcome = c.outcome(&named)
 	return &named
+}
+
+// AskCaller sends a request to the caller while the call is in flight. The request passes the policies of the
+// call, with the ends swapped.
+func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	x := c.reversed(method, params)
+	var end func(time.Time, status.Outcome)
+	if c.span != nil {
+		end = c.span.Ask(time.Now(), method)
+	}
+	err := c.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
+		defer c.asked(x.Method)()
+		x.Response, err = c.Request.Client.Call(ctx, x.Method, x.Request)
+		return err
+	})
+	if end != nil {
+		end(time.Now(), stats.OutcomeOf(x.Response, err))
+	}
+	return x.Response, err
+}
+
+// asked records the question to the caller until answered is called.
+func (c *Call) asked(method string) (answered func()) {
+	q := status.Question{
+		Method:    method,
+		Extension: c.Exchange.Extension,
+		Tool:      c.Exchange.Tool,
+		Caller:    c.Exchange.Caller,
+		Node:      c.Exchange.Node,
+		Session:   c.Exchange.Session,
+	}
+	if s := c.Request.Session; s != nil {
+		q.Client = stats.ClientName(s.ClientInfo)
+	}
+	return c.history.Asked(q)
+}
+
+// TellCaller notifies the caller, through the same policies as AskCaller.
+func (c *Call) TellCaller(ctx context.Context, method string, params json.RawMessage) error {
+	x := c.reversed(method, params)
+	x.Notify = true
+	return c.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {
+		return c.Request.Client.Notify(ctx, x.Method, x.Request)
+	})
+}
+
+// reversed returns the exchange of the call with the ends swapped, for a message of the instance.
+func (c *Call) reversed(method string, params json.RawMessage) *governance.Exchange {
+	x := c.Exchange
+	x.Method, x.Request, x.Response, x.ToChild, x.Notify = method, params, nil, false, false
+	return &x
 }

@@ -176,7 +176,7 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 		d.o.Waits.AwaitListed(ctx, r)
 		return d.routeAfter(began, r, t, part)
 	}
-	if isFind(r, t) {
+	if t.isFind(r) {
 		d.o.Waits.AwaitListed(ctx,
 			&protocol.Call{Session: r.Session, Method: protocol.MethodToolsList, Params: r.Params, Client: r.Client})
 	}

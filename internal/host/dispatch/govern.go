@@ -15,12 +15,12 @@ func Govern(next Deliver) Deliver {
 		c.stages.policies = status.StageRequestPolicies
 		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange,
 			func(ctx context.Context, x *governance.Exchange) (err error) {
-				decided(c)
+				c.leavePolicies()
 				x.Response, err = next(ctx, c, x.Request)
-				decides(c)
+				c.enterPolicies()
 				return err
 			}, c.afterHooks()...)
-		decided(c)
+		c.leavePolicies()
 		return c.Exchange.Response, err
 	}
 }

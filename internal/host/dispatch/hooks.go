@@ -53,7 +53,7 @@ func Hooks(next Deliver) Deliver {
 			return next(ctx, c, params)
 		}
 		x, began := &c.Exchange, c.stages.now()
-		err := beforeCall(ctx, c, x)
+		err := c.beforeCall(ctx)
 		c.Passed(status.StageHooksBefore, began)
 		if err != nil {
 			return nil, err
@@ -66,7 +66,8 @@ func Hooks(next Deliver) Deliver {
 }
 
 // beforeCall runs the before-call hooks on the arguments.
-func beforeCall(ctx context.Context, c *Call, x *governance.Exchange) error {
+func (c *Call) beforeCall(ctx context.Context) error {
+	x := &c.Exchange
 	out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
 	c.hooks.context = out.Context
 	if err != nil {
@@ -111,7 +112,7 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	if !c.hooks.asked {
 		return nil
 	}
-	decided(c)
+	c.leavePolicies()
 	began := c.stages.now()
 	defer func() { c.stages.since = c.Passed(status.StageHooksAfter, began) }()
 	if x.Failure != nil {

@@ -31,7 +31,7 @@ func Inject(next Deliver) Deliver {
 			drawn := c.Snapshot.Faults.Next(c.Exchange.Tool)
 			f = &drawn
 		}
-		if err := delay(ctx, c, f); err != nil {
+		if err := c.delay(ctx, f); err != nil {
 			return nil, err
 		}
 		switch f.Kind {
@@ -42,7 +42,7 @@ func Inject(next Deliver) Deliver {
 			}
 			return nil, c.injected(f, protocol.ChildExited, "its process was killed")
 		case faults.Noise:
-			makeNoise(ctx, c, f)
+			c.makeNoise(ctx, f)
 		}
 		before := c.handed.requests
 		result, err := next(ctx, c, params)
@@ -63,7 +63,7 @@ func Inject(next Deliver) Deliver {
 }
 
 // delay waits as the fault states. A hanging call ends with call_timeout, with its instance, or with ctx.
-func delay(ctx context.Context, c *Call, f *faults.Fault) error {
+func (c *Call) delay(ctx context.Context, f *faults.Fault) error {
 	limit := c.Target.Base().Spec.Options.CallTimeout
 	wait := f.Slow
 	late := limit > 0 && wait >= limit || f.Kind == faults.Hang
@@ -106,7 +106,7 @@ func (c *Call) injected(f *faults.Fault, kind protocol.Kind, what string) error 
 }
 
 // makeNoise sends log messages to the caller.
-func makeNoise(ctx context.Context, c *Call, f *faults.Fault) {
+func (c *Call) makeNoise(ctx context.Context, f *faults.Fault) {
 	if c.Sent.Client == nil {
 		return
 	}

@@ -3,7 +3,7 @@ package dispatch
 import (
 	"encoding/json"
 
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
@@ -18,7 +18,7 @@ func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *too
 	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(tools.CallName) {
 		return r, t, nil // the session has no such tool
 	}
-	params, err := toollist.Wrapped(t.rest, t.arguments)
+	params, err := toolsearch.Wrapped(t.rest, t.arguments)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,20 +32,20 @@ func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *too
 }
 
 // isFind reports whether a call is of the tool ext_find, which waits for starting extensions as lists do.
-func isFind(r *protocol.Call, t *toolCall) bool {
+func (t *toolCall) isFind(r *protocol.Call) bool {
 	return t != nil && r.Extension == "" && t.name == tools.FindName
 }
 
 // findTool returns the tool ext_find if c calls it.
-func findTool(c *Call) (*tools.Entry, bool) {
-	if !isFind(c.Request, &c.parsed) || c.View.Excludes(tools.FindName) {
+func (c *Call) findTool() (*tools.Entry, bool) {
+	if !c.parsed.isFind(c.Request) || c.View.Excludes(tools.FindName) {
 		return nil, false
 	}
-	return toollist.Own().Lookup(tools.FindName)
+	return toolsearch.Own().Lookup(tools.FindName)
 }
 
 // find answers a call of ext_find.
-func find(c *Call, params json.RawMessage) (json.RawMessage, error) {
+func (c *Call) find(params json.RawMessage) (json.RawMessage, error) {
 	arguments := rawjson.Get(params, "arguments")
 	if err := c.entry.Validate(arguments); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func find(c *Call, params json.RawMessage) (json.RawMessage, error) {
 }
 
 // searchList answers tools/list of a session in mode search; ok is false for other sessions.
-func searchList(c *Call, modern bool) (result json.RawMessage, ok bool) {
+func (c *Call) searchList(modern bool) (result json.RawMessage, ok bool) {
 	list, ok := c.Snapshot.SearchList(c.Request.Session)
 	if !ok {
 		return nil, false

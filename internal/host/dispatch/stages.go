@@ -46,8 +46,8 @@ func (s *stages) add(name status.StageName, from, to time.Time) {
 	}
 }
 
-// decided records the time that policies took until now. It skips the clock if there are no policies.
-func decided(c *Call) {
+// leavePolicies records the time that policies took until now. It skips the clock if there are no policies.
+func (c *Call) leavePolicies() {
 	if c.Exchange.ID != "" { // empty without policies
 		from := c.stages.since
 		if from.IsZero() {
@@ -57,8 +57,8 @@ func decided(c *Call) {
 	}
 }
 
-// decides records the time at which policies got the result.
-func decides(c *Call) {
+// enterPolicies records the time at which policies got the result.
+func (c *Call) enterPolicies() {
 	if c.Exchange.ID != "" {
 		c.stages.policies, c.stages.since = status.StageResponsePolicies, c.stages.now()
 	}

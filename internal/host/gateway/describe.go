@@ -42,7 +42,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	i, release, err := c.Target.Acquire(ctx, unit.Want{Session: s})
 	switch {
 	// the caller is asked at its first call, which it would not make if it were refused here
-	case err != nil && g.o.Asks != nil && g.o.Asks(c, err):
+	case err != nil && g.SignIns.asks(c, err):
 		return protocol.Description{Capabilities: toolsOnly}, nil
 	case err != nil:
 		return d, c.Blame(err)

@@ -3,8 +3,13 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"time"
 
+	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/host/dispatch"
+	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/tasks"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/listing/owners"
@@ -20,6 +25,7 @@ type Gateway struct {
 	LogLevels     *LogLevels
 	Tasks         *tasks.Tasks
 	Subscriptions *Subscriptions
+	SignIns       *SignIns
 
 	o      Options
 	owners owners.Index
@@ -37,6 +43,7 @@ func New(o Options) *Gateway {
 		LogLevels:     newLogLevels(s),
 		Tasks:         tasks.New(s),
 		Subscriptions: newSubscriptions(s),
+		SignIns:       &SignIns{o: &o},
 	}
 }
 
@@ -92,4 +99,26 @@ func (g *Gateway) view(s *protocol.Session) (*toolset.View, error) {
 func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
 	g.LogLevels.resume(ctx, i)
 	g.Subscriptions.resume(ctx, i)
+}
+
+// Calls lets the gateway make calls.
+type Calls interface {
+	// DoPart carries a call that is part of the call being answered.
+	DoPart(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	// AwaitListed waits for starting extensions whose items belong into the list of c.
+	AwaitListed(ctx context.Context, c *protocol.Call)
+	// Enter routes a call without sending it. The caller of Enter leaves its snapshot.
+	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
+}
+
+// Options of a [Gateway].
+type Options struct {
+	Snapshots *snapshot.Store
+	Units     *unit.Registry
+	Hooks     *dispatch.HookEvents
+	Beside    *inflight.Gate          // admits work beside calls
+	Closing   context.Context         // ends when the host begins to close
+	Ended     func(*protocol.Session) // called when a session with an id has ended; nil: ignored
+	Changed   func()                  // called when pins of server descriptions have changed
+	Log       *slog.Logger
 }

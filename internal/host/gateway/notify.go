@@ -124,7 +124,7 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 }
 
 // Forward sends a request or notification of an instance to session s.
-func Forward(ctx context.Context, g *Gateway, i *unit.Instance, s *protocol.Session, method string,
+func (g *Gateway) Forward(ctx context.Context, i *unit.Instance, s *protocol.Session, method string,
 	params json.RawMessage, notify bool) (json.RawMessage, error) {
 	return g.forward(ctx, i.Unit, s, method, params, notify)
 }

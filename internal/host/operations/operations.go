@@ -109,7 +109,7 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 	if !o.Operator {
 		return nil, protocol.Errorf(protocol.Rejected,
 			"node %s takes no orders of node %s: name it in cluster.operators there, or give the command there: %s",
-			n.self, o.Node, commandOf(o.Method, &p))
+			n.self, o.Node, p.command(o.Method))
 	}
 	switch o.Method {
 	case methodApprove, methodDeny:
@@ -137,8 +137,8 @@ type order struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// commandOf returns the command for the same operation at the node itself.
-func commandOf(method string, p *order) string {
+// command returns the command for the same operation at the node itself.
+func (p *order) command(method string) string {
 	_, verb, _ := strings.Cut(method, "/")
 	if method == methodReload {
 		return "exthost reload"

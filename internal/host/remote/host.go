@@ -56,7 +56,7 @@ func (h *Host) Incoming(ctx context.Context, p *peers.Place, s *protocol.Session
 	case i == nil:
 		return nil, protocol.Errorf(protocol.ToolNotFound, "no call of this host went to %s", p.ID())
 	case s != nil:
-		return gateway.Forward(ctx, h.Gateway, i, s, method, params, notify)
+		return h.Gateway.Forward(ctx, i, s, method, params, notify)
 	}
 	return h.Gateway.Incoming(ctx, i, method, params, notify)
 }

@@ -6,10 +6,11 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/exthost/exthost/internal/listing/toolindex"
-	"github.com/exthost/exthost/internal/listing/toollist"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
+	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -20,7 +21,7 @@ const maxInstructions = 1 << 10
 // SetIndexes sets the search indexes of s, after its catalog and toolsets. before is the previous snapshot, nil
 // for the first.
 func (s *Snapshot) SetIndexes(before *Snapshot) {
-	var last *toolindex.Indexes
+	var last *toolsearch.Indexes
 	if before != nil {
 		last = before.Indexes
 	}
@@ -28,7 +29,7 @@ func (s *Snapshot) SetIndexes(before *Snapshot) {
 		_, err := s.Toolsets.Of(toolset)
 		return err == nil
 	}
-	s.Indexes = toolindex.NewIndexes(s.describe, has, last)
+	s.Indexes = toolsearch.NewIndexes(s.describe, has, last)
 }
 
 // describe returns the description of an extension: of its manifest, else its instructions as an MCP server.
@@ -75,16 +76,16 @@ func (p *Plan) ListsOtherwise(next *Plan) bool {
 
 // Find searches the tools of a toolset, "" for all tools, that policies show to a caller. also, unless nil,
 // restricts them further.
-func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) bool) (toolindex.Answer, error) {
+func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) bool) (toolsearch.Answer, error) {
 	view, err := s.Toolsets.Of(toolset)
 	if err != nil {
-		return toolindex.Answer{}, err
+		return toolsearch.Answer{}, err
 	}
 	return s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, s.visible(caller, also)), nil
 }
 
 // FindFor searches the tools that a session would be listed in mode all.
-func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolindex.Answer, error) {
+func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolsearch.Answer, error) {
 	if of == nil {
 		of = new(protocol.Session)
 	}
@@ -126,7 +127,7 @@ func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, search
 	}
 	listing := &s.Config.Tools
 	mode := cmp.Or(of.ToolMode, s.Config.Server.Clients[of.Caller].Mode, listing.Mode)
-	if mode == toollist.All {
+	if mode == toolsearch.ModeAll {
 		return nil, false
 	}
 	view, err := s.View(of)
@@ -134,7 +135,7 @@ func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, search
 		return nil, false
 	}
 	visible := s.visible(of.Caller, forModels(of))
-	for _, e := range toollist.Own().Entries() {
+	for _, e := range toolsearch.Own().Entries() {
 		if view.Excludes(e.Name) || visible != nil && !visible(e) {
 			return nil, false
 		}
@@ -167,4 +168,40 @@ func shownOf(catalog *tools.Catalog, visible func(*tools.Entry) bool) []*tools.E
 		return catalog.Entries()
 	}
 	return slices.DeleteFunc(slices.Clone(catalog.Entries()), func(e *tools.Entry) bool { return !visible(e) })
+}
+
+// SetToolsets sets the toolset views of s, after its catalog, and reports patterns and names that match nothing
+// known. before is the previous snapshot, nil for the first.
+func (s *Snapshot) SetToolsets(before *Snapshot) []protocol.Diagnostic {
+	defined := s.Config.Toolsets
+	if len(defined) == 0 {
+		s.Toolsets = toolset.NewViews(nil, nil, nil, nil)
+		return nil
+	}
+	var all []toolset.Extension
+	for x := range s.Ordered {
+		hs := x.Handshake()
+		more := hs == nil && !x.TellsTools()
+		if x.Candidate.Manifest.Transport.Protocol == manifest.ProtocolMCP {
+			more = hs == nil
+			for _, capability := range []string{"prompts", "resources", "extensions"} {
+				more = more || rawjson.Get(hs.Capabilities, capability) != nil
+			}
+		}
+		all = append(all, toolset.Extension{ID: x.ID(), Opaque: more})
+	}
+	for d := range s.OrderedDestinations {
+		all = append(all, toolset.Extension{ID: d.ID(), Opaque: true})
+	}
+	for _, id := range s.absent().Extensions {
+		if s.Target(id) == nil {
+			all = append(all, toolset.Extension{ID: id, Absent: true})
+		}
+	}
+	var last *toolset.Views
+	if before != nil {
+		last = before.Toolsets
+	}
+	s.Toolsets = toolset.NewViews(defined, s.Catalog, all, last)
+	return s.Toolsets.Unmatched(defined, s.Catalog, all)
 }

@@ -3,23 +3,19 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
-	"reflect"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/given"
-	"github.com/exthost/exthost/internal/host/permit"
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/host/watch"
@@ -27,7 +23,6 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
-	"github.com/exthost/exthost/status"
 )
 
 // Plan is the outcome of a configuration and its search paths: the units that may run, in order, and the
@@ -250,163 +245,38 @@ func (p *Plan) Exhausted() *protocol.Diagnostic {
 	return nil
 }
 
-// Follow reuses the unchanged units of now in p, and those whose new build cannot be used. It returns the
-// difference of p from now.
-func (p *Plan) Follow(now *Plan) *status.Change {
-	c := &status.Change{
-		Added:    []string{},
-		Changed:  []string{},
-		Removed:  []string{},
-		Kept:     []status.KeptBuild{},
-		Retried:  []string{},
-		Restart:  needRestart(now.Config, p.Config),
-		Failed:   []protocol.Diagnostic{},
-		Policies: p.Policies.Changed(now.Policies),
-		Clients:  []string{},
-		Files:    []string{},
-		Rules:    append([]string{}, config.DiffRules(now.Config.Rules(), p.Config.Rules())...),
+// InjectFaults sets up the faults of the configuration. before is the previous plan, nil for the first.
+func (p *Plan) InjectFaults(before *Plan) {
+	var known *faults.Injector
+	if before != nil {
+		known = before.Faults
 	}
-	p.followDestinations(now, c)
-	for _, id := range p.Order {
-		switch before, x := now.Extensions[id], p.Extensions[id]; {
-		case before == nil:
-			c.Added = append(c.Added, id)
-		case before.Source.Sum == x.Source.Sum:
-			p.Extensions[id] = before
-			if before.HasFailed() {
-				c.Retried = append(c.Retried, id)
-			}
-		default:
-			c.Changed = append(c.Changed, id)
-			for _, name := range x.Source.Differs(before.Source, x.Candidate.Path) {
-				c.Files = append(c.Files, id+"/"+name)
-			}
-		}
-	}
-	for x := range now.Local {
-		if p.Extensions[x.ID()] != nil {
-			continue
-		}
-		if kept := p.unusable(x); kept != nil {
-			p.Keep(x)
-			c.Kept = append(c.Kept, *kept)
-		} else {
-			c.Removed = append(c.Removed, x.ID())
-		}
-	}
-	return c
-}
-
-func (p *Plan) followDestinations(now *Plan, c *status.Change) {
-	c.Destinations = []string{}
-	for name, d := range p.Destinations {
-		before := now.Destinations[name]
-		if before == nil || before.Source.Sum != d.Source.Sum || !reflect.DeepEqual(before.Config, d.Config) {
-			c.Destinations = append(c.Destinations, name)
-			continue
-		}
-		p.Destinations[name] = before
-		if before.Failure() != nil {
-			c.Retried = append(c.Retried, name)
-		}
-	}
-	for name := range now.Destinations {
-		if p.Destinations[name] == nil {
-			c.Destinations = append(c.Destinations, name)
-		}
-	}
-	slices.Sort(c.Destinations)
-}
-
-// needRestart returns the changed sections that a host reads only at Open.
-func needRestart(before, after *config.Config) []string {
-	list := []string{}
-	was, is := before.Server, after.Server
-	was.Clients, is.Clients = nil, nil // in force without a start
-	for _, s := range []struct {
-		key           string
-		before, after any
-	}{
-		{"server", was, is}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit},
-		{"secrets", before.Secrets, after.Secrets}, {"otel", before.OTel, after.OTel},
-		{"cluster", before.Cluster, after.Cluster},
-	} {
-		if !reflect.DeepEqual(s.before, s.after) {
-			list = append(list, s.key)
-		}
-	}
-	return list
-}
-
-// unusable returns why the new build of x cannot be used: problems with its manifest or the servers beside the
-// manifest, or lack of the user's consent. It returns nil if x was removed on purpose.
-func (p *Plan) unusable(x *unit.Extension) *status.KeptBuild {
-	var wrong []string
-	path, sidecar := x.Candidate.Path, ""
-	if x.Candidate.Owner != "" {
-		sidecar = filepath.Join(filepath.Dir(path), manifest.SidecarName)
-	}
-	for _, d := range p.Diagnostics {
-		if (d.Path == path || d.Path == sidecar) && d.Level == protocol.LevelError || discovery.Hides(d, path) {
-			wrong = append(wrong, d.String())
-		}
-	}
-	if len(wrong) > 0 {
-		return &status.KeptBuild{ID: x.ID(), Reason: strings.Join(wrong, "\n")}
-	}
-	for _, c := range p.Skipped {
-		if c.ID != x.ID() || c.Path != path {
-			continue
-		}
-		d := untrusted(c, p.Diagnostics)
-		switch {
-		case d == nil:
-			return &status.KeptBuild{ID: c.ID, Reason: skipReason(c, p.Diagnostics)}
-		case d.Code != permit.CodeRevoked:
-			return &status.KeptBuild{ID: c.ID, Reason: skipReason(c, p.Diagnostics), Next: d.Hint}
-		}
-	}
-	return nil
-}
-
-// skipReason returns everything that keeps c from running. Another file may claim the same id.
-func skipReason(c discovery.Candidate, diags []protocol.Diagnostic) string {
-	var reasons []string
-	for _, d := range diags {
-		if d.Extension == c.ID && d.Path == c.Path && d.Level != protocol.LevelInfo {
-			reasons = append(reasons, d.Message)
-		}
-	}
-	return strings.Join(reasons, "; ")
-}
-
-// untrusted returns the diagnostic that c lacks the user's consent, nil if it is skipped for another reason.
-func untrusted(c discovery.Candidate, diags []protocol.Diagnostic) *protocol.Diagnostic {
-	i := slices.IndexFunc(diags, func(d protocol.Diagnostic) bool {
-		return d.Extension == c.ID && d.Path == c.Path &&
-			(d.Code == permit.CodeUntrusted || d.Code == permit.CodeRevoked)
-	})
-	if i < 0 {
-		return nil
-	}
-	return &diags[i]
-}
-
-// Keep puts an extension or a destination of an earlier plan back into p.
-func (p *Plan) Keep(t Target) {
-	switch t := t.(type) {
-	case *bridge.Destination:
-		p.Destinations[t.ID()] = t
-	case *unit.Extension:
-		id := t.ID()
-		if p.Extensions[id] == nil {
-			p.Order = append(p.Order, id)
-		}
-		p.Extensions[id] = t
-		p.Skipped = slices.DeleteFunc(p.Skipped, func(c discovery.Candidate) bool { return c.ID == id })
-		slices.SortFunc(p.Order, func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.Extensions[a].Candidate.RootIndex, p.Extensions[b].Candidate.RootIndex),
-				cmp.Compare(a, b))
+	p.Faults = faults.New(p.Config.Inject, known)
+	for n, r := range p.Config.Inject {
+		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
+			Level:   protocol.LevelWarn,
+			Code:    "faults_injected",
+			Message: fmt.Sprintf("calls of %s fail on purpose: %s", r.Tool, &r),
+			Hint:    fmt.Sprintf("take inject[%d] out of the configuration", n),
 		})
 	}
+}
+
+// reference matches the beginning of ${NAME} and ${NAME:-default}.
+var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
+
+// stated returns the names of the environment variables that m requires or that its transport refers to.
+func stated(m *manifest.Manifest) []string {
+	t := m.Transport
+	names := slices.Clone(m.Requires.Env)
+	if t.TokenEnv != "" {
+		names = append(names, t.TokenEnv)
+	}
+	for _, text := range slices.Concat([]string{t.Command, t.Cwd, t.URL}, t.Args, t.Cmd,
+		slices.Collect(maps.Values(t.Env)), slices.Collect(maps.Values(t.Headers))) {
+		for _, match := range reference.FindAllStringSubmatch(text, -1) {
+			names = append(names, match[1])
+		}
+	}
+	return names
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/listing/toolindex"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/wire/mcpext"
 	"github.com/exthost/exthost/protocol"
@@ -21,7 +21,7 @@ type Snapshot struct {
 	Hooks    *hooks.Set
 	Declared *mcpext.Merged // the extensions of MCP that servers declare
 	Toolsets *toolset.Views // views of sessions with a toolset
-	Indexes  *toolindex.Indexes
+	Indexes  *toolsearch.Indexes
 
 	users atomic.Int64  // calls in it, plus 1 while the snapshot is current
 	left  chan struct{} // closed when the last user has left

@@ -13,7 +13,7 @@ import (
 )
 
 // groupOptions translates the [runtime] table for the supervisor.
-func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) supervisor.Options {
+func (u *Unit) groupOptions(settings *Options, onEvent func(supervisor.Event)) supervisor.Options {
 	o, kind := u.Spec.Options, u.Candidate.Manifest.Transport.Kind
 	mode := supervisor.Shared
 	switch n := o.Instances.Count(); {
@@ -94,11 +94,11 @@ func replaced(err error) bool { return protocol.KindOf(err) == protocol.Overload
 func orNone[T int | time.Duration](n T) T { return cmp.Or(n, -1) }
 
 // observe logs and counts an event of the group, and passes it on.
-func observe(u *Unit, e supervisor.Event) {
+func (u *Unit) observe(e supervisor.Event) {
 	if u.trial.pending.Load() && (e.State == supervisor.Restarting || e.State == supervisor.Failed) {
 		return // the reload reports the failure
 	}
-	logEvent(u, e)
+	u.logEvent(e)
 	if e.Kind == supervisor.StateChanged && e.State == supervisor.Spawning && e.Again {
 		u.Calls.Restarted()
 	}
@@ -108,7 +108,7 @@ func observe(u *Unit, e supervisor.Event) {
 }
 
 // logEvent logs an event of a group, above info level only if somebody must act.
-func logEvent(u *Unit, e supervisor.Event) {
+func (u *Unit) logEvent(e supervisor.Event) {
 	log, ctx := u.Log, context.Background()
 	if e.Key != "" {
 		log = log.With("instance", e.Key)

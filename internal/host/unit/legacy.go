@@ -30,9 +30,9 @@ const legacyKey = "for legacy clients"
 func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
 	g := &LegacyGroup{unit: u, exists: o.BothVersions && speaksBoth(o.Spec.Manifest.Transport) && !u.PerSession()}
 	if g.exists {
-		options := groupOptions(u, o, func(e supervisor.Event) { logEvent(u, e) })
+		options := u.groupOptions(o, u.logEvent)
 		options.Mode, options.MaxInstances = supervisor.PerKey, 1
-		g.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, o, key, true) },
+		g.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(o, key, true) },
 			options)
 	}
 	return g

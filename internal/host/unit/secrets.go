@@ -41,7 +41,7 @@ func (s *ownSecrets) addToken(token string) bool {
 }
 
 // Learn adds a secret of u, which is masked from now on.
-func Learn(u *Unit, value string) {
+func (u *Unit) Learn(value string) {
 	if u.secrets.addToken(value) {
 		u.Env.SecretsChanged()
 	}

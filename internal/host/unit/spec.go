@@ -11,7 +11,6 @@ import (
 	"github.com/exthost/exthost/internal/file/ownership"
 	"github.com/exthost/exthost/internal/host/given"
 	"github.com/exthost/exthost/internal/host/permit"
-	"github.com/exthost/exthost/internal/host/unit/variables"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/recording/player"
@@ -65,7 +64,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	var report process.EnvReport
 	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // configured as for other clients
 		s.Env, report = e.Child(cfg, &s, told)
-		if s.Manifest, err = variables.Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
+		if s.Manifest, err = ExpandVariables(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 	}

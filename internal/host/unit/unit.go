@@ -139,9 +139,9 @@ func New(env *Env, o Options) *Unit {
 		secrets.Refers) // their values are learned
 	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
 	o.Spec.Held = new(runtime.Held)
-	o.Spec.Secret = func(value string) { Learn(u, value) }
-	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) },
-		groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
+	o.Spec.Secret = u.Learn
+	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key, false) },
+		u.groupOptions(&o, u.observe))
 	u.Legacy = newLegacyGroup(u, &o)
 	u.Phase = &Phase{
 		id:        u.ID(),
@@ -154,7 +154,7 @@ func New(env *Env, o Options) *Unit {
 }
 
 // newInstance prepares an instance for the slot of a key.
-func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error) {
+func (u *Unit) newInstance(o *Options, key string, legacy bool) (*Instance, error) {
 	i := &Instance{
 		Unit:    u,
 		Key:     key,
@@ -180,7 +180,7 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 			notify bool) (json.RawMessage, error) {
 			return o.Incoming(ctx, i, method, params, notify)
 		}
-		s.Capabilities = relayed(u, key)
+		s.Capabilities = u.relayed(key)
 		s.Older = legacy || u.PerSession() && isLegacyKey(key)
 	}
 	run, err := o.Start(s, key)
@@ -193,7 +193,7 @@ var relayedNative = json.RawMessage(`{"message":{},"progress":{}}`)
 
 // relayed returns the capabilities that an instance is told: its session's client's, or those that the host
 // relays if it has no session.
-func relayed(u *Unit, key string) json.RawMessage {
+func (u *Unit) relayed(key string) json.RawMessage {
 	if u.Spec.Manifest.Transport.Protocol != manifest.ProtocolMCP {
 		return relayedNative
 	}

@@ -1,6 +1,4 @@
-// Package units keeps all units of a host that may have processes: it starts and stops them in parallel, and
-// passes their secrets to the redactor.
-package units
+package unit
 
 import (
 	"cmp"
@@ -15,7 +13,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/concurrent/coalesce"
-	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
@@ -26,16 +23,16 @@ type Registry struct {
 	refresh coalesce.Shared[struct{}] // one at a time, so that the newest list is set last
 
 	mu   sync.Mutex // guards live
-	live map[unit.Runner]struct{}
+	live map[Runner]struct{}
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry(r *redact.Redactor) *Registry {
-	return &Registry{redactor: r, live: make(map[unit.Runner]struct{})}
+	return &Registry{redactor: r, live: make(map[Runner]struct{})}
 }
 
 // Add registers units that may have processes.
-func (r *Registry) Add(units []unit.Runner) {
+func (r *Registry) Add(units []Runner) {
 	r.mu.Lock()
 	for _, u := range units {
 		r.live[u] = struct{}{}
@@ -45,7 +42,7 @@ func (r *Registry) Add(units []unit.Runner) {
 }
 
 // Remove removes a unit that has no process any more.
-func (r *Registry) Remove(u unit.Runner) {
+func (r *Registry) Remove(u Runner) {
 	r.mu.Lock()
 	delete(r.live, u)
 	r.mu.Unlock()
@@ -53,7 +50,7 @@ func (r *Registry) Remove(u unit.Runner) {
 }
 
 // All returns every unit that may have a process, including replaced ones.
-func (r *Registry) All() []unit.Runner {
+func (r *Registry) All() []Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.live))
@@ -79,7 +76,7 @@ const maxNamed = 8
 func (r *Registry) StopAll(ctx context.Context, drain time.Duration) error {
 	var wg sync.WaitGroup
 	live := r.All()
-	slices.SortFunc(live, func(a, b unit.Runner) int { return cmp.Compare(a.Base().ID(), b.Base().ID()) })
+	slices.SortFunc(live, func(a, b Runner) int { return cmp.Compare(a.Base().ID(), b.Base().ID()) })
 	errs := make([]error, len(live))
 	for n, u := range live {
 		wg.Go(func() {
@@ -109,21 +106,21 @@ var startsAtOnce = 16 * runtime.GOMAXPROCS(0)
 
 // StartEach starts the units of list, a bounded number at a time, and yields each as it has started or failed. It
 // returns when all have.
-func StartEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
-	return each(list, func(u unit.Runner) error { return u.Start(ctx) })
+func StartEach(ctx context.Context, list []Runner) iter.Seq2[Runner, error] {
+	return each(list, func(u Runner) error { return u.Start(ctx) })
 }
 
 // RestartEach is StartEach for units that are restarted.
-func RestartEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
-	return each(list, func(u unit.Runner) error { return u.Restart(ctx) })
+func RestartEach(ctx context.Context, list []Runner) iter.Seq2[Runner, error] {
+	return each(list, func(u Runner) error { return u.Restart(ctx) })
 }
 
-func each(list []unit.Runner, do func(unit.Runner) error) iter.Seq2[unit.Runner, error] {
+func each(list []Runner, do func(Runner) error) iter.Seq2[Runner, error] {
 	type outcome struct {
-		u   unit.Runner
+		u   Runner
 		err error
 	}
-	return func(yield func(unit.Runner, error) bool) {
+	return func(yield func(Runner, error) bool) {
 		var wg sync.WaitGroup
 		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
 		for _, u := range list {
@@ -148,7 +145,7 @@ const stopMargin = 5 * time.Second
 // Drain stops u once the calls that may use it have left, at the latest after its drain_timeout, and kills it if
 // it does not stop. past holds a channel for each set of such calls, closed when they have left. Drain returns
 // false if closing ended first: the unit may then still have processes.
-func Drain(closing context.Context, u unit.Runner, past []<-chan struct{}) (stopped bool) {
+func Drain(closing context.Context, u Runner, past []<-chan struct{}) (stopped bool) {
 	base := u.Base()
 	drained, cancel := context.WithTimeout(closing, base.Spec.Options.DrainTimeout)
 	defer cancel()

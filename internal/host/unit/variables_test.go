@@ -1,4 +1,4 @@
-package variables
+package unit
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func TestExpand(t *testing.T) {
 		Env:     map[string]string{"TOKEN": "own ${TOKEN}"},
 		URL:     "https://${KEY}.example",
 	}}
-	got, err := Expand(m, lookup)
+	got, err := ExpandVariables(m, lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +45,14 @@ func TestExpand(t *testing.T) {
 		"~/bin/server": filepath.Join(home, "bin/server"),
 		"server":       "server",
 	} {
-		got, err := Expand(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup)
+		got, err := ExpandVariables(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup)
 		if err != nil || got.Transport.Command != want {
 			t.Errorf("%s: %s, %v", command, got.Transport.Command, err)
 		}
 	}
 	for _, command := range []string{"${KEY}/server", "/opt/${KEY}", "$${KEY}"} {
-		if _, err := Expand(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup); err == nil ||
-			!strings.Contains(err.Error(), "write the path in full") {
+		_, err := ExpandVariables(&manifest.Manifest{Transport: manifest.Transport{Command: command}}, lookup)
+		if err == nil || !strings.Contains(err.Error(), "write the path in full") {
 			t.Errorf("%s: %v", command, err)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package toolindex finds tools by the words of a query: it ranks the tools of a catalog, and their extensions.
-package toolindex
+// Package toolsearch decides whether a client is listed all tools or a search, and answers searches: it ranks the
+// tools of a catalog, and their extensions, by the words of a query.
+package toolsearch
 
 import (
 	"slices"

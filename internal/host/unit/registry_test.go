@@ -1,4 +1,4 @@
-package units
+package unit
 
 import (
 	"context"
@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
 // stuck is a unit that does not stop.
-type stuck struct{ *unit.Unit }
+type stuck struct{ *Unit }
 
 func (stuck) Start(context.Context) error               { return nil }
 func (stuck) Stop(context.Context, time.Duration) error { return errors.New("it hangs") }
@@ -22,7 +21,7 @@ func (stuck) Stop(context.Context, time.Duration) error { return errors.New("it 
 func TestStopAllNamesUnits(t *testing.T) {
 	r := NewRegistry(new(redact.Redactor))
 	for i := range 1000 {
-		r.Add([]unit.Runner{stuck{&unit.Unit{Candidate: discovery.Candidate{ID: fmt.Sprintf("x%03d", i)}}}})
+		r.Add([]Runner{stuck{&Unit{Candidate: discovery.Candidate{ID: fmt.Sprintf("x%03d", i)}}}})
 	}
 	var want []error
 	for i := range maxNamed {

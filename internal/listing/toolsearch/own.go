@@ -1,4 +1,4 @@
-package toollist
+package toolsearch
 
 import (
 	"encoding/json"

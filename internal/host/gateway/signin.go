@@ -1,13 +1,10 @@
-// Package elicit asks callers that can open an address to sign in at the server that their call needs (MCP, "URL
-// mode elicitation").
-package elicit
+package gateway
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/url"
 	"strings"
 	"sync"
@@ -21,11 +18,10 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Logins asks each caller for one login at a time per extension or destination.
-type Logins struct {
-	Log     *slog.Logger
-	Closing context.Context // nobody is asked after it ends
-
+// SignIns ask callers that can open an address to sign in at the server that their call needs (MCP, "URL mode
+// elicitation"). A caller is asked for one login at a time per extension or destination.
+type SignIns struct {
+	o     *Options
 	asked sync.Map // callers being asked
 }
 
@@ -38,10 +34,10 @@ const patience = 5 * time.Minute
 // AskSignIn is the [dispatch.Stage] that asks the caller of a call to sign in if the call failed for lack of a login,
 // and repeats the call. The browser is redirected to this machine, so that only a person there can complete the
 // login.
-func (l *Logins) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
+func (l *SignIns) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)
-		if c.Request.Client == nil || !l.Asks(c, err) || c.MayHaveRun() {
+		if c.Request.Client == nil || !l.asks(c, err) || c.MayHaveRun() {
 			return result, err
 		}
 		login := loginOf(c).(unit.SignsIn)
@@ -54,11 +50,11 @@ func (l *Logins) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
 		began := time.Now()
 		failed := l.signIn(ctx, c, login)
 		if c.Passed(status.StageSignIn, began); failed != nil {
-			l.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason",
+			l.o.Log.Info("the caller was asked to sign in, and has not", "extension", id, "reason",
 				protocol.Reason(failed))
 			return result, err
 		}
-		l.Log.Info("the caller has signed in", "extension", id)
+		l.o.Log.Info("the caller has signed in", "extension", id)
 		if result, err = next(ctx, c, params); protocol.KindOf(err) != protocol.Failed || !lacks(err, why) {
 			return result, err
 		}
@@ -69,8 +65,8 @@ func (l *Logins) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
 	}
 }
 
-// Asks reports whether the caller of a failed call will be asked to sign in, provided that it can be reached.
-func (l *Logins) Asks(c *dispatch.Call, err error) bool {
+// asks reports whether the caller of a failed call will be asked to sign in, provided that it can be reached.
+func (l *SignIns) asks(c *dispatch.Call, err error) bool {
 	if err == nil || !opens(c.Request.Session) {
 		return false
 	}
@@ -102,10 +98,10 @@ func loginOf(c *dispatch.Call) runtime.Login {
 // errDeclined is the error of a user who declines to sign in.
 var errDeclined = errors.New("the user declined")
 
-func (l *Logins) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsIn) error {
+func (l *SignIns) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsIn) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	defer context.AfterFunc(l.Closing, cancel)()
+	defer context.AfterFunc(l.o.Closing, cancel)()
 	elicitation := rand.Text()
 	err := login.SignIn(ctx, func(ctx context.Context, address string) error {
 		host := address

@@ -1,5 +1,4 @@
-// Package variables expands environment variables in the transport of a manifest.
-package variables
+package unit
 
 import (
 	"errors"
@@ -18,10 +17,10 @@ import (
 // packageRoot begins a command that is a program of the extension's package.
 const packageRoot = "${" + permit.Variable + "}/"
 
-// Expand returns m with ${VAR} and ${VAR:-default} in its transport expanded: from the transport's own env, else
-// from lookup, which finds the child's other variables. In a command only a leading ~/ or ${HOME}/ is expanded,
+// ExpandVariables returns m with ${VAR} and ${VAR:-default} in its transport expanded: from the transport's own env,
+// else from lookup, which finds the child's other variables. In a command only a leading ~/ or ${HOME}/ is expanded,
 // to the user's home directory: no other variable decides what runs. The error names every missing variable.
-func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
+func ExpandVariables(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
 	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env),

@@ -1,4 +1,4 @@
-package toollist
+package toolsearch
 
 import (
 	"encoding/json"
@@ -49,17 +49,17 @@ func TestListIsBounded(t *testing.T) {
 }
 
 func TestSearches(t *testing.T) {
-	l, list := Default(), entries(t, 200, "")
+	l, list := DefaultListing(), entries(t, 200, "")
 	l.SearchAbove = 100
 	for _, test := range []struct {
 		mode, client string
 		entries      []*tools.Entry
 		want         bool
 	}{
-		{All, `{}`, list, false}, {Search, `{}`, nil, true}, {Search, `{"name":"claude-code"}`, list, true},
-		{Auto, `{}`, list, true}, {Auto, ``, list, true}, {Auto, `{"name":"other"}`, list, true},
-		{Auto, `{"name":"claude-code"}`, list, false}, {Auto, `{"name":"codex-mcp-client"}`, list, false},
-		{Auto, `{"name":"Visual Studio Code"}`, list, false}, {Auto, `{}`, list[:2], false},
+		{ModeAll, `{}`, list, false}, {ModeSearch, `{}`, nil, true}, {ModeSearch, `{"name":"claude-code"}`, list, true},
+		{ModeAuto, `{}`, list, true}, {ModeAuto, ``, list, true}, {ModeAuto, `{"name":"other"}`, list, true},
+		{ModeAuto, `{"name":"claude-code"}`, list, false}, {ModeAuto, `{"name":"codex-mcp-client"}`, list, false},
+		{ModeAuto, `{"name":"Visual Studio Code"}`, list, false}, {ModeAuto, `{}`, list[:2], false},
 	} {
 		if got := l.Searches(test.mode, json.RawMessage(test.client), test.entries); got != test.want {
 			t.Errorf("%s %s with %d tools: %v", test.mode, test.client, len(test.entries), got)

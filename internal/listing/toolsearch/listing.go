@@ -1,5 +1,4 @@
-// Package toollist decides whether a client's list holds all tools, or a search and the favourites.
-package toollist
+package toolsearch
 
 import (
 	"encoding/json"
@@ -27,13 +26,13 @@ type Listing struct {
 
 // The values of Listing.Mode.
 const (
-	All    = "all"
-	Search = "search"
-	Auto   = "auto"
+	ModeAll    = "all"
+	ModeSearch = "search"
+	ModeAuto   = "auto"
 )
 
-// Default returns the listing of a configuration without one.
-func Default() Listing { return Listing{Mode: All, SearchAbove: 10_000} }
+// DefaultListing returns the listing of a configuration without one.
+func DefaultListing() Listing { return Listing{Mode: ModeAll, SearchAbove: 10_000} }
 
 const (
 	maxPatterns   = 100
@@ -75,8 +74,8 @@ func Defers(clientInfo json.RawMessage) bool {
 
 // Searches reports whether a client that is shown entries gets a search instead. mode is a value of Listing.Mode.
 func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*tools.Entry) bool {
-	if mode != Auto || Defers(clientInfo) {
-		return mode == Search
+	if mode != ModeAuto || Defers(clientInfo) {
+		return mode == ModeSearch
 	}
 	sum := 0
 	for _, e := range entries {
