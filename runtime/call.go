@@ -216,7 +216,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 		c.suspect(c.patience()/maxMisses, c.spec.Options.MaxInFlight)
 	default:
 		c.end(protocol.Errorf(protocol.Overloaded,
-			"it owed %d answers that nobody waits for any more, and was replaced", c.conn.Stats().Abandoned))
+			"it owed %d answers to abandoned calls, and was replaced", c.conn.Stats().Abandoned))
 	}
 }
 

@@ -178,7 +178,7 @@ func (s silent) Call(ctx context.Context, _ string, _ json.RawMessage) (json.Raw
 func TestAnswerIsNotHeldBackByAnOpenQuestion(t *testing.T) {
 	const ask = `say {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}; sync asked; `
 	const cancel = `say {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}; sync left; `
-	const dropped = "a call ended while a question of the extension to the client was open"
+	const dropped = "a call ended before the client answered a request of the extension"
 	for name, tt := range map[string]struct {
 		script, steps string
 		refused       bool // the child gets an error for its question

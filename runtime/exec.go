@@ -273,7 +273,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	e.showEnd(proc, data, fault)
 	if changed := still(); changed != nil {
 		fault = changed
-		e.spec.Logger.Error("the answer of a command is refused", "reason", protocol.Reason(fault), "pid", proc.PID())
+		e.spec.Logger.Error("the output of a command was refused", "reason", protocol.Reason(fault), "pid", proc.PID())
 	}
 	if fault == nil && !complete {
 		fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed",

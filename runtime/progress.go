@@ -90,7 +90,7 @@ func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (raw json.RawMe
 	}
 	raw, err = r.client.Call(ctx, m.Method, params)
 	if err != nil && context.Cause(ctx) == jsonrpc.ErrCallEnded {
-		r.log.Info("a call ended while a question of the extension to the client was open", "question",
+		r.log.Info("a call ended before the client answered a request of the extension", "question",
 			cutLine([]byte(m.Method)))
 	}
 	return raw, wireError(err)

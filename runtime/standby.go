@@ -87,7 +87,7 @@ func (b *Standby) watch(p *idleProcess) {
 	if mine {
 		p.proc.Stdout.Close()
 		p.startLog.release(slog.LevelError)
-		b.spec.Logger.Warn("the process kept ready ended before anybody connected", "exit", p.proc.Exit().String(),
+		b.spec.Logger.Warn("the standby process ended before a client connected", "exit", p.proc.Exit().String(),
 			"pid", p.proc.PID())
 	}
 }

@@ -106,7 +106,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	p := s.Standby.take()
 	if p != nil {
 		if fault := p.still(); fault != nil { // its program may have changed
-			s.Logger.Warn("the process kept ready is replaced", "reason", protocol.Reason(fault), "pid", p.proc.PID())
+			s.Logger.Warn("the standby process is replaced", "reason", protocol.Reason(fault), "pid", p.proc.PID())
 			p.end(ctx, s.Options.ShutdownGrace)
 			p = nil
 		}

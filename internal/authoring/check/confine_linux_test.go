@@ -40,13 +40,13 @@ func TestSandbox(t *testing.T) {
 	}{
 		{"cat ~/notes ~/many/*; echo x >> ~/out; echo x > log; mkdir -p $EXTHOST_STATE_DIR/x",
 			"[sandbox]\nread = [\"./data\"]\nwrite = [\"{state}\"]\n", []string{
-				"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:",
+				"its sandbox refused some accesses; if the extension needs them, set in [sandbox]:",
 				`read = ["./data", "~/many", "~/notes"]`, `write = ["{state}", "~/out"]`,
 				"refused, and cannot be asked for: DIR: the manifest is there, which says what it may touch; " +
 					"write to " +
 					"{state} or to a folder in it"}},
 		{"echo x > $EXTHOST_STATE_DIR/x; cat $EXTHOST_STATE_DIR/x", "[sandbox]\n", []string{
-			"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:",
+			"its sandbox refused some accesses; if the extension needs them, set in [sandbox]:",
 			`write = ["{state}"]`}},
 		{"cat ~/notes; echo $((1+1)) > $EXTHOST_STATE_DIR/x && cat $EXTHOST_STATE_DIR/x",
 			"[sandbox]\nread = [\"~/notes\"]\nwrite = [\"{state}\"]\n", nil},

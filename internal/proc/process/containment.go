@@ -107,7 +107,7 @@ func (c *Containment) Report() (holds, lacks []string) {
 	case g == nil || closed:
 		lacks = append(lacks, HoldsGuardian+": starts with the first child")
 	case !g.isUp():
-		lacks = append(lacks, HoldsGuardian+": not ready; the program that was to be it may not be exthost")
+		lacks = append(lacks, HoldsGuardian+": not ready; the program started as guardian may not be exthost")
 	case g.ended():
 		lacks = append(lacks, HoldsGuardian+": it ended; another is about to be started")
 	default:

@@ -33,7 +33,7 @@ const (
 )
 
 // errNoInit is the cause if there is no program for the init of a namespace.
-var errNoInit = errors.New("that takes the exthost program, and this one was not told where that is")
+var errNoInit = errors.New("its init is the exthost program, and this program was not told where that is")
 
 // errNoProc is the cause if a pid namespace cannot get its own /proc, where its processes are limited, as in a
 // container whose /proc is masked.

@@ -47,7 +47,7 @@ func (p *Policy) Additions(t *sandbox.Table, refused []Access, targets []string)
 	}
 	if len(lines) > 0 {
 		lines = append([]string{
-			"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:",
+			"its sandbox refused some accesses; if the extension needs them, set in [sandbox]:",
 		}, lines...)
 	}
 	return append(lines, never...)
