@@ -37,8 +37,9 @@ const (
 const sweepLimit = time.Minute
 
 // patience is how long the guardian looks again at processes in an exec: a child that was being started when the host
-// was killed stays stopped there, because its tracer is gone.
-const patience = time.Second
+// was killed stays stopped there, because its tracer is gone. An exec takes seconds on a machine that is short of
+// processor time.
+const patience = 30 * time.Second
 
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == GuardianName {

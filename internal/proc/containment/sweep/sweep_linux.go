@@ -39,14 +39,15 @@ const unreadablePause = 2 * time.Millisecond
 // Sweep kills all descendants, including new ones, until none is left or limit has passed.
 func (q *Sweeper) Sweep(limit time.Duration) {
 	deadline := time.Now().Add(limit)
-	patience := time.Now().Add(cmp.Or(q.Patience, 3*unreadablePause))
-	for pause := unreadablePause; ; pause = min(2*pause, 20*unreadablePause) {
+	patience := cmp.Or(q.Patience, 3*unreadablePause)
+	patient := time.Now().Add(patience)
+	for pause := unreadablePause; ; pause = min(2*pause, max(patience/30, unreadablePause)) {
 		switch killed := q.scan(true); {
 		case killed > 0:
 			if !q.sweepNew(deadline) {
 				return
 			}
-		case q.unreadable > 0 && time.Now().Before(patience):
+		case q.unreadable > 0 && time.Now().Before(patient):
 			time.Sleep(pause)
 		default:
 			return

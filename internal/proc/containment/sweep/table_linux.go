@@ -14,14 +14,18 @@ type stat struct {
 	start                uint64 // clock ticks since boot
 	dead, exiting        bool
 	stopped              bool // by a signal or a debugger
+	kernel               bool // thread of the kernel
 
 	marks []byte // value of CookieVar, set by [reader.processes]
 	limit uint64 // its mark, set by [reader.processes]; 0 if unknown
 	blank bool   // empty environment, as in the middle of an exec: read it again
 }
 
-// exitingFlag is PF_EXITING, the flag of an exiting task.
-const exitingFlag = 0x4
+// Flags of a task: PF_EXITING, and PF_KTHREAD, which has no environment.
+const (
+	exitingFlag = 0x4
+	kernelFlag  = 0x200000
+)
 
 // reader reads small files of /proc into one reused buffer.
 type reader struct{ buf []byte }
@@ -74,6 +78,7 @@ func (r *reader) stat(pid int) (s stat, ok bool) {
 		session: number(3),
 		dead:    f[0][0] == 'Z' || f[0][0] == 'X',
 		exiting: number(6)&exitingFlag != 0,
+		kernel:  number(6)&kernelFlag != 0,
 		stopped: f[0][0] == 'T' || f[0][0] == 't',
 	}
 	s.start, _ = strconv.ParseUint(string(f[19]), 10, 64)
@@ -90,7 +95,7 @@ func (r *reader) processes(skip map[int]bool, since uint64) (all []stat) {
 		if !ok {
 			continue
 		}
-		if !s.dead && s.start >= since {
+		if !s.dead && !s.kernel && s.start >= since {
 			s.limit, _ = r.limit(pid)
 			s.marks, s.blank = r.marks(pid)
 		}
