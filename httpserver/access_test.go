@@ -56,9 +56,9 @@ func credentials(i *issuer) map[string]http.Header {
 
 func newStranger() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
-// TestF2WhoMayReachWhat checks each route with each credential on each kind of server. A request passes if it gets
+// TestWhoMayReachWhat checks each route with each credential on each kind of server. A request passes if it gets
 // any answer of its route.
-func TestF2WhoMayReachWhat(t *testing.T) {
+func TestWhoMayReachWhat(t *testing.T) {
 	i := newIssuer(t)
 	all := credentials(i)
 	everybody := make(map[string]bool)
@@ -135,7 +135,7 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 }
 
 // A destination's port needs a token if the server has one.
-func TestF2WhoMayReachADestinationsPort(t *testing.T) {
+func TestWhoMayReachADestinationsPort(t *testing.T) {
 	i := newIssuer(t)
 	for name, tt := range map[string]struct {
 		options Options

@@ -133,7 +133,7 @@ func TestOAuth(t *testing.T) {
 		}
 	}
 
-	// T18, F4: the caller is the token's subject, and sessions belong to it.
+	// The caller is the token's subject, and sessions belong to it.
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"agent_id":"eve"}}}`
 	ada := i.header("ada", resource, "tools", time.Minute)
 	ada.Set("Mcp-Session-Id", send(t, http.MethodPost, url, ada, initialize).Header.Get("Mcp-Session-Id"))
@@ -199,7 +199,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 }
 
 // The rules for hosts, origins and tokens hold on the ports of destinations too.
-func TestF1T12ForeignRequestsReachNoDestination(t *testing.T) {
+func TestForeignRequestsReachNoDestination(t *testing.T) {
 	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}},
 		Options{OperatorToken: "own", AllowedOrigins: []string{"https://app.example"}})
 	var at string
@@ -221,7 +221,7 @@ func TestF1T12ForeignRequestsReachNoDestination(t *testing.T) {
 }
 
 // Unfinished bodies together use only a bounded amount of memory, and other requests are served meanwhile.
-func TestF3ManyUnfinishedBodies(t *testing.T) {
+func TestUnfinishedBodiesAreBounded(t *testing.T) {
 	o := Options{Backend: newFake(), MaxBodies: 16 << 20}
 	o.MCP.MaxBody = 16 << 20
 	addr := serve(t, o, nil)

@@ -277,7 +277,7 @@ func TestBridgePorts(t *testing.T) {
 	}
 }
 
-// T18: credentials for this host are not passed on. Headers selected by the operator reach only the client's own
+// Credentials for this host are not passed on. Headers selected by the operator reach only the client's own
 // child.
 func TestBridgeHeaders(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{
@@ -359,8 +359,8 @@ func TestBridgeRemote(t *testing.T) {
 	}
 }
 
-// F4: a session is valid only for its destination and the caller that opened it.
-func TestF4SessionsOfOthers(t *testing.T) {
+// A session is valid only for its destination and the caller that opened it.
+func TestSessionBelongsToItsDestinationAndCaller(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{
 		"d": {Type: config.DestinationStdio},
 		"e": {Type: config.DestinationStdio},

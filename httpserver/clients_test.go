@@ -70,7 +70,7 @@ func TestClientIsTheCaller(t *testing.T) {
 	k, b := newKnown(t, "ada", "bob"), newFake()
 	url := "http://" + serve(t, Options{Backend: b, Clients: k}, nil) + "/mcp"
 
-	// T18, F4: both eras, and sessions belong to their client.
+	// Both eras, and sessions belong to their client.
 	sessions := map[string]http.Header{}
 	for _, name := range []string{"ada", "bob"} {
 		r := send(t, http.MethodPost, url, modern(k.header(name), "tools/list"), modernList)

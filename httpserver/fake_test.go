@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(processtest.ScriptVar) != "" {
 		processtest.Main(m, verbs)
 	}
-	code := processtest.Sharded(m, "TestF2WhoMayReachWhat").Run()
+	code := processtest.Sharded(m, "TestWhoMayReachWhat").Run()
 	if left := leftBehind(); code == 0 && left != "" {
 		fmt.Fprintf(os.Stderr, "goroutines left behind:\n\n%s\n", left)
 		code = 1

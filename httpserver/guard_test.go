@@ -87,7 +87,7 @@ func TestF1T12ForeignRequestsReachNoRoute(t *testing.T) {
 	}
 }
 
-func TestF1OwnRequestsPass(t *testing.T) {
+func TestOwnRequestsPass(t *testing.T) {
 	addr := serve(t, Options{
 		Backend:        newFake(),
 		Listen:         "me.example:7800",
@@ -117,7 +117,7 @@ func TestF1OwnRequestsPass(t *testing.T) {
 }
 
 // Requests that client libraries never send.
-func TestF1RawRequests(t *testing.T) {
+func TestRequestsThatNoLibrarySends(t *testing.T) {
 	addr := serve(t, Options{Backend: newFake()}, nil)
 	for request, want := range map[string]int{
 		"GET /healthz HTTP/1.0\r\n\r\n":                                                              403,
@@ -167,7 +167,7 @@ func TestAllowedOriginMayReadTheAnswer(t *testing.T) {
 	}
 }
 
-func TestF2Token(t *testing.T) {
+func TestTokenIsRequired(t *testing.T) {
 	const token = "correct-horse-battery"
 	var log bytes.Buffer
 	b := newFake()
@@ -232,7 +232,7 @@ func authorization(shown string) http.Header {
 	return http.Header{"Authorization": {shown}}
 }
 
-func TestF4CallerIsTheTokens(t *testing.T) {
+func TestStaticTokenNamesTheCaller(t *testing.T) {
 	b := newFake()
 	url := "http://" + serve(t, Options{Backend: b, Token: "secret"}, nil) + "/mcp"
 	h := authorization("Bearer secret")
@@ -271,7 +271,7 @@ func TestTokensOfTheHostReachNoPolicy(t *testing.T) {
 	}
 }
 
-func TestT13ServeRefusesWhatIsNotSafe(t *testing.T) {
+func TestServeRefusesUnsafeOptions(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no token":   {},
 		"bad origin": {Token: "x", AllowedOrigins: []string{"app.example"}},
@@ -290,7 +290,7 @@ func TestT13ServeRefusesWhatIsNotSafe(t *testing.T) {
 	}
 }
 
-func TestF6PortTaken(t *testing.T) {
+func TestListenReportsATakenPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

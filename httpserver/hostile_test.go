@@ -37,8 +37,8 @@ func exchange(t *testing.T, addr, raw string) (statuses []int, rest string) {
 	}
 }
 
-// F3: a request that parsers could read differently is refused, and a request smuggled behind it is not answered.
-func TestF3SmuggledRequests(t *testing.T) {
+// A request that parsers could read differently is refused, and a request smuggled behind it is not answered.
+func TestSmuggledRequestsAreNotAnswered(t *testing.T) {
 	b := newFake()
 	addr := serve(t, Options{Backend: b}, nil)
 	const inner = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -83,8 +83,8 @@ func TestF3SmuggledRequests(t *testing.T) {
 	}
 }
 
-// F3: bodies with no MCP message or with several, on every endpoint for POSTs.
-func TestF3HostileBodies(t *testing.T) {
+// Bodies with no MCP message or with several, on every endpoint for POSTs.
+func TestHostileBodiesAreRefused(t *testing.T) {
 	b := newFake()
 	o := Options{Backend: b, Serves: one}
 	o.MCP.MaxBody = 1 << 20
@@ -159,8 +159,8 @@ func TestF3HostileBodies(t *testing.T) {
 	}
 }
 
-// T12: no spelling of a path reaches more than its plain form.
-func TestT12PathTricks(t *testing.T) {
+// No spelling of a path reaches more than its plain form.
+func TestSpellingsOfAPathReachNoMore(t *testing.T) {
 	b := newFake()
 	addr := serve(t, Options{
 		Backend:       b,
@@ -195,8 +195,8 @@ func TestT12PathTricks(t *testing.T) {
 	}
 }
 
-// F4: another client's Last-Event-ID gives no access to its stream.
-func TestF4ResumingWithOthersEvents(t *testing.T) {
+// Another client's Last-Event-ID gives no access to its stream.
+func TestEventIDsOfOthersGiveNoAccess(t *testing.T) {
 	b := newFake()
 	addr := "http://" + serve(t, Options{Backend: b}, nil)
 	open := func() string {
@@ -227,8 +227,8 @@ func TestF4ResumingWithOthersEvents(t *testing.T) {
 	}
 }
 
-// T18: headers set only the variables chosen by the operator. Invalid values are refused before a process starts.
-func TestT18HostileHeaderValues(t *testing.T) {
+// Headers set only the variables chosen by the operator. Invalid values are refused before a process starts.
+func TestHeadersSetOnlyChosenVariables(t *testing.T) {
 	addr, h := bridged(t, config.Destinations{
 		"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}},
 	}, Options{})

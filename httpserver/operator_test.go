@@ -7,9 +7,9 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// TestT12TheAPIIsTheOperators requests every route of the API without the operator's token: with no token, a wrong
+// TestAPINeedsTheOperatorsToken requests every route of the API without the operator's token: with no token, a wrong
 // one, a client's, from foreign pages, by foreign names, and by other spellings of the path.
-func TestT12TheAPIIsTheOperators(t *testing.T) {
+func TestAPINeedsTheOperatorsToken(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own", Token: "clients"}, nil)
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }

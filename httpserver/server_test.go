@@ -233,7 +233,7 @@ func (p pipes) Close() error {
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-func TestF3SlowClients(t *testing.T) {
+func TestSlowClientsAreCutOff(t *testing.T) {
 	for name, test := range map[string]struct {
 		sent   string
 		within time.Duration

@@ -212,7 +212,7 @@ func TestPendingCallWithoutInputsIsAnswered(t *testing.T) {
 }
 
 // The body of a pending call counts against the budget until the call ends.
-func TestF3PendingCallsCountTheirBodies(t *testing.T) {
+func TestPendingCallsCountTheirBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 			return c.Client.Call(ctx, "roots/list", nil)

@@ -38,7 +38,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 
-func TestF5StdoutClosed(t *testing.T) {
+func TestClosedStdoutEndsTheServer(t *testing.T) {
 	cmd, in, out := childCommand(t)
 	stderr := &strings.Builder{}
 	cmd.Stderr = stderr
@@ -68,7 +68,7 @@ func lineReader(r io.Reader) func() {
 }
 
 // Logging to a closed stderr must not end the process.
-func TestF5StderrClosed(t *testing.T) {
+func TestClosedStderrEndsNothing(t *testing.T) {
 	cmd, in, out := childCommand(t)
 	defer out.Close()
 	r, w, err := os.Pipe()

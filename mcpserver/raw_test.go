@@ -120,7 +120,7 @@ func TestMessagesAfterTheAnswerAreDropped(t *testing.T) {
 	})
 }
 
-func TestC1TooManyInFlight(t *testing.T) {
+func TestRequestsInFlightAreBounded(t *testing.T) {
 	eachRaw(t, mcpserver.Options{MaxInFlight: 1}, func(t *testing.T, b *fake, c *rawClient) {
 		if strings.HasSuffix(t.Name(), "/http/stateless") {
 			t.Skip("such requests have nothing in common to count them by")

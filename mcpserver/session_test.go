@@ -97,7 +97,7 @@ func TestPostRefusals(t *testing.T) {
 	}
 }
 
-func TestF4SessionOfAnotherCaller(t *testing.T) {
+func TestSessionOfAnotherCallerIsUnknown(t *testing.T) {
 	server := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{}))
 	url := server.URL + "/mcp"
 	id := openSession(t, url, http.Header{"Caller": {"alice"}})
@@ -128,7 +128,7 @@ func TestF4SessionOfAnotherCaller(t *testing.T) {
 	}
 }
 
-func TestF4ClientVanishes(t *testing.T) {
+func TestVanishedClientEndsItsCall(t *testing.T) {
 	for _, kind := range []string{"session", "stateless"} {
 		t.Run(kind, func(t *testing.T) {
 			b := newFake()
@@ -153,7 +153,7 @@ func TestF4ClientVanishes(t *testing.T) {
 }
 
 // A new session evicts an idle one, but never one in use.
-func TestF3TooManySessions(t *testing.T) {
+func TestNewSessionEvictsAnIdleOne(t *testing.T) {
 	b := newFake()
 	server := serveHTTP(t, mcpserver.New(b, mcpserver.Options{MaxSessions: 2}))
 	url := server.URL + "/mcp"
@@ -180,7 +180,7 @@ func TestF3TooManySessions(t *testing.T) {
 }
 
 // A caller who opens too many sessions loses its own first.
-func TestF4ManySessionsCostTheirOwner(t *testing.T) {
+func TestManySessionsCostTheirOwner(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{MaxSessions: 3})).URL + "/mcp"
 	alice, mallory := http.Header{"Caller": {"alice"}}, http.Header{"Caller": {"mallory"}}
 	alice.Set("Mcp-Session-Id", openSession(t, url, alice.Clone()))
@@ -224,7 +224,7 @@ func (s slow) Describe(ctx context.Context, _ *protocol.Session) (d protocol.Des
 	return d, ctx.Err()
 }
 
-func TestF4InitializeEndsWithItsClient(t *testing.T) {
+func TestInitializeEndsWithItsClient(t *testing.T) {
 	b := slow{newFake(), make(chan error, 2)}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -245,7 +245,7 @@ func TestF4InitializeEndsWithItsClient(t *testing.T) {
 }
 
 // An unused session ends; a running request or an open stream counts as use.
-func TestF3SessionIdles(t *testing.T) {
+func TestIdleSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFake()
 		s := mcpserver.New(b, mcpserver.Options{SessionIdle: time.Hour})

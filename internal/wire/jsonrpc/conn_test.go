@@ -133,8 +133,8 @@ func TestCallOutOfOrder(t *testing.T) {
 	})
 }
 
-// TestW3Ids answers with ids that some parsers confuse with the right one.
-func TestW3Ids(t *testing.T) {
+// TestIDsAreComparedExactly answers with ids that some parsers confuse with the right one.
+func TestIDsAreComparedExactly(t *testing.T) {
 	bubble(t, Options{FirstID: 9007199254740993}, func(t *testing.T, c *Conn, w *wire) {
 		done := call(t.Context(), c, "{}", nil)
 		if m := <-w.fromConn; string(m.ID) != "9007199254740993" {
@@ -223,8 +223,8 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// TestW4Strays counts answers without a waiting call.
-func TestW4Strays(t *testing.T) {
+// TestStraysAreCounted counts answers without a waiting call.
+func TestStraysAreCounted(t *testing.T) {
 	var told []string
 	o := Options{Abandoned: func(_ context.Context, id uint64, method string, cause error) {
 		told = append(told, fmt.Sprint(id, " ", method, " ", cause))

@@ -15,7 +15,7 @@ import (
 	"testing/iotest"
 )
 
-func TestF3ReadBody(t *testing.T) {
+func TestReadBody(t *testing.T) {
 	const limit = 100
 	full := strings.Repeat("x", limit)
 	for name, test := range map[string]struct {

@@ -39,7 +39,7 @@ func answer(id int, result string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, id, result)
 }
 
-func TestW5Chunks(t *testing.T) {
+func TestLinesInChunks(t *testing.T) {
 	var want []string
 	for i := range 1000 {
 		want = append(want, answer(i, `"`+strings.Repeat("é", i%7)+`"`))
@@ -62,7 +62,7 @@ func TestW5Chunks(t *testing.T) {
 	}
 }
 
-func TestW1LineLimit(t *testing.T) {
+func TestLineLimit(t *testing.T) {
 	for _, limit := range []int{100, smallBuffer - 1, smallBuffer, smallBuffer + 1, 4 * smallBuffer, 100_000,
 		biggestBuffer - 1, biggestBuffer, biggestBuffer + 1, 3 * biggestBuffer, 3*biggestBuffer + 1} {
 		line := answer(1, `"`+strings.Repeat("x", limit-len(answer(1, `""`)))+`"`)
@@ -95,7 +95,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestW1EndlessLine(t *testing.T) {
+func TestEndlessLine(t *testing.T) {
 	const limit = 16 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -143,7 +143,7 @@ func TestLineThatDoesNotEndIsForgotten(t *testing.T) {
 	}
 }
 
-func TestH3Noise(t *testing.T) {
+func TestNoiseIsLimited(t *testing.T) {
 	good := answer(1, "0")
 	noise := strings.Repeat("Starting up...\n", maxNoise-1)
 	for _, c := range []struct {
@@ -171,7 +171,7 @@ func TestH3Noise(t *testing.T) {
 	}
 }
 
-func TestH3NoiseCallback(t *testing.T) {
+func TestNoiseCallback(t *testing.T) {
 	enough := errors.New("enough")
 	var lines []string
 	l := readingTransport(strings.NewReader("one\ntwo\xff\r\nthree\n"),

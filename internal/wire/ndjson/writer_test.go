@@ -48,8 +48,8 @@ func request(id int, size int) jsonrpc.Message {
 	}
 }
 
-// TestW7BlockedPeer writes to a pipe without a reader until Write blocks. Write must return when its ctx ends.
-func TestW7BlockedPeer(t *testing.T) {
+// TestBlockedPeerBlocksWrite writes to a pipe without a reader until Write blocks. Write must return when its ctx ends.
+func TestBlockedPeerBlocksWrite(t *testing.T) {
 	l, peer := osPipe(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	accepted, blocked := 0, make(chan error)
@@ -182,7 +182,7 @@ func TestNoTornFrames(t *testing.T) {
 	}
 }
 
-func TestW7StalledPipe(t *testing.T) {
+func TestStalledPipe(t *testing.T) {
 	l, _ := osPipe(t, Options{WriteTimeout: 20 * time.Millisecond})
 	if err := l.Write(t.Context(), request(1, 100_000)); err != nil {
 		t.Fatal(err)
@@ -195,8 +195,8 @@ func TestW7StalledPipe(t *testing.T) {
 	}
 }
 
-// TestW7StalledStream has a peer that reads a little just before each timeout, and then nothing.
-func TestW7StalledStream(t *testing.T) {
+// TestStalledStream has a peer that reads a little just before each timeout, and then nothing.
+func TestStalledStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, keep := io.Pipe()
 		peer, w := io.Pipe()

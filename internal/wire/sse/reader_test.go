@@ -78,7 +78,7 @@ func TestEventThatEndsInCRIsNotDelayed(t *testing.T) {
 	}
 }
 
-func TestF9EventsAreBounded(t *testing.T) {
+func TestEventsAreBounded(t *testing.T) {
 	const limit = 1 << 16
 	for name, test := range map[string]struct {
 		stream string
