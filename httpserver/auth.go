@@ -42,7 +42,7 @@ type authenticator struct {
 	pages  bool         // serve the dashboard
 	anyone bool         // without a token, also admit processes of other users
 	log    *slog.Logger
-	turned loggedReasons
+	logged loggedReasons
 	admits func(ctx context.Context)                    // called for each admitted request
 	refuse func(r *http.Request, client, reason string) // called for each request with a rejected token
 	next   http.Handler
@@ -146,7 +146,7 @@ func (d *authenticator) unnamed(header string) (until context.Context, ok bool) 
 
 // turnAway refuses a process of this machine that may belong to another user.
 func (d *authenticator) turnAway(w http.ResponseWriter, why error) {
-	if d.turned.isNew(why.Error()) {
+	if d.logged.isNew(why.Error()) {
 		d.log.Warn("a process of this machine was kept from the server, which has no token", "why", why)
 	}
 	http.Error(w, fmt.Sprintf("without a token this server answers the processes of its own user (uid %d) and of "+

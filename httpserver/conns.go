@@ -150,13 +150,13 @@ func (t *connTable) state(c net.Conn, state http.ConnState) {
 		}
 	case http.StateClosed, http.StateHijacked:
 		t.busyLocked(e)
-		t.strangeNoMoreLocked(e)
+		t.noStrangerLocked(e)
 		delete(t.all, c)
 	}
 }
 
-// strangeNoMoreLocked stops counting e as a stranger of its address.
-func (t *connTable) strangeNoMoreLocked(e *connEntry) {
+// noStrangerLocked stops counting e as a stranger of its address.
+func (t *connTable) noStrangerLocked(e *connEntry) {
 	if e.known {
 		return
 	}
@@ -197,7 +197,7 @@ func (t *connTable) ended(e *connEntry) {
 func (t *connTable) admit(ctx context.Context) {
 	if e, ok := ctx.Value(connKey{}).(*connEntry); ok {
 		t.mu.Lock()
-		t.strangeNoMoreLocked(e)
+		t.noStrangerLocked(e)
 		t.mu.Unlock()
 	}
 }

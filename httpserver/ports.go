@@ -91,7 +91,7 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 	}
 	guard, err := p.server.newGuard(address, false,
 		p.server.confined(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !p.server.toolsets.serves(r, d.Name) {
+			if !p.server.toolsets.servesExtension(r, d.Name) {
 				http.NotFound(w, r)
 				return
 			}

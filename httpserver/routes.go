@@ -53,7 +53,7 @@ func (s *Server) newRoutes() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", s.readyz)
 	if s.options.Metrics != nil {
-		mux.Handle("GET /metrics", s.toolsets.whole(s.options.Metrics))
+		mux.Handle("GET /metrics", s.toolsets.unrestrictedOnly(s.options.Metrics))
 	}
 	if s.options.Admin != nil {
 		mux.Handle(apiRoot+"/", operatorOnly(withStreamEnd(s.ending, s.options.Admin)))
@@ -72,7 +72,7 @@ func (s *Server) newRoutes() http.Handler {
 func (s *Server) confined(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, operator := r.Context().Value(operatorKey{}).(string)
-		next.ServeHTTP(w, s.toolsets.own(r, operator))
+		next.ServeHTTP(w, s.toolsets.withDefault(r, operator))
 	})
 }
 
@@ -81,7 +81,7 @@ func (s *Server) serveToolset(w http.ResponseWriter, r *http.Request) {
 	h := s.endpoint("", cmp.Or(r.PathValue("endpoint"), "mcp"))
 	if h == nil {
 		http.NotFound(w, r)
-	} else if r = s.toolsets.chosen(w, r, r.PathValue("toolset")); r != nil {
+	} else if r = s.toolsets.withChosen(w, r, r.PathValue("toolset")); r != nil {
 		h.ServeHTTP(w, r)
 	}
 }
@@ -134,7 +134,7 @@ func writeStatus(w http.ResponseWriter, status int, body string) {
 // serveByID serves the paths below /{id}/. No extension has an id that would hide another route.
 func (s *Server) serveByID(w http.ResponseWriter, r *http.Request) {
 	id, name, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) || !s.toolsets.serves(r, id) {
+	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) || !s.toolsets.servesExtension(r, id) {
 		http.NotFound(w, r)
 		return
 	}

@@ -23,14 +23,14 @@ type toolsetRule struct {
 	all       Toolsets // nil if there are none
 }
 
-// serves reports whether /{id}/mcp exists for the client of r.
-func (t *toolsetRule) serves(r *http.Request, id string) bool {
+// servesExtension reports whether /{id}/mcp exists for the client of r.
+func (t *toolsetRule) servesExtension(r *http.Request, id string) bool {
 	own := mcpserver.ToolsetOf(r.Context())
 	return own == "" || t.all == nil || t.all.ServesTo(own, id)
 }
 
-// whole refuses clients with a toolset, for handlers that reveal everything about a host.
-func (t *toolsetRule) whole(next http.Handler) http.Handler {
+// unrestrictedOnly refuses clients with a toolset, for handlers that reveal everything about a host.
+func (t *toolsetRule) unrestrictedOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if mcpserver.ToolsetOf(r.Context()) != "" {
 			http.Error(w, "this client has a toolset, and what is here names extensions and tools that it may hide: "+
@@ -41,18 +41,18 @@ func (t *toolsetRule) whole(next http.Handler) http.Handler {
 	})
 }
 
-// own returns r with the default toolset, unless middleware has already set one or free, which means that the client
-// needs none.
-func (t *toolsetRule) own(r *http.Request, free bool) *http.Request {
+// withDefault returns r with the default toolset, unless middleware has already set one or free is set, which means
+// that the client needs none.
+func (t *toolsetRule) withDefault(r *http.Request, free bool) *http.Request {
 	if t.byDefault == "" || free || mcpserver.ToolsetOf(r.Context()) != "" {
 		return r
 	}
 	return r.WithContext(mcpserver.WithToolset(r.Context(), t.byDefault))
 }
 
-// chosen returns r with the toolset named in its URL. Otherwise it answers r and returns nil: 403 if the client has
+// withChosen returns r with the toolset named in its URL. Otherwise it answers r and returns nil: 403 if the client has
 // another toolset, whether or not the named one exists, else 404 if it does not exist.
-func (t *toolsetRule) chosen(w http.ResponseWriter, r *http.Request, name string) *http.Request {
+func (t *toolsetRule) withChosen(w http.ResponseWriter, r *http.Request, name string) *http.Request {
 	switch own := mcpserver.ToolsetOf(r.Context()); {
 	case own == name:
 		return r

@@ -26,7 +26,7 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, http.MethodGet)
 		return
 	}
-	if r = mcphttp.Judged(w, r, e.headers); r == nil || !e.admit(w, r) {
+	if r = mcphttp.WithPolicyHeaders(w, r, e.headers); r == nil || !e.admit(w, r) {
 		return
 	}
 	ctx, cancel := whileValid(r.Context())

@@ -31,7 +31,7 @@ func (s *Server) Handler(extension string) http.Handler {
 }
 
 func (e *endpoint) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	if r = mcphttp.Judged(w, r, e.headers); r == nil {
+	if r = mcphttp.WithPolicyHeaders(w, r, e.headers); r == nil {
 		return
 	}
 	if r.Method == http.MethodGet {

@@ -61,7 +61,7 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	params := append(append([]byte(`{"notifications":`), notifications...), '}')
 	if err := write(ctx, &jsonrpc.Message{
 		Method: protocol.MethodSubscriptionAcknowledged,
-		Params: wire.OfSubscription(params, m.ID),
+		Params: wire.WithSubscriptionID(params, m.ID),
 	}); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *subscription) Notify(ctx context.Context, method string, params json.Ra
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return s.write(ctx, &jsonrpc.Message{Method: method, Params: wire.OfSubscription(params, s.id)})
+	return s.write(ctx, &jsonrpc.Message{Method: method, Params: wire.WithSubscriptionID(params, s.id)})
 }
 
 // Call implements [protocol.Peer].

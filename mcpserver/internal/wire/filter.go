@@ -50,8 +50,8 @@ func (f *Filter) Matches(method string, params json.RawMessage) bool {
 	return false
 }
 
-// OfSubscription returns params with the subscription's id in their _meta.
-func OfSubscription(params, id json.RawMessage) json.RawMessage {
+// WithSubscriptionID returns params with the subscription's id in their _meta.
+func WithSubscriptionID(params, id json.RawMessage) json.RawMessage {
 	meta := rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaSubscriptionID, id)
 	return rawjson.Set(params, "_meta", meta)
 }
