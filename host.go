@@ -202,8 +202,9 @@ func (h *Host) Status() status.Status {
 		server := (*report)()
 		s.Server, s.Diagnostics = &server, append(s.Diagnostics, server.Diagnostics(time.Now())...)
 	}
-	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies,
-		s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
+	s.Policies = h.policies.Status(now.Policies, s.Diagnostics)
+	s.Audit = h.policies.AuditStatus()
+	s.ApprovalRequests = len(h.policies.Approvals.List())
 	s.Questions = h.stats.history.Questions()
 	return s
 }

@@ -200,6 +200,11 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 			r.spoiled = r.seen
 		}
 	}
+	return r.caughtUp(ctx, apply, change, err)
+}
+
+// caughtUp reports the outcome of a look for changes. It returns nil, nil for the same problem as before.
+func (r *reloads) caughtUp(ctx context.Context, apply bool, change *status.Change, err error) (*status.Change, error) {
 	switch {
 	case ctx.Err() != nil || err != nil && err.Error() == r.problem:
 		return nil, ctx.Err()
@@ -264,16 +269,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 			r.notStarted(u, err, nil, next, c)
 		}
 	}
-	var retried []unit.Runner
-	for _, id := range c.Retried {
-		retried = append(retried, next.Unit(id))
-	}
-	for u, err := range unit.RestartEach(ctx, retried) {
-		r.Restarted(ctx, u, err)
-		if err != nil {
-			c.Failed = append(c.Failed, u.Base().StartDiagnostic(err))
-		}
-	}
+	r.restartFailed(ctx, next, c)
 	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
 	if len(c.Clients) > 0 {
 		// logs its error; reads the file again, because the clients in force may be newer than this reload
@@ -281,6 +277,20 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	r.h.swap(nil)
 	return nil
+}
+
+// restartFailed restarts the unchanged units that had failed.
+func (r *reloads) restartFailed(ctx context.Context, next *snapshot.Plan, c *status.Change) {
+	var failed []unit.Runner
+	for _, id := range c.Retried {
+		failed = append(failed, next.Unit(id))
+	}
+	for u, err := range unit.RestartEach(ctx, failed) {
+		r.Restarted(ctx, u, err)
+		if err != nil {
+			c.Failed = append(c.Failed, u.Base().StartDiagnostic(err))
+		}
+	}
 }
 
 // prepare returns the new units that start while the previous builds still run, and those that start once their

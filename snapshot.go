@@ -158,9 +158,8 @@ func (h *Host) swap(p *snapshot.Plan) {
 				diags = append(diags, next.Policies.SavePins()...)
 			}
 			declared, found := next.Plan.DeclaredNow(nil)
-			next.Catalog, next.Hooks, next.Declared, diags = catalog, h.hooks.of(next), declared, append(diags,
-				found...)
-			diags = append(diags, next.SetToolsets(before)...)
+			next.Catalog, next.Hooks, next.Declared = catalog, h.hooks.of(next), declared
+			diags = slices.Concat(diags, found, next.SetToolsets(before))
 			next.SetIndexes(before)
 			return func() {
 				h.diagnostics.SetOffered(diags)

@@ -160,8 +160,8 @@ func (t *table) add(before *table, c *client, hash, until string) {
 			return
 		}
 	}
-	if i := slices.IndexFunc(before.keys,
-		func(old *key) bool { return old.client == c && old.sum == sum && old.holds() }); i >= 0 {
+	same := func(old *key) bool { return old.client == c && old.sum == sum && old.holds() }
+	if i := slices.IndexFunc(before.keys, same); i >= 0 {
 		k.ctx, k.end = before.keys[i].ctx, before.keys[i].end
 	} else {
 		k.ctx, k.end = context.WithCancel(c.ctx)

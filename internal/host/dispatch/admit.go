@@ -20,7 +20,7 @@ import (
 // other node that may take it.
 func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
-		c.hooks.asked = true
+		c.handed.asked = true
 		p := pass{call: c, next: next, params: params}
 		began := c.stages.now()
 		a := p.attempt(ctx, began)
@@ -163,7 +163,7 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 		a.outcome = unsent
 		return a
 	}
-	c.hooks.reached, c.hooks.took = true, c.hooks.took+took
+	c.handed.reached, c.handed.took = true, c.handed.took+took
 	u.Calls.Transferred(params, a.result)
 	return a
 }

@@ -85,7 +85,21 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, e
 			return nil, err
 		}
 	}
-	c.Exchange = governance.Exchange{
+	c.Exchange = exchangeOf(r)
+	if r.Extension != "" {
+		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil || !c.View.Reaches(r.Extension) {
+			return nil, UnknownExtension(r.Extension, nil)
+		}
+	}
+	if t != nil {
+		return c, c.routeTool()
+	}
+	return c, c.routeMethod(d.o.Aggregator)
+}
+
+// exchangeOf returns the exchange of a request before its target is known.
+func exchangeOf(r *protocol.Call) governance.Exchange {
+	x := governance.Exchange{
 		Method:    r.Method,
 		Extension: r.Extension,
 		ToChild:   true,
@@ -94,48 +108,45 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, e
 		Origin:    r.Origin,
 	}
 	if s := r.Session; s != nil {
-		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance, c.Exchange.Node = s.Caller, s.ID, s.Instance, s.Node
+		x.Caller, x.Session, x.Instance, x.Node = s.Caller, s.ID, s.Instance, s.Node
 	}
-	if r.Extension != "" {
-		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil || !c.View.Reaches(r.Extension) {
-			return nil, UnknownExtension(r.Extension, nil)
-		}
-	}
-	destination, bridged := c.Target.(*bridge.Destination)
+	return x
+}
+
+// routeMethod checks a request other than tools/call, and takes its target away if the host answers it.
+func (c *Call) routeMethod(a Aggregator) error {
+	r := c.Request
+	_, bridged := c.Target.(*bridge.Destination)
 	switch {
-	case t != nil && bridged:
-		c.Exchange.Tool = destination.ToolName(t.name)
-		c.Exchange.Request = t.params(t.name)
-		if err := c.View.Check(r.Extension, r.Method, c.Exchange.Request); err != nil {
-			return nil, err
-		}
-		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, c.Exchange.Request); err != nil {
-			return nil, err
-		}
-	case t != nil:
-		return c, c.routeTool()
 	case r.Method == protocol.MethodToolsList && !bridged:
 		c.Target = nil // the catalog answers
-	case c.Target == nil && !d.o.Aggregator.Aggregates(r.Method):
-		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", r.Method)
+	case c.Target == nil && !a.Aggregates(r.Method):
+		return protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", r.Method)
 	}
-	if c.Exchange.Tool == "" {
-		c.Exchange.Tool = d.o.Aggregator.ToolOf(r)
+	c.Exchange.Tool = a.ToolOf(r)
+	if r.Extension == "" {
+		return nil
 	}
-	if r.Extension != "" && t == nil {
-		if err := c.View.Check(r.Extension, r.Method, r.Params); err != nil {
-			return nil, err
-		}
-		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, r.Params); err != nil {
-			return nil, err
-		}
+	return c.checkShown(r.Params)
+}
+
+// checkShown returns the error for a request to an extension about something that the caller's toolset hides, or that
+// policies hold back for hidden text. params have the extension's own names.
+func (c *Call) checkShown(params json.RawMessage) error {
+	if err := c.View.Check(c.Request.Extension, c.Request.Method, params); err != nil {
+		return err
 	}
-	return c, nil
+	return c.Snapshot.Policies.HoldsHidden(c.Request.Extension, c.Request.Method, params)
 }
 
 // routeTool finds the tool and encodes the params as the extension will get them, so that policies see exactly
 // those.
 func (c *Call) routeTool() error {
+	if d, ok := c.Target.(*bridge.Destination); ok {
+		c.Exchange.Tool = d.ToolName(c.parsed.name)
+		c.Exchange.Request = c.parsed.params(c.parsed.name)
+		return c.checkShown(c.Exchange.Request)
+	}
 	catalog, extension, name := c.View.Tools(c.Snapshot.Catalog), c.Request.Extension, c.parsed.name
 	var ok bool
 	if extension == "" {

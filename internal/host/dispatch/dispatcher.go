@@ -145,7 +145,7 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 	}
 	result, err := d.carry(ctx, c)
 	d.count(c, counted, err)
-	if c.hooks.reached {
+	if c.handed.reached {
 		d.keepFailure(c, err)
 	}
 	if err != nil {
@@ -260,7 +260,7 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 		At:       began.Add(took),
 		Entry:    c.entry != nil,
 		Err:      err,
-		Served:   c.hooks.took,
+		Served:   c.handed.took,
 		Request:  x.Request,
 		Response: x.Response,
 		CallEvent: status.CallEvent{
@@ -296,13 +296,13 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 		return
 	}
 	if c.Target != nil {
-		c.Target.Base().Calls.Requested(e.Outcome, c.hooks.reached, c.hooks.took)
+		c.Target.Base().Calls.Requested(e.Outcome, c.handed.reached, c.handed.took)
 	}
 	e.ID = d.o.History.End(&e)
 	if d.o.Feed.Readers() > 0 {
 		event := e.CallEvent
-		event.Client, event.Message, event.Stages = stats.ClientName(e.ClientInfo), d.o.History.Message(err),
-			slices.Clone(e.Stages)
+		event.Client, event.Message = stats.ClientName(e.ClientInfo), d.o.History.Message(err)
+		event.Stages = slices.Clone(e.Stages)
 		d.o.Feed.Call(&event)
 	}
 }
@@ -331,7 +331,7 @@ func (d *Dispatcher) keepFailure(c *Call, err error) {
 		}
 		u.Log.LogAttrs(context.Background(), slog.LevelWarn, failureText(kind), slog.String("tool", f.Tool),
 			slog.String("kind", string(kind)), slog.String("reason", f.Reason),
-			slog.String("after", c.hooks.took.Round(time.Millisecond).String()), more,
+			slog.String("after", c.handed.took.Round(time.Millisecond).String()), more,
 			slog.String("next", afterFailure(u, kind)))
 	}
 }

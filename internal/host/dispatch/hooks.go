@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
@@ -23,11 +22,8 @@ import (
 
 // hookState is shared by the hooks around one tool call.
 type hookState struct {
-	id      string        // of the call; "" before the first hook runs
-	context []string      // text from before-call hooks for the model
-	asked   bool          // the call reached Admit
-	reached bool          // an instance had the call
-	took    time.Duration // time spent at the target
+	id      string   // of the call; "" before the first hook runs
+	context []string // text from before-call hooks for the model
 }
 
 // runHooks runs the hooks of a point of this tool call.
@@ -109,7 +105,7 @@ func (c *Call) afterHooks() []governance.Stage {
 // afterCall runs the after-call hooks on an outcome that the policies let pass. They may change or withhold a
 // result. An error replaces the outcome.
 func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
-	if !c.hooks.asked {
+	if !c.handed.asked {
 		return nil
 	}
 	c.leavePolicies()
@@ -121,7 +117,7 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	texts, changed := c.hooks.context, false
 	if c.Snapshot.Hooks.Has(hooks.AfterToolCall) {
 		out, err := c.runHooks(ctx,
-			hooks.Event{Point: hooks.AfterToolCall, Payload: x.Response, Arguments: c.arguments(), Took: c.hooks.took})
+			hooks.Event{Point: hooks.AfterToolCall, Payload: x.Response, Arguments: c.arguments(), Took: c.handed.took})
 		if err != nil {
 			return refused(x, out.By, err)
 		}
@@ -143,7 +139,7 @@ func (c *Call) afterFailure(ctx context.Context, x *governance.Exchange) error {
 	texts := c.hooks.context
 	if c.Snapshot.Hooks.Has(hooks.ToolCallFailed) {
 		out, _ := c.runHooks(ctx,
-			hooks.Event{Point: hooks.ToolCallFailed, Arguments: c.arguments(), Error: x.Failure, Took: c.hooks.took})
+			hooks.Event{Point: hooks.ToolCallFailed, Arguments: c.arguments(), Error: x.Failure, Took: c.handed.took})
 		texts = append(texts, out.Context...) // its error is ignored: the call has failed already
 	}
 	if len(texts) == 0 {

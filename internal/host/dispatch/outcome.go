@@ -2,15 +2,19 @@ package dispatch
 
 import (
 	"errors"
+	"time"
 
 	"github.com/exthost/exthost/protocol"
 )
 
-// handed counts the requests of a call that reached instances, across all passes: what one instance may have done
-// stays done when another refuses the call.
+// handed is what became of a call at instances, across all passes: what one instance may have done stays done when
+// another refuses the call.
 type handed struct {
-	requests int  // an instance got them, or may have got them
-	failed   bool // the extension answered the last one with an error of its own
+	requests int           // an instance got them, or may have got them
+	failed   bool          // the extension answered the last one with an error of its own
+	asked    bool          // the call reached Admit
+	reached  bool          // an instance had the call
+	took     time.Duration // time spent at instances
 }
 
 // outcomeUnknown is [protocol.Error].Outcome of a call that an instance may have acted on.

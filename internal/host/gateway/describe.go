@@ -53,6 +53,18 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	if changed {
 		g.o.Changed()
 	}
+	said := rawjson.Set(emptyObject, "capabilities", serverCapabilities(c, hs))
+	if hs.ServerInfo != nil && !withheld {
+		said = rawjson.Set(said, "serverInfo", hs.ServerInfo)
+	}
+	if hs.Instructions != "" && !withheld {
+		said = rawjson.Set(said, "instructions", rawjson.Quote(hs.Instructions))
+	}
+	return govern(ctx, c, said)
+}
+
+// serverCapabilities returns the capabilities of a server for the client that c describes it to.
+func serverCapabilities(c *dispatch.Call, hs *runtime.Handshake) json.RawMessage {
 	capabilities := hs.Capabilities
 	if capabilities == nil {
 		capabilities = emptyObject
@@ -63,7 +75,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 		capabilities = rawjson.Set(capabilities, "tools",
 			rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
 	}
-	if !c.View.MayHaveResources(s.Extension) {
+	if !c.View.MayHaveResources(c.Request.Extension) {
 		capabilities = rawjson.Delete(capabilities, "resources")
 	}
 	for _, list := range []string{"prompts", "resources"} { // these lists grow when the operator accepts held items
@@ -71,14 +83,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 			capabilities = rawjson.Set(capabilities, list, rawjson.Set(has, "listChanged", json.RawMessage("true")))
 		}
 	}
-	said := rawjson.Set(emptyObject, "capabilities", capabilities)
-	if hs.ServerInfo != nil && !withheld {
-		said = rawjson.Set(said, "serverInfo", hs.ServerInfo)
-	}
-	if hs.Instructions != "" && !withheld {
-		said = rawjson.Set(said, "instructions", rawjson.Quote(hs.Instructions))
-	}
-	return govern(ctx, c, said)
+	return capabilities
 }
 
 var emptyObject = json.RawMessage("{}")

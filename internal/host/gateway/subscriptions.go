@@ -297,8 +297,8 @@ func subscriptionAt(i *unit.Instance, uri string) subscription {
 // resume subscribes a new instance to the resources that its sessions follow.
 func (l *Subscriptions) resume(ctx context.Context, i *unit.Instance) {
 	for _, uri := range l.wanted(i) {
-		if _, err := i.Call(ctx,
-			&runtime.Request{Method: protocol.MethodResourcesSubscribe, Params: uriParams(uri)}); err != nil {
+		r := &runtime.Request{Method: protocol.MethodResourcesSubscribe, Params: uriParams(uri)}
+		if _, err := i.Call(ctx, r); err != nil {
 			i.Unit.Log.Warn("a subscription could not be renewed", "uri", uri, "error", err)
 		}
 	}

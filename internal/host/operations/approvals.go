@@ -75,13 +75,12 @@ func (r *remoteNodes) ask(ctx context.Context, nodes []string) (list []approval.
 		found, err := readRequests(node, answer)
 		if room := maxShown - len(list); len(found) > room {
 			found = found[:room]
-			full = append(full,
-				Silent{
-					Node: node,
-					Reason: fmt.Sprintf("%d requests of other nodes are listed already: answer some of these, or "+
-						"those at that node", maxShown),
-					part: true,
-				})
+			full = append(full, Silent{
+				Node: node,
+				Reason: fmt.Sprintf("%d requests of other nodes are listed already: answer some of these, or "+
+					"those at that node", maxShown),
+				part: true,
+			})
 		}
 		list = append(list, found...)
 		return err

@@ -74,8 +74,8 @@ func (n *Nodes) Having() func(*tools.Entry) []string {
 			nodes = append(nodes, self)
 		}
 		for _, p := range places[e.Extension] {
-			if slices.ContainsFunc(p.Tools,
-				func(t protocol.Tool) bool { return t.Name == e.Tool && bytes.Equal(t.Raw, e.Raw) }) {
+			same := func(t protocol.Tool) bool { return t.Name == e.Tool && bytes.Equal(t.Raw, e.Raw) }
+			if slices.ContainsFunc(p.Tools, same) {
 				nodes = append(nodes, p.Node)
 			}
 		}

@@ -133,8 +133,8 @@ func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []
 		return d
 	}
 	if names := Ungranted(r.Consent, environ, cfg, c); names != nil {
-		d.Message, d.Hint = "it asks for secrets that it was not granted: "+strings.Join(names,
-			", "), "exthost grant "+c.ID+" "+strings.Join(names, " ")
+		d.Message = "it asks for secrets that it was not granted: " + strings.Join(names, ", ")
+		d.Hint = "exthost grant " + c.ID + " " + strings.Join(names, " ")
 		return d
 	}
 	return nil
@@ -220,8 +220,8 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 	}
 	return func(context.Context) (still func() error, err error) {
 		if r.asks(cfg, c) {
-			if still, err = begin(func() (func() error, error) { return r.Consent.Starts(c) }, c.ID,
-				"exthost restart "+c.ID); err != nil {
+			starts := func() (func() error, error) { return r.Consent.Starts(c) }
+			if still, err = begin(starts, c.ID, "exthost restart "+c.ID); err != nil {
 				return nil, err
 			}
 		}

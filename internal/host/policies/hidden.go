@@ -96,8 +96,8 @@ func (set *Set) hiddenText(u *unit.Unit, held []pins.Pin) (diags []protocol.Diag
 	})
 	if len(other) > 0 {
 		d := d
-		d.Code, d.Message = string(protocol.DescriptorChanged),
-			"held back because exthost.lock states other descriptors, or none: "+pins.Names(other)
+		d.Code = string(protocol.DescriptorChanged)
+		d.Message = "held back because exthost.lock states other descriptors, or none: " + pins.Names(other)
 		d.Hint = fmt.Sprintf("exthost policy pins shows them; exthost tools accept %s lets them pass, and writes "+
 			"them into exthost.lock", u.ID())
 		diags = append(diags, d)

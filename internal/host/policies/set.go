@@ -172,9 +172,9 @@ func (s *State) describeShared(p *status.Policy, policy governance.Policy) {
 		return
 	}
 	if err := s.quotas.Err(p.Name); err != nil {
-		p.State, p.Reason = string(supervisor.Restarting),
-			fmt.Sprintf("its counters are not reached: %v; calls pass while this node has units left, and then none "+
-				"that it is required for", err)
+		p.State = string(supervisor.Restarting)
+		p.Reason = fmt.Sprintf("its counters are not reached: %v; calls pass while this node has units left, and then "+
+			"none that it is required for", err)
 	}
 	if note := s.quotas.Note(p.Name); note != "" {
 		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{

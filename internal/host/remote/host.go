@@ -150,8 +150,8 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 			Tools:      own,
 		}
 		if hs != nil {
-			o.ProtocolVersion, o.Capabilities, o.ServerInfo, o.Instructions = hs.ProtocolVersion, hs.Capabilities,
-				hs.ServerInfo, hs.Instructions
+			o.ProtocolVersion, o.Capabilities = hs.ProtocolVersion, hs.Capabilities
+			o.ServerInfo, o.Instructions = hs.ServerInfo, hs.Instructions
 		}
 		list = append(list, o)
 	}

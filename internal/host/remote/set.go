@@ -183,6 +183,12 @@ func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit
 	if w.Session != nil && w.Session.Node != "" {
 		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "%s is not at this node", s.id)
 	}
+	return s.acquireRemote(ctx, w, refusal)
+}
+
+// acquireRemote takes an instance that stands for the best node that takes the call. If none does, it returns refusal,
+// the error of this host, or else the first one of the nodes.
+func (s *set) acquireRemote(ctx context.Context, w unit.Want, refusal error) (*unit.Instance, func(error), error) {
 	for _, p := range s.order(w) {
 		i, release, err := s.extension.AcquireKey(ctx, p.Node)
 		if err == nil {

@@ -50,8 +50,8 @@ func (s *Snapshot) AcceptTools(selected policies.Selection, pinned []status.Pin)
 	}
 	guarded := s.Policies.PinsToolsOf(selected.Extension)
 	return x.AcceptTools(func(p descriptors.Pending) bool {
-		if slices.ContainsFunc(pinned,
-			func(one status.Pin) bool { return one.Kind == pins.Tool && one.Name == p.Tool }) {
+		isPinned := func(one status.Pin) bool { return one.Kind == pins.Tool && one.Name == p.Tool }
+		if slices.ContainsFunc(pinned, isPinned) {
 			return true
 		}
 		one := changedPin(selected.Extension, p)

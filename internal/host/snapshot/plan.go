@@ -238,8 +238,8 @@ func (p *Plan) Sum() [sha256.Size]byte {
 // Exhausted returns the diagnostic that file descriptors ran out, so that p does not reflect the disk; nil if
 // they did not.
 func (p *Plan) Exhausted() *protocol.Diagnostic {
-	if i := slices.IndexFunc(p.Diagnostics,
-		func(d protocol.Diagnostic) bool { return d.Code == manifest.CodeExhausted }); i >= 0 {
+	exhausted := func(d protocol.Diagnostic) bool { return d.Code == manifest.CodeExhausted }
+	if i := slices.IndexFunc(p.Diagnostics, exhausted); i >= 0 {
 		return &p.Diagnostics[i]
 	}
 	return nil

@@ -51,14 +51,13 @@ func (s *Snapshot) Describe(st *status.Status) {
 	st.Extensions = append(st.Extensions, unread...)
 	for _, d := range st.Diagnostics {
 		if reason, ok := disabledBy[d.Code]; ok {
-			st.Extensions = append(st.Extensions,
-				status.Extension{
-					ID:     d.Extension,
-					Path:   d.Path,
-					State:  status.StateDisabled,
-					Reason: reason,
-					Tools:  []string{},
-				})
+			st.Extensions = append(st.Extensions, status.Extension{
+				ID:     d.Extension,
+				Path:   d.Path,
+				State:  status.StateDisabled,
+				Reason: reason,
+				Tools:  []string{},
+			})
 		}
 	}
 }
@@ -109,11 +108,9 @@ func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 	if extension != "" {
 		registered = tools.NameOf(extension, name)
 	}
-	known := 0 // length of the longest id in force that may own the name: a longer id is the likelier owner
-	for x := range p.Ordered {
-		if extension == "" && tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name) {
-			known = max(known, len(x.ID()))
-		}
+	known := 0
+	if extension == "" {
+		known = p.longestOwner(name, view)
 	}
 	concerns := func(id string) bool {
 		return id != "" && view.Admits(id, registered) &&
@@ -150,4 +147,15 @@ func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 		}
 	}
 	return nil
+}
+
+// longestOwner returns the length of the longest id in force that may own a registered name, 0 if there is none. Of
+// several ids the longest is the likeliest owner.
+func (p *Plan) longestOwner(name string, view *toolset.View) (length int) {
+	for x := range p.Ordered {
+		if tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name) {
+			length = max(length, len(x.ID()))
+		}
+	}
+	return length
 }

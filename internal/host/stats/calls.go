@@ -120,8 +120,8 @@ func (c *Calls) Ended(i runtime.Info) {
 
 // Describe adds the counts to the status of the extension.
 func (c *Calls) Describe(s *status.Extension) {
-	s.Requests, s.Denied, s.Invalid, s.ToolErrors = c.requests.Load(), c.denied.Load(), c.invalid.Load(),
-		c.toolErrors.Load()
+	s.Requests, s.Denied = c.requests.Load(), c.denied.Load()
+	s.Invalid, s.ToolErrors = c.invalid.Load(), c.toolErrors.Load()
 	s.Calls, s.Errors, s.Refused = c.count.Load(), c.errors.Load(), c.refused.Load()
 	s.FailedInRow = c.inRow.Load()
 	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())

@@ -120,8 +120,8 @@ func (h *History) latest(n int) (list []kept) {
 	defer h.mu.Unlock()
 	for id := h.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
 		k := h.ring[id%keptCalls]
-		k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages),
-			payload{}, payload{}
+		k.client, k.event.Stages = slices.Clone(k.client), slices.Clone(k.event.Stages)
+		k.request, k.response = payload{}, payload{}
 		list = append(list, k)
 	}
 	return list
@@ -137,8 +137,8 @@ func (h *History) Call(id uint64) (status.PastCall, error) {
 		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound,
 			"call %d is not among the last %d, which are kept", id, keptCalls)
 	}
-	k.client, k.event.Stages, k.request, k.response = slices.Clone(k.client), slices.Clone(k.event.Stages),
-		k.request.copy(), k.response.copy()
+	k.client, k.event.Stages = slices.Clone(k.client), slices.Clone(k.event.Stages)
+	k.request, k.response = k.request.copy(), k.response.copy()
 	h.mu.Unlock()
 	call := h.describe(&k)
 	call.Request = h.excerpt(k.request)
@@ -272,8 +272,8 @@ func ClientName(clientInfo []byte) string {
 	if json.Unmarshal(clientInfo, &info) != nil {
 		return ""
 	}
-	return strings.ToValidUTF8(strings.TrimSpace(info.Name[:min(len(info.Name),
-		128)]+" "+info.Version[:min(len(info.Version), 64)]), "")
+	name, version := info.Name[:min(len(info.Name), 128)], info.Version[:min(len(info.Version), 64)]
+	return strings.ToValidUTF8(strings.TrimSpace(name+" "+version), "")
 }
 
 // Asked records a question to the caller of a call until answered is called. Open questions are bounded by the

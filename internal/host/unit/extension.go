@@ -94,8 +94,8 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	if unpacked != nil && unpacked.Level != protocol.LevelInfo {
 		return nil, []protocol.Diagnostic{*unpacked}
 	}
-	if missing := append(unusable(cfg, &c),
-		discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
+	missing := append(unusable(cfg, &c), discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...)
+	if len(missing) > 0 {
 		return nil, missing
 	}
 	if c.Manifest.Transport.Kind == "" { // it has only hooks

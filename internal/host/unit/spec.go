@@ -21,47 +21,18 @@ import (
 
 // Spec returns the runtime spec of an instance of c, and a report of its environment.
 func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
-	entry := cfg.Extensions.Entries[c.ID]
-	s := runtime.Spec{
-		ID:       c.ID,
-		Dir:      c.Dir,
-		Manifest: c.Manifest,
-		Options: entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(
-			c.Manifest.Transport),
-		StateDir:      filepath.Join(e.StateDir, c.ID),
-		HostVersion:   e.Version,
-		Self:          e.Self,
-		Logger:        e.Log.With("extension", c.ID),
-		Containment:   e.Containment,
-		Roots:         entry.Roots,
-		NewPrivileges: entry.NewPrivileges,
-		Services:      e.Services,
-	}
-	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
-		return s, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
-	}
-	var err error
-	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
-		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config",
-			err, c.ID)
-	}
-	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil &&
-		// a remote server has no process on this machine
-		c.Manifest.Transport.URL == "" && c.Manifest.Transport.Kind != manifest.KindNATS {
-		if s.Sandbox, err = sandbox.Resolve(table,
-			sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)); err != nil {
-			return s, process.EnvReport{}, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
-		}
-		s.Sandbox.LogTo(s.Logger)
+	var report process.EnvReport
+	s, err := e.statedSpec(cfg, &c)
+	if err != nil {
+		return s, report, err
 	}
 	dir, told, err := e.Permits.Package(&c, nil)
 	if err != nil {
-		return s, process.EnvReport{}, permit.Refusal(err)
+		return s, report, permit.Refusal(err)
 	}
 	if dir != "" && s.Sandbox != nil {
 		s.Sandbox.Read = append(s.Sandbox.Read, dir)
 	}
-	var report process.EnvReport
 	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // configured as for other clients
 		s.Env, report = e.Child(cfg, &s, told)
 		if s.Manifest, err = ExpandVariables(c.Manifest, process.Lookup(s.Env)); err != nil {
@@ -73,21 +44,8 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.file: %w", err)
 		}
 	}
-	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
-	if file := s.Manifest.Transport.TokenFile; file != "" {
-		if refused := owners.Secret(filepath.Join(s.Dir, file)); refused != nil {
-			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.token_file: %s: %s; %s", refused.Path,
-				refused.Message, refused.Hint)
-		}
-	}
-	commands := [][]string{s.Manifest.Transport.CommandLine()}
-	for _, h := range s.Manifest.Hooks {
-		commands = append(commands, h.Command)
-	}
-	for _, argv := range commands {
-		if refused := owners.Command(s.Dir, argv); refused != nil {
-			return s, report, protocol.Errorf(protocol.SpawnFailed, "%s; %s", refused.Message, refused.Hint)
-		}
+	if err := checkOwners(cfg, &s); err != nil {
+		return s, report, err
 	}
 	env := maps.Clone(s.Manifest.Transport.Env)
 	if dir != "" {
@@ -98,10 +56,9 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	s.Env, report = e.Child(cfg, &s, env)
 	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
 	stated := cfg.Extensions.Environ(c.ID)
-	if err := given.Give(&s, e.Secrets(cfg),
-		given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated)),
-		slices.Concat(slices.Collect(maps.Keys(stated)),
-			slices.Collect(maps.Keys(c.Manifest.Transport.Env)))...); err != nil {
+	texts := given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(stated)), maps.Keys(c.Manifest.Transport.Env))
+	if err := given.Give(&s, e.Secrets(cfg), texts, names...); err != nil {
 		return s, report, err
 	}
 	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
@@ -110,6 +67,63 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		}
 	}
 	return s, report, nil
+}
+
+// statedSpec returns the part of a spec that the manifest and the configuration state.
+func (e *Env) statedSpec(cfg *config.Config, c *discovery.Candidate) (runtime.Spec, error) {
+	entry, t := cfg.Extensions.Entries[c.ID], c.Manifest.Transport
+	s := runtime.Spec{
+		ID:            c.ID,
+		Dir:           c.Dir,
+		Manifest:      c.Manifest,
+		Options:       entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(t),
+		StateDir:      filepath.Join(e.StateDir, c.ID),
+		HostVersion:   e.Version,
+		Self:          e.Self,
+		Logger:        e.Log.With("extension", c.ID),
+		Containment:   e.Containment,
+		Roots:         entry.Roots,
+		NewPrivileges: entry.NewPrivileges,
+		Services:      e.Services,
+	}
+	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
+		return s, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
+	}
+	var err error
+	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
+		return s, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
+	}
+	table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default)
+	if table == nil || t.URL != "" || t.Kind == manifest.KindNATS { // a remote server has no process on this machine
+		return s, nil
+	}
+	place := sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)
+	if s.Sandbox, err = sandbox.Resolve(table, place); err != nil {
+		return s, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+	}
+	s.Sandbox.LogTo(s.Logger)
+	return s, nil
+}
+
+// checkOwners refuses a token file and programs of s that other users may change.
+func checkOwners(cfg *config.Config, s *runtime.Spec) error {
+	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
+	if file := s.Manifest.Transport.TokenFile; file != "" {
+		if refused := owners.Secret(filepath.Join(s.Dir, file)); refused != nil {
+			return protocol.Errorf(protocol.SpawnFailed, "transport.token_file: %s: %s; %s", refused.Path,
+				refused.Message, refused.Hint)
+		}
+	}
+	commands := [][]string{s.Manifest.Transport.CommandLine()}
+	for _, h := range s.Manifest.Hooks {
+		commands = append(commands, h.Command)
+	}
+	for _, argv := range commands {
+		if refused := owners.Command(s.Dir, argv); refused != nil {
+			return protocol.Errorf(protocol.SpawnFailed, "%s; %s", refused.Message, refused.Hint)
+		}
+	}
+	return nil
 }
 
 // replays opens the cassette of s, which determines the protocol.

@@ -23,8 +23,8 @@ const packageRoot = "${" + permit.Variable + "}/"
 func ExpandVariables(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
-	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env),
-		maps.Clone(t.Headers)
+	t.Cmd, t.Args = slices.Clone(t.Cmd), slices.Clone(t.Args)
+	t.Env, t.Headers = maps.Clone(t.Env), maps.Clone(t.Headers)
 	var errs []error
 	expand := func(key, text string, lookup func(string) (string, bool)) string {
 		value, err := process.Expand(text, lookup)

@@ -84,8 +84,39 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 	if l.Key == "name" {
 		names = o.namePrompts(order, each, kept)
 	}
+	shown, of, templates := l.collect(order, each, names, view)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch l.Key {
+	case "uri":
+		for _, id := range kept {
+			of[id] = o.resources[id]
+		}
+		o.order, o.resources = order, of
+	case "uriTemplate":
+		for _, id := range kept {
+			templates[id] = o.templates[id]
+			for _, t := range templates[id] {
+				of[id][t.text] = struct{}{}
+			}
+		}
+		o.order, o.templates = order, templates
+	case "name":
+		o.prompts = make(map[string]prompt, len(names))
+		for p, name := range names {
+			o.prompts[name] = p
+		}
+		return shown, nil
+	}
+	return shown, o.setShadows(l.Method, order, of)
+}
+
+// collect returns the items that view shows, the keys of all items by extension and, of templates, their patterns.
+// names are the registered names of prompts.
+func (l List) collect(order []string, each [][]json.RawMessage, names map[prompt]string, view *toolset.View,
+) (shown []json.RawMessage, of map[string]keys, templates map[string][]template) {
 	seen := make(keys)
-	of, templates := make(map[string]keys, len(order)), make(map[string][]template)
+	of, templates = make(map[string]keys, len(order)), make(map[string][]template)
 	for n, id := range order {
 		of[id] = make(keys, len(each[n]))
 		for _, item := range each[n] {
@@ -115,30 +146,7 @@ func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []
 			}
 		}
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch l.Key {
-	case "uri":
-		for _, id := range kept {
-			of[id] = o.resources[id]
-		}
-		o.order, o.resources = order, of
-	case "uriTemplate":
-		for _, id := range kept {
-			templates[id] = o.templates[id]
-			for _, t := range templates[id] {
-				of[id][t.text] = struct{}{}
-			}
-		}
-		o.order, o.templates = order, templates
-	case "name":
-		o.prompts = make(map[string]prompt, len(names))
-		for p, name := range names {
-			o.prompts[name] = p
-		}
-		return shown, nil
-	}
-	return shown, o.setShadows(l.Method, order, of)
+	return shown, of, templates
 }
 
 // namePrompts returns the registered names of the prompts listed by order or known of kept. A prompt keeps its

@@ -33,9 +33,7 @@ type Group struct {
 	Left      int            // number of the extension's tools that are not in the answer
 }
 
-const (
-	maxExtensions = 50
-)
+const maxExtensions = 50
 
 // Parameters of the ranking, tuned with the queries of testdata/tuning.txt.
 const (

@@ -75,29 +75,24 @@ var about = map[string]bool{
 	protocol.MethodResourcesListChanged: true,
 }
 
+// namedBy are the kinds of what requests are about, and the members of their params that name it.
+var namedBy = map[string]struct{ kind, member string }{
+	protocol.MethodToolsCall:            {"tool", "name"},
+	protocol.MethodPromptsGet:           {"prompt", "name"},
+	protocol.MethodResourceUpdated:      {"resource", "uri"},
+	protocol.MethodResourcesRead:        {"resource", "uri"},
+	protocol.MethodResourcesSubscribe:   {"resource", "uri"},
+	protocol.MethodResourcesUnsubscribe: {"resource", "uri"},
+	protocol.MethodDirectoryRead:        {"resource", "uri"},
+}
+
 // subject returns the kind and the name of what a request is about, "" if that has no name.
 func subject(method string, params json.RawMessage) (kind, name string, err error) {
-	switch method {
-	case protocol.MethodToolsCall:
-		return named("tool", method, params, "name")
-	case protocol.MethodPromptsGet:
-		return named("prompt", method, params, "name")
-	case protocol.MethodResourceUpdated, protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe,
-		protocol.MethodResourcesUnsubscribe, protocol.MethodDirectoryRead:
-		return named("resource", method, params, "uri")
-	case protocol.MethodComplete:
-		ref, err := one(method, params, "ref")
-		if err != nil {
-			return "", "", err
-		}
-		_, of, err := named("", method, ref, "type")
-		if err != nil {
-			return "", "", err
-		}
-		if of == "ref/prompt" {
-			return named("prompt", method, ref, "name")
-		}
-		return named("resource", method, ref, "uri")
+	if by, ok := namedBy[method]; ok {
+		return named(by.kind, method, params, by.member)
+	}
+	if method == protocol.MethodComplete {
+		return completed(params)
 	}
 	if about[method] || isOwnedList(method) {
 		return "", "", nil
@@ -115,6 +110,22 @@ func subject(method string, params json.RawMessage) (kind, name string, err erro
 		return kindAny, method, nil
 	}
 	return named("resource", method, params, "uri")
+}
+
+// completed returns the subject of completion/complete.
+func completed(params json.RawMessage) (kind, name string, err error) {
+	ref, err := one(protocol.MethodComplete, params, "ref")
+	if err != nil {
+		return "", "", err
+	}
+	_, of, err := named("", protocol.MethodComplete, ref, "type")
+	if err != nil {
+		return "", "", err
+	}
+	if of == "ref/prompt" {
+		return named("prompt", protocol.MethodComplete, ref, "name")
+	}
+	return named("resource", protocol.MethodComplete, ref, "uri")
 }
 
 // kindAny is the kind of requests that may be about anything: of methods of extensions of MCP and other unknown
