@@ -121,9 +121,10 @@ func verifyLog(path, expect string) (v verification, words []string, err error) 
 	if v.Records == 0 {
 		return v, []string{path + ": intact, no records yet"}, nil
 	}
-	words = []string{fmt.Sprintf("%s: intact, %d records in %s, up to number %d of %s, hash %s", path, v.Records,
-		console.Plural(len(files), "file"),
-		v.Last, v.Until.Local().Format(time.RFC3339), v.Hash)}
+	words = []string{
+		fmt.Sprintf("%s: intact, %d records in %s, up to number %d of %s, hash %s", path, v.Records,
+			console.Plural(len(files), "file"), v.Last, v.Until.Local().Format(time.RFC3339), v.Hash),
+	}
 	for i := range v.Unfinished {
 		words = append(words, unfinished(&v.Unfinished[i]))
 	}

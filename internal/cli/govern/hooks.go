@@ -81,8 +81,15 @@ func listHooks(ctx context.Context, c *console.Console, only manifest.HookEvent)
 		if strings.HasPrefix(hook.Source, "extension ") && !hook.Own {
 			matcher += " (of all extensions)"
 		}
-		rows = append(rows, []string{hook.Event, fmt.Sprint(hook.Priority), hook.Source, matcher,
-			hook.Timeout.String(), hook.OnError, hook.Name})
+		rows = append(rows, []string{
+			hook.Event,
+			fmt.Sprint(hook.Priority),
+			hook.Source,
+			matcher,
+			hook.Timeout.String(),
+			hook.OnError,
+			hook.Name,
+		})
 	}
 	rows = append(rows, []string{console.Plural(len(list), "hook")})
 	return c.Print(console.Document{Kind: "hooks", Value: list, Names: names, Rows: rows})

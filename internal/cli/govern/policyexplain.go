@@ -88,8 +88,8 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 		names = append(names, t.ID)
 		result, why := verdict(t)
 		if i := slices.IndexFunc(t.Steps, ignored); i >= 0 && shadow {
-			result, why = "would be "+cmp.Or(effects[t.Steps[i].Action],
-				"let pass"), t.Steps[i].Policy+": "+t.Steps[i].Reason
+			step := t.Steps[i]
+			result, why = "would be "+cmp.Or(effects[step.Action], "let pass"), step.Policy+": "+step.Reason
 		}
 		rows = append(rows, []string{t.ID, console.Stamp(t.Time), t.Caller, cmp.Or(t.Tool, t.Method), result, why})
 	}

@@ -105,8 +105,8 @@ func rehearse(ctx context.Context, h *exthost.Host, id string, n *player.Call) (
 		list = append(list, step)
 	}
 	if failed != nil {
-		of.Policy, of.Action, of.Reason = trace.Verdict.Policy, cmp.Or(string(trace.Verdict.Action),
-			string(protocol.KindOf(failed))), protocol.Reason(failed)
+		of.Policy, of.Reason = trace.Verdict.Policy, protocol.Reason(failed)
+		of.Action = cmp.Or(string(trace.Verdict.Action), string(protocol.KindOf(failed)))
 		list = append(list, of)
 	}
 	return list, nil

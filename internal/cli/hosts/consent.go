@@ -89,8 +89,9 @@ func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) (
 		}
 		if id := cmp.Or(c.Owner, c.ID); v.Trusted() && !v.Bundled {
 			e, before := f.Extensions[id], f.Extensions[id]
-			e.Manifest, e.Files, e.Command = "sha256:"+
-				v.Files[manifest.FileName].Sum, v.Files.Digest(), lock.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
+			e.Manifest = "sha256:" + v.Files[manifest.FileName].Sum
+			e.Files = v.Files.Digest()
+			e.Command = lock.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
 			if e.Files != before.Files || e.Manifest != before.Manifest || e.Command != before.Command {
 				e.Approved, e.ApprovedBy = time.Now().UTC().Format(time.RFC3339), Operator()
 			}

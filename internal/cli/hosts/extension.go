@@ -170,10 +170,19 @@ func PolicyRows(policies []status.Policy) [][]string {
 			}
 		}
 		is := cmp.Or(p.Builtin, string(p.Kind))
-		rows = append(rows, []string{p.Name, string(p.Category), is, string(p.Mode), p.State,
+		rows = append(rows, []string{
+			p.Name,
+			string(p.Category),
+			is,
+			string(p.Mode),
+			p.State,
 			strconv.FormatInt(asked, 10),
-			strconv.FormatInt(denied, 10), strconv.FormatInt(failed, 10), p50, p95,
-			strings.Join(policyNotes(p, shadow), "; ")})
+			strconv.FormatInt(denied, 10),
+			strconv.FormatInt(failed, 10),
+			p50,
+			p95,
+			strings.Join(policyNotes(p, shadow), "; "),
+		})
 	}
 	return rows
 }

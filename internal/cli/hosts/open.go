@@ -127,8 +127,8 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 	if o.Secrets == nil {
 		o.Secrets = Secrets
 	}
-	o.Logger, o.PolicyKinds, o.Mode.Background, o.Logins, o.Services = log, PolicyKinds, true, Logins(c),
-		services.New(cfg.Cluster)
+	o.Logger, o.PolicyKinds, o.Mode.Background = log, PolicyKinds, true
+	o.Logins, o.Services = Logins(c), services.New(cfg.Cluster)
 	if h, err = exthost.Open(ctx, cfg, o); err != nil {
 		return nil, err
 	}

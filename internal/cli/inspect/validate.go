@@ -90,10 +90,14 @@ func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
 	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return []protocol.Diagnostic{{Level: protocol.LevelError, Code: manifest.CodeInvalid, Extension: m.Plugin.ID,
-		Path:    path,
-		Message: "transport.script: there is no " + console.NearbyPath(script),
-		Hint:    "check the spelling; a script is relative to the folder of its plugin.toml"}}
+	return []protocol.Diagnostic{{
+		Level:     protocol.LevelError,
+		Code:      manifest.CodeInvalid,
+		Extension: m.Plugin.ID,
+		Path:      path,
+		Message:   "transport.script: there is no " + console.NearbyPath(script),
+		Hint:      "check the spelling; a script is relative to the folder of its plugin.toml",
+	}}
 }
 
 func validateAll(ctx context.Context, c *console.Console) error {

@@ -117,16 +117,28 @@ func callRow(call *status.PastCall) []string {
 	if name, took := call.Slowest(); name != 0 {
 		slowest = stageText(name) + " " + console.Span(time.Duration(took))
 	}
-	return []string{strconv.FormatUint(call.ID, 10), console.Stamp(call.Time), cmp.Or(call.Caller, "anonymous"),
+	return []string{
+		strconv.FormatUint(call.ID, 10),
+		console.Stamp(call.Time),
+		cmp.Or(call.Caller, "anonymous"),
 		cmp.Or(call.Tool, call.Method),
-		string(call.Outcome), console.Span(time.Duration(call.Took)), slowest}
+		string(call.Outcome),
+		console.Span(time.Duration(call.Took)),
+		slowest,
+	}
 }
 
 // openCallRow returns the row of a call in flight whose caller is asked something. A call gets its id when it ends.
 func openCallRow(q *status.Question, now time.Time) []string {
-	return []string{"-", console.Stamp(q.Since), askedCaller(q), cmp.Or(q.Tool, q.Extension, "-"),
+	return []string{
+		"-",
+		console.Stamp(q.Since),
+		askedCaller(q),
+		cmp.Or(q.Tool, q.Extension, "-"),
 		"waits for " + q.Method,
-		console.Span(now.Sub(q.Since)), "-"}
+		console.Span(now.Sub(q.Since)),
+		"-",
+	}
 }
 
 func stageText(name status.StageName) string { return strings.ReplaceAll(name.String(), "_", " ") }
@@ -224,9 +236,12 @@ func timeline(call *status.PastCall, layout console.Layout) []string {
 		from := min(at(s.At), bar-1)
 		long := max(at(s.At+s.Took)-from, 1)
 		rest -= s.Took
-		rows = append(rows, []string{stageText(s.Name), console.Span(time.Duration(s.At)),
+		rows = append(rows, []string{
+			stageText(s.Name),
+			console.Span(time.Duration(s.At)),
 			console.Span(time.Duration(s.Took)),
-			strings.Repeat("·", from) + strings.Repeat("█", long) + strings.Repeat("·", bar-from-long)})
+			strings.Repeat("·", from) + strings.Repeat("█", long) + strings.Repeat("·", bar-from-long),
+		})
 	}
 	return layout.Grid(append(rows, []string{"host itself", "", console.Span(time.Duration(max(rest, 0)))}))
 }

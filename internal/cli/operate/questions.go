@@ -18,8 +18,13 @@ func questionLines(questions []status.Question, layout console.Layout) []string 
 	}
 	rows := [][]string{{"WAITS FOR", "SINCE", "CALLER", "TOOL", "CLIENT"}}
 	for _, q := range questions[:min(len(questions), mostQuestions)] {
-		rows = append(rows, []string{q.Method, console.Stamp(q.Since), askedCaller(&q),
-			cmp.Or(q.Tool, q.Extension, "-"), cmp.Or(q.Client, "-")})
+		rows = append(rows, []string{
+			q.Method,
+			console.Stamp(q.Since),
+			askedCaller(&q),
+			cmp.Or(q.Tool, q.Extension, "-"),
+			cmp.Or(q.Client, "-"),
+		})
 	}
 	lines := layout.Grid(rows)
 	if more := len(questions) - mostQuestions; more > 0 {

@@ -261,8 +261,8 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 			rate(x.Errors+x.Refused+x.Invalid, x), rate(x.ToolErrors, x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"},
 	}
 	if x.Latency != nil {
-		row.cells[8], row.cells[9] = console.Span(time.Duration(x.Latency.P50)),
-			console.Span(time.Duration(x.Latency.P95))
+		row.cells[8] = console.Span(time.Duration(x.Latency.P50))
+		row.cells[9] = console.Span(time.Duration(x.Latency.P95))
 	}
 	if len(x.Instances) == 1 {
 		row.fill(x.Instances[0], now)
@@ -379,8 +379,9 @@ func destinationRows(d status.Destination, diags []protocol.Diagnostic, now time
 
 func (r *statusRow) fill(i status.Instance, now time.Time) {
 	if i.PID > 0 {
-		r.cells[2], r.cells[3], r.cells[10] = strconv.Itoa(i.PID),
-			console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
+		r.cells[2] = strconv.Itoa(i.PID)
+		r.cells[3] = console.Span(now.Sub(i.StartedAt).Truncate(time.Second))
+		r.cells[10] = console.Bytes(i.RSS)
 	}
 	r.cells[12] = cmp.Or(i.Breaker, "-")
 	var notes []string

@@ -34,10 +34,8 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	if err != nil {
 		return nil, nil // exthost.Open fails with the same error
 	}
-	info, runtimeDir := daemon.Info{
-		Scope:   hosts.Scope(r.console, cfg),
-		LogCopy: cfg.Log.File,
-	}, os.Getenv("XDG_RUNTIME_DIR")
+	info := daemon.Info{Scope: hosts.Scope(r.console, cfg), LogCopy: cfg.Log.File}
+	runtimeDir := os.Getenv("XDG_RUNTIME_DIR")
 	if r.stdio {
 		info.Serves = overStdio
 	}
