@@ -192,7 +192,7 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 			map[string]bool{"credentials": d.Credentials == CredentialsPerCaller, "oauth": d.OAuth != nil})
 	}
 	for _, p := range d.OAuth.Validate() {
-		f.failIn(path+".oauth", manifest.Problem(p))
+		f.failIn(path+".oauth", p)
 	}
 	d.Instances = ""
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/manifest"
-	"github.com/exthost/exthost/manifest/oauth"
 )
 
 // The values of Destination.Type.
@@ -34,7 +33,7 @@ type Destination struct {
 	// sse and http only: sent to the server
 	Headers map[string]string `json:"headers,omitempty" secret:"true"`
 	// sse and http only: as [transport.oauth] of a manifest
-	OAuth *oauth.Settings `json:"oauth,omitempty"`
+	OAuth *manifest.OAuthClient `json:"oauth,omitempty"`
 	// sse and http only: shared: one login for all callers; per_caller: each caller's own (exthost login NAME
 	// --caller CALLER); default shared
 	Credentials string `json:"credentials,omitempty" jsonschema:"enum=shared,enum=per_caller"`

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-
-	"github.com/exthost/exthost/internal/text/tojson"
-	"github.com/exthost/exthost/manifest/internal/configschema"
 )
 
 // MergeConfig lays the operator's values over [config], table by table; the result is {} if both are empty. The
 // error lists values that violate [config_schema].
 func (m *Manifest) MergeConfig(operator map[string]any) (json.RawMessage, error) {
-	raw, err := tojson.Encode(merge(m.Config, operator))
+	raw, err := EncodeJSON(merge(m.Config, operator))
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -21,7 +18,7 @@ func (m *Manifest) MergeConfig(operator map[string]any) (json.RawMessage, error)
 	if err != nil || schema == nil {
 		return raw, err
 	}
-	for _, f := range schema.Check(raw, false) {
+	for _, f := range schema.check(raw, false) {
 		err = errors.Join(err, f)
 	}
 	return raw, err
@@ -43,7 +40,7 @@ func merge(base, top map[string]any) map[string]any {
 
 // config checks [config] against [config_schema]. A missing value is no error, since the operator may supply it.
 func (v *validator) config() {
-	raw, err := tojson.Encode(v.m.Config)
+	raw, err := EncodeJSON(v.m.Config)
 	if err != nil {
 		v.errorf("config", "", "config: %v", err)
 		return
@@ -56,23 +53,23 @@ func (v *validator) config() {
 	if schema == nil || v.m.Config == nil {
 		return
 	}
-	if !schema.Affords(raw) {
+	if !schema.affords(raw) {
 		v.errorf("config_schema", "", "config_schema is too large to check this config against")
 		return
 	}
-	for _, f := range schema.Check(raw, true) {
-		v.errorf(f.Path(), "", "%v", f)
+	for _, f := range schema.check(raw, true) {
+		v.errorf(f.path(), "", "%v", f)
 	}
 }
 
 // configSchema returns nil if the manifest states none.
-func (m *Manifest) configSchema() (*configschema.Schema, error) {
+func (m *Manifest) configSchema() (*compiledSchema, error) {
 	if m.ConfigSchema == nil {
 		return nil, nil
 	}
-	raw, err := tojson.Encode(m.ConfigSchema)
+	raw, err := EncodeJSON(m.ConfigSchema)
 	if err != nil {
 		return nil, err
 	}
-	return configschema.Compile(raw)
+	return compileSchema(raw)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/manifest/oauth"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
@@ -105,7 +104,7 @@ type Transport struct {
 	// private to its owner; read for each request, for nats for each connection
 	TokenFile string `toml:"token_file" json:"token_file,omitempty"`
 	// http and sse only: the OAuth client for logins; default: whatever the server's authorization server offers
-	OAuth *oauth.Settings `toml:"oauth" json:"oauth,omitempty"`
+	OAuth *OAuthClient `toml:"oauth" json:"oauth,omitempty"`
 	// default native for stdio, mcp with a url; exec has none
 	Protocol string `toml:"protocol" json:"protocol,omitempty"`
 	// auto (default), 2025-11-25 or 2026-07-28; mcp only

@@ -10,8 +10,6 @@ import (
 
 	"github.com/exthost/exthost/internal/text/glob"
 	"github.com/exthost/exthost/internal/text/strict"
-
-	"github.com/exthost/exthost/manifest/internal/words"
 )
 
 // Problem is an error in a table that several kinds of files contain. The reader of the file adds the position.
@@ -125,7 +123,7 @@ func (s Server) Validate() []Problem {
 			p.add("url", "", "url and headers are for type http and sse")
 		}
 	case KindHTTP, KindSSE:
-		if msg := words.BadURL(s.URL); msg != "" {
+		if msg := badURL(s.URL); msg != "" {
 			p.add("url", "", "%s", msg)
 		}
 		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || s.Cwd != "" {

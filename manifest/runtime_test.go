@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/exthost/exthost/internal/text/tojson"
 )
 
 func TestRuntimeResolveDefaults(t *testing.T) {
@@ -143,7 +141,7 @@ func TestCommandWords(t *testing.T) {
 func TestJSONKeepsNumbersAndDates(t *testing.T) {
 	m := mustParse(t, minimal+"[config]\nbig = 9007199254740993\nday = 2026-11-20\nat = 2026-11-20T10:00:00Z\nlocal "+
 		"= 2026-11-20T10:00:00\nhtml = \"<b>\"\nlist = [{ a = 1 }]\n")
-	got, err := tojson.Encode(m.Config)
+	got, err := EncodeJSON(m.Config)
 	want := `{"at":"2026-11-20T10:00:00Z","big":9007199254740993,"day":"2026-11-20","html":"<b>","list":[{"a":1}],"local":"2026-11-20T10:00:00"}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)

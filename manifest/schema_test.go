@@ -12,8 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	reflector "github.com/invopop/jsonschema"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/exthost/exthost/internal/text/tojson"
 )
 
 var update = flag.Bool("update", false, "rewrite plugin.schema.json")
@@ -60,7 +58,7 @@ func againstSchema(t *testing.T, text string) error {
 	if _, err := toml.Decode(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := tojson.Encode(values)
+	raw, err := EncodeJSON(values)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/text/strict"
-	"github.com/exthost/exthost/manifest/internal/mcpjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -28,30 +27,30 @@ var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 // are allowed. It is lenient: an unknown key is an Info, and an invalid server is an Error that leaves the others
 // usable. The map is nil if the file itself is invalid.
 func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagnostic) {
-	f := mcpjson.File{Report: &strict.Report{Code: CodeSidecar}, NoteCode: CodeSidecarNote}
+	f := mcpFile{&strict.Report{Code: CodeSidecar}}
 	root := read(path, data, f.Report, strict.JSON)
 	if root == nil {
 		return nil, f.Diagnostics
 	}
-	found, ok := f.Servers(root)
+	found, ok := f.servers(root)
 	if !ok {
 		return nil, f.Diagnostics
 	}
 	servers, ids := map[string]Server{}, []string{}
 	for _, s := range found {
-		switch id := ServerID("", s.Name); {
+		switch id := ServerID("", s.name); {
 		case id == "":
-			f.Add(s.At(""), "", "%q is not a server's name: 1 to %d characters", s.Name, MaxIDLength)
+			f.Add(s.at(""), "", "%q is not a server's name: 1 to %d characters", s.name, MaxIDLength)
 		case slices.Contains(ids, id):
-			f.Add(s.At(""), "rename one of them", "there is a server named like %q already; the first one is kept",
-				s.Name)
+			f.Add(s.at(""), "rename one of them", "there is a server named like %q already; the first one is kept",
+				s.name)
 		default:
 			ids = append(ids, id)
-			if !f.Decode(s) {
+			if !f.decode(s) {
 				continue
 			}
-			if server, ok := checked(f, s); ok {
-				servers[s.Name] = server
+			if server, ok := f.checked(s); ok {
+				servers[s.name] = server
 			}
 		}
 	}
@@ -60,21 +59,21 @@ func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagn
 }
 
 // checked returns the server if it is valid. ok is false after an error.
-func checked(f mcpjson.File, found *mcpjson.Server) (s Server, ok bool) {
-	d := found.Definition
+func (f *mcpFile) checked(found *mcpServer) (s Server, ok bool) {
+	d := found.definition
 	s = Server{Type: d.Type, Command: d.Command, Args: d.Args, Env: d.Env, Cwd: d.Cwd, URL: d.URL, Headers: d.Headers}
 	s, guess := s.Complete()
 	problems := s.Validate()
-	if found.AsksUser {
+	if found.asksUser {
 		problems = append(problems,
 			Problem{Message: "it asks the user for a value with ${input:…}, which only an editor can",
 				Hint: "name a variable of the environment instead: ${NAME}"})
 	}
 	for _, p := range problems {
-		f.Add(found.At(p.Field), p.Hint, "%s: %s", found.Path, p.Message)
+		f.Add(found.at(p.Field), p.Hint, "%s: %s", found.path, p.Message)
 	}
 	if guess != "" && len(problems) == 0 {
-		f.Note(found.At("url"), "state the type", "%s: %s", found.Path, guess)
+		f.note(found.at("url"), "state the type", "%s: %s", found.path, guess)
 	}
 	return s, len(problems) == 0
 }

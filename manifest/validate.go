@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/text/strict"
-	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -236,7 +235,7 @@ func (v *validator) dev() {
 func (v *validator) requires() {
 	r := v.m.Requires
 	for i, bin := range r.Bins {
-		if words.BadProgram(bin, false) != "" || strings.ContainsAny(bin, `/\`) {
+		if badProgram(bin, false) != "" || strings.ContainsAny(bin, `/\`) {
 			v.errorf(strict.Index("requires.bins", i), "", "requires.bins: %q is not the name of a program on PATH",
 				bin)
 		}
@@ -246,14 +245,14 @@ func (v *validator) requires() {
 			v.errorf(strict.Index("requires.env", i), "", "requires.env: %q is not a variable's name", name)
 		}
 	}
-	v.platforms("os", r.OS, words.OS)
-	v.platforms("arch", r.Arch, words.Arch)
+	v.platforms("os", r.OS, knownOS)
+	v.platforms("arch", r.Arch, knownArch)
 }
 
 func (v *validator) platforms(key string, names, known []string) {
 	for i, name := range names {
 		if !slices.Contains(known, name) {
-			v.errorf(strict.Index("requires."+key, i), words.Platform(name, known),
+			v.errorf(strict.Index("requires."+key, i), suggestPlatform(name, known),
 				"requires.%s: %q is none that is known", key, name)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/internal/text/strict"
-	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -35,7 +34,7 @@ func (v *validator) tools() {
 		if len(tool.Command) > 0 && t.Kind != KindExec {
 			v.errorf(path+".command", "", "a tool's command is for kind exec")
 		}
-		if tool.Command != nil && (len(tool.Command) == 0 || words.BadProgram(tool.Command[0], false) != "") {
+		if tool.Command != nil && (len(tool.Command) == 0 || badProgram(tool.Command[0], false) != "") {
 			v.errorf(path+".command", "", "%s.command names no program", path)
 		}
 		v.placeholders(path+".command", tool)

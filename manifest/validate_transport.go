@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/text/strict"
-	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -48,15 +47,15 @@ func (v *validator) transport() {
 		remoteOnly(v)
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
-		p.not("url", words.BadURL(t.URL))
+		p.not("url", badURL(t.URL))
 		p.headers(t.Headers)
 		v.token()
 		v.onlyFor("stdio and exec", launchOnly...)
 		v.protocol(ProtocolMCP, ProtocolMCP)
 	case KindNATS:
 		t.SubjectPrefix = cmp.Or(t.SubjectPrefix, "ext")
-		p.not("subject_prefix", words.BadSubject(t.SubjectPrefix))
-		p.not("url", words.BadServer(t.URL))
+		p.not("subject_prefix", badSubject(t.SubjectPrefix))
+		p.not("url", badNATSServer(t.URL))
 		p.oneOf("framing", t.Framing, FramingLine, FramingNexo)
 		v.token()
 		v.onlyFor("http and sse", "headers", "oauth")
@@ -115,7 +114,7 @@ func (v *validator) token() {
 		}
 	}
 	for _, p := range t.OAuth.Validate() {
-		v.problem("transport.oauth", Problem(p))
+		v.problem("transport.oauth", p)
 	}
 	if t.OAuth != nil && !t.SignsIn() {
 		v.errorf("transport.oauth", "keep one of them", "transport.oauth and other credentials exclude each other")
@@ -224,7 +223,7 @@ func (v *validator) launch(needed bool) {
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (v *validator) program(key, name string) {
-	if why := words.BadProgram(name, key == "command" && v.m.Transport.Protocol == ProtocolMCP); why != "" {
+	if why := badProgram(name, key == "command" && v.m.Transport.Protocol == ProtocolMCP); why != "" {
 		v.errorf("transport."+key, "", "transport.%s: %s", key, why)
 	}
 }

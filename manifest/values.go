@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/text/shellwords"
-	"github.com/exthost/exthost/manifest/internal/words"
 )
 
 // Instances is the number of children of an extension: [InstancesShared], [InstancesPerSession], or a number, as
@@ -73,7 +72,7 @@ type Size int64
 
 // ParseSize reads text such as "512MiB" or "1024".
 func ParseSize(s string) (Size, error) {
-	n, err := words.Size(s)
+	n, err := parseSize(s)
 	return Size(n), err
 }
 
@@ -96,7 +95,7 @@ func (s *Size) UnmarshalTOML(v any) (err error) {
 		*s, err = ParseSize(fmt.Sprint(v))
 		return err
 	}
-	return words.ErrSize
+	return errSize
 }
 
 // Command is a command line in words, written as an array or as one string that is split as a shell would. No

@@ -8,7 +8,6 @@ import (
 
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
-	"github.com/exthost/exthost/internal/text/tojson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -166,7 +165,7 @@ func declaredDescriptors(m *manifest.Manifest) (o descriptors) {
 		if s.Annotations != nil {
 			d["annotations"] = s.Annotations
 		}
-		raw, err := tojson.Encode(d)
+		raw, err := manifest.EncodeJSON(d)
 		if err != nil { // a value without JSON form, such as infinity
 			raw = emptyObject // reported as a tool without name
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/exthost/exthost/internal/testing/oauthtest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/manifest"
-	"github.com/exthost/exthost/manifest/oauth"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -374,7 +373,7 @@ func TestLoginIsNotAskedFor(t *testing.T) {
 				Type:         config.DestinationHTTP,
 				URL:          s.URL,
 				StartTimeout: d.StartTimeout,
-				OAuth:        &oauth.Settings{ClientID: "mine", ClientSecret: tt.secret},
+				OAuth:        &manifest.OAuthClient{ClientID: "mine", ClientSecret: tt.secret},
 			}
 		}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return n }})
 		session := &protocol.Session{

@@ -23,7 +23,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/exthost/exthost/internal/local/clientsettings"
-	"github.com/exthost/exthost/manifest/oauth"
+	"github.com/exthost/exthost/manifest"
 )
 
 // Client is a program whose configuration can be read.
@@ -88,7 +88,7 @@ type Server struct {
 	Runtime      map[string]string // further keys of [runtime], with values as TOML or YAML literals
 	Disabled     bool              // disabled in the client's file
 
-	OAuth *oauth.Settings // OAuth client for logins; nil: none configured
+	OAuth *manifest.OAuthClient // OAuth client for logins; nil: none configured
 
 	Variables []string          // variables to set in the environment, in place of secrets
 	Secrets   map[string]string // values to store by name; "": to be asked for

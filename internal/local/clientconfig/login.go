@@ -9,7 +9,6 @@ import (
 
 	"github.com/exthost/exthost/internal/secret/secrets"
 	"github.com/exthost/exthost/manifest"
-	"github.com/exthost/exthost/manifest/oauth"
 )
 
 // ofMetadata is the alternative to the addresses of an authorization server.
@@ -29,7 +28,7 @@ var loginCounterparts = map[string]string{
 // login reads the OAuth client settings: a table oauth for Claude Code, Codex, Gemini and opencode, auth for
 // Cursor.
 func (r *reader) login(s *Server, f *fields) {
-	o := &oauth.Settings{Scopes: f.list("scopes")}
+	o := &manifest.OAuthClient{Scopes: f.list("scopes")}
 	if f.take("oauth_resource") != nil {
 		r.note(s.Name, "oauth_resource is left out; the server's own metadata name its resource")
 	}
@@ -62,7 +61,7 @@ func (r *reader) login(s *Server, f *fields) {
 }
 
 // client reads the table key of a login into o. Mistakes are reported on server.
-func (r *reader) client(s *Server, o *oauth.Settings, key string, f, server *fields) {
+func (r *reader) client(s *Server, o *manifest.OAuthClient, key string, f, server *fields) {
 	o.ClientID = cmp.Or(f.text("clientId", "client_id", "CLIENT_ID"), o.ClientID)
 	o.ClientSecret = cmp.Or(f.text("clientSecret", "client_secret", "CLIENT_SECRET"), o.ClientSecret)
 	if _, isText := f.set["scopes"].(string); isText {

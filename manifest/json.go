@@ -1,5 +1,4 @@
-// Package tojson encodes values of TOML and YAML files as JSON.
-package tojson
+package manifest
 
 import (
 	"bytes"
@@ -10,9 +9,9 @@ import (
 	"time"
 )
 
-// Encode encodes a value of a file, such as a tool's input_schema: integers in full, keys sorted, dates and times
+// EncodeJSON encodes a value of a file, such as a tool's input_schema: integers in full, keys sorted, dates and times
 // as RFC 3339 text. A value that JSON cannot represent, such as nan, is an error.
-func Encode(v any) (json.RawMessage, error) {
+func EncodeJSON(v any) (json.RawMessage, error) {
 	plain, err := jsonable(v)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,4 @@
-// Package words parses and checks single values of a manifest: addresses, sizes, and names of programs and
-// platforms.
-package words
+package manifest
 
 import (
 	"errors"
@@ -17,9 +15,9 @@ import (
 
 // The platforms of the Go toolchain that could run a host.
 var (
-	OS = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd", "openbsd",
-		"plan9", "solaris", "windows"}
-	Arch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64",
+	knownOS = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd",
+		"openbsd", "plan9", "solaris", "windows"}
+	knownArch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64",
 		"ppc64le", "riscv64", "s390x"}
 )
 
@@ -37,17 +35,17 @@ var commonNames = map[string]string{
 	"x86":     "386",
 }
 
-// Platform suggests which of known a name stands for, or returns "".
-func Platform(name string, known []string) string {
+// suggestPlatform suggests which of known a name stands for, or returns "".
+func suggestPlatform(name string, known []string) string {
 	if common, ok := commonNames[strings.ToLower(name)]; ok {
 		return fmt.Sprintf("did you mean %q?", common)
 	}
 	return strict.DidYouMean(name, known)
 }
 
-// BadURL returns the error in an http url, or "". A url with ${VAR} cannot be checked before the variable is
+// badURL returns the error in an http url, or "". A url with ${VAR} cannot be checked before the variable is
 // known.
-func BadURL(raw string) string {
+func badURL(raw string) string {
 	if strings.Contains(raw, "${") {
 		return ""
 	}
@@ -70,11 +68,11 @@ func BadURL(raw string) string {
 	return ""
 }
 
-// ErrSize is wrapped by the error of an invalid size.
-var ErrSize = errors.New(`want a size such as "512MiB" or a whole number of bytes`)
+// errSize is wrapped by the error of an invalid size.
+var errSize = errors.New(`want a size such as "512MiB" or a whole number of bytes`)
 
-// units are powers of two.
-var units = map[string]int{
+// sizeUnits are powers of two.
+var sizeUnits = map[string]int{
 	"":    0,
 	"b":   0,
 	"k":   10,
@@ -88,13 +86,13 @@ var units = map[string]int{
 	"gib": 30,
 }
 
-// Size reads a number of bytes, such as "512MiB" or "1024".
-func Size(s string) (int64, error) {
+// parseSize reads a number of bytes, such as "512MiB" or "1024".
+func parseSize(s string) (int64, error) {
 	digits := strings.TrimRight(s, "kKmMgGiIbB ")
 	n, err := strconv.ParseInt(digits, 10, 64)
-	shift, ok := units[strings.ToLower(strings.TrimSpace(s[len(digits):]))]
+	shift, ok := sizeUnits[strings.ToLower(strings.TrimSpace(s[len(digits):]))]
 	if err != nil || n < 0 || !ok {
-		return 0, fmt.Errorf("%q is not a size: %w", s, ErrSize)
+		return 0, fmt.Errorf("%q is not a size: %w", s, errSize)
 	}
 	if n > math.MaxInt64>>shift {
 		return 0, fmt.Errorf("%q is more than a size can hold", s)
@@ -102,8 +100,8 @@ func Size(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// BadServer returns the error in the address of a NATS server, or "". An empty address is valid.
-func BadServer(raw string) string {
+// badNATSServer returns the error in the address of a NATS server, or "". An empty address is valid.
+func badNATSServer(raw string) string {
 	if raw == "" || strings.Contains(raw, "secret://") {
 		return ""
 	}
@@ -121,13 +119,13 @@ func BadServer(raw string) string {
 // maxSubject bounds a subject prefix in bytes.
 const maxSubject = 128
 
-var subject = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+var subjectPrefix = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// BadSubject returns why prefix cannot begin the subject of a NATS service, or "".
-func BadSubject(prefix string) string {
+// badSubject returns why prefix cannot begin the subject of a NATS service, or "".
+func badSubject(prefix string) string {
 	first, _, _ := strings.Cut(prefix, ".")
 	switch {
-	case len(prefix) > maxSubject || !subject.MatchString(prefix):
+	case len(prefix) > maxSubject || !subjectPrefix.MatchString(prefix):
 		return fmt.Sprintf("%.*q is not words of letters, digits, _ and - with dots between them, such as ext",
 			maxSubject, prefix)
 	case strings.EqualFold(first, "_INBOX") || strings.EqualFold(first, "exthost"):
@@ -139,9 +137,9 @@ func BadSubject(prefix string) string {
 // packageRoot begins the path of a program in the extension's installed package.
 const packageRoot = "${EXTHOST_PACKAGE}/"
 
-// BadProgram returns why a word cannot name a program, or "". With packaged it may be a program of the extension's
+// badProgram returns why a word cannot name a program, or "". With packaged it may be a program of the extension's
 // package.
-func BadProgram(name string, packaged bool) string {
+func badProgram(name string, packaged bool) string {
 	if program, ok := strings.CutPrefix(name, packageRoot); ok && packaged {
 		if !filepath.IsLocal(filepath.FromSlash(program)) {
 			return "it is outside the package"

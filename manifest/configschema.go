@@ -1,5 +1,4 @@
-// Package configschema checks an extension's config against its config_schema, with bounded work for any schema.
-package configschema
+package manifest
 
 import (
 	"bytes"
@@ -16,25 +15,25 @@ import (
 	"golang.org/x/text/message"
 )
 
-// Schema is a compiled config_schema.
-type Schema struct {
+// compiledSchema is a compiled [config_schema]. Checking a config against it takes bounded work.
+type compiledSchema struct {
 	compiled *jsonschema.Schema
 	parts    int // its size, counting a definition once for each reference
 }
 
-// address names a schema within its own compiler.
-const address = "config_schema.json"
+// schemaAddress names a schema within its own compiler.
+const schemaAddress = "config_schema.json"
 
-// refuse loads nothing: a schema may refer only to itself.
-type refuse struct{}
+// noLoader loads nothing: a schema may refer only to itself.
+type noLoader struct{}
 
-func (refuse) Load(url string) (any, error) {
+func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and nothing is fetched", url)
 }
 
-// Compile compiles a JSON Schema object. It refuses external references, circular ones and schemas that are too
+// compileSchema compiles a JSON Schema object. It refuses external references, circular ones and schemas that are too
 // large.
-func Compile(text json.RawMessage) (*Schema, error) {
+func compileSchema(text json.RawMessage) (*compiledSchema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
@@ -44,24 +43,24 @@ func Compile(text json.RawMessage) (*Schema, error) {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(refuse{})
-	if err := c.AddResource(address, doc); err != nil {
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaAddress, doc); err != nil {
 		return nil, err
 	}
-	compiled, err := c.Compile(address)
-	return &Schema{compiled, parts}, err
+	compiled, err := c.Compile(schemaAddress)
+	return &compiledSchema{compiled, parts}, err
 }
 
-// Finding is a value that violates the schema.
-type Finding struct {
-	Location []string // keys and indices down to the value
-	Message  string
+// finding is a value that violates the schema.
+type finding struct {
+	location []string // keys and indices down to the value
+	message  string
 }
 
-// Path returns the path of the value: config.a[0].
-func (f Finding) Path() string {
+// path returns the path of the value: config.a[0].
+func (f finding) path() string {
 	path := "config"
-	for _, step := range f.Location {
+	for _, step := range f.location {
 		if i, err := strconv.Atoi(step); err == nil {
 			path += fmt.Sprintf("[%d]", i)
 		} else {
@@ -72,21 +71,21 @@ func (f Finding) Path() string {
 }
 
 // Error names the value with dots only: config.a.0.
-func (f Finding) Error() string {
-	return strings.Join(append([]string{"config"}, f.Location...), ".") + ": " + f.Message
+func (f finding) Error() string {
+	return strings.Join(append([]string{"config"}, f.location...), ".") + ": " + f.message
 }
 
-// Affords reports whether checking config stays within the work limit.
-func (s *Schema) Affords(config json.RawMessage) bool {
+// affords reports whether checking config stays within the work limit.
+func (s *compiledSchema) affords(config json.RawMessage) bool {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(config))
-	return err != nil || s.parts*size(doc) <= maxWork
+	return err != nil || s.parts*countValues(doc) <= maxWork
 }
 
-// Check returns all violations. With partial, missing properties are not reported.
-func (s *Schema) Check(config json.RawMessage, partial bool) []Finding {
+// check returns all violations. With partial, missing properties are not reported.
+func (s *compiledSchema) check(config json.RawMessage, partial bool) []finding {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(config))
 	if err != nil {
-		return []Finding{{Message: err.Error()}}
+		return []finding{{message: err.Error()}}
 	}
 	verr := (*jsonschema.ValidationError)(nil)
 	if !errors.As(s.compiled.Validate(doc), &verr) {
@@ -95,20 +94,20 @@ func (s *Schema) Check(config json.RawMessage, partial bool) []Finding {
 	return findings(verr, partial, message.NewPrinter(language.English))
 }
 
-func findings(e *jsonschema.ValidationError, partial bool, p *message.Printer) (out []Finding) {
+func findings(e *jsonschema.ValidationError, partial bool, p *message.Printer) (out []finding) {
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Not:
 		if partial && lacksSomething(e) {
 			return nil // one of the alternatives may still match
 		}
-		return []Finding{{e.InstanceLocation, e.ErrorKind.LocalizedString(p)}}
+		return []finding{{e.InstanceLocation, e.ErrorKind.LocalizedString(p)}}
 	case *kind.Required, *kind.DependentRequired, *kind.MinProperties:
 		if partial {
 			return nil
 		}
 	}
 	if len(e.Causes) == 0 {
-		return []Finding{{e.InstanceLocation, e.ErrorKind.LocalizedString(p)}}
+		return []finding{{e.InstanceLocation, e.ErrorKind.LocalizedString(p)}}
 	}
 	for _, cause := range e.Causes {
 		out = append(out, findings(cause, partial, p)...)

@@ -1,4 +1,4 @@
-package configschema
+package manifest
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCompileRefuses(t *testing.T) {
+func TestConfigSchemaIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ schema, want string }{
 		"no JSON":         {`{`, "unexpected EOF"},
 		"another file":    {`{"$ref": "https://example.com/x.json"}`, "nothing is fetched"},
@@ -17,17 +17,17 @@ func TestCompileRefuses(t *testing.T) {
 		"an unknown name": {`{"$ref": "#/$defs/x"}`, "$ref is #/$defs/NAME"},
 		"a circle":        {`{"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": {"not": {"$ref": "#/$defs/a"}}}}`, "refers to itself"},
 		"a dynamic one":   {`{"$dynamicRef": "#x"}`, "not supported here"},
-		"many parts":      {doubling(20), "more than 10000 parts"},
+		"many parts":      {doublingSchema(20), "more than 10000 parts"},
 		"a wrong type":    {`{"type": 1}`, "jsonschema"},
 	} {
-		if _, err := Compile(json.RawMessage(c.schema)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := compileSchema(json.RawMessage(c.schema)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-// doubling defines n schemas, each of which holds the next one twice.
-func doubling(n int) string {
+// doublingSchema defines n schemas, each of which holds the next one twice.
+func doublingSchema(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"items": {"$ref": "#/$defs/d0"}, "$defs": {`)
 	for i := range n {
@@ -37,8 +37,8 @@ func doubling(n int) string {
 	return b.String()
 }
 
-func TestCheck(t *testing.T) {
-	s, err := Compile(json.RawMessage(
+func TestConfigMatchesItsSchema(t *testing.T) {
+	s, err := compileSchema(json.RawMessage(
 		`{"required": ["key"], "properties": {"key": {"type": "string"}, "list": {"items": {"type": "integer"}},
 		"one": {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}}}`))
 	if err != nil {
@@ -60,8 +60,8 @@ func TestCheck(t *testing.T) {
 			}},
 	} {
 		got := map[string]bool{}
-		for _, f := range s.Check(json.RawMessage(c.config), c.partial) {
-			got[f.Path()+" "+f.Error()] = true
+		for _, f := range s.check(json.RawMessage(c.config), c.partial) {
+			got[f.path()+" "+f.Error()] = true
 		}
 		want := map[string]bool{}
 		for _, w := range c.want {
@@ -73,12 +73,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestAffords(t *testing.T) {
-	s, err := Compile(json.RawMessage(doubling(9)))
+func TestConfigSchemaBoundsWork(t *testing.T) {
+	s, err := compileSchema(json.RawMessage(doublingSchema(9)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.Affords(json.RawMessage(`[1]`)) || s.Affords(json.RawMessage("["+strings.Repeat("1,", 10_000)+"1]")) {
+	if !s.affords(json.RawMessage(`[1]`)) || s.affords(json.RawMessage("["+strings.Repeat("1,", 10_000)+"1]")) {
 		t.Error("the bound is elsewhere")
 	}
 }

@@ -1,4 +1,4 @@
-package configschema
+package manifest
 
 import (
 	"fmt"
@@ -83,17 +83,17 @@ func (w *weigher) definition(ref string) (int, error) {
 	return n, err
 }
 
-// size counts the values in a config.
-func size(v any) int {
+// countValues counts the values in a config.
+func countValues(v any) int {
 	n := 1
 	switch v := v.(type) {
 	case map[string]any:
 		for _, elem := range v {
-			n += size(elem)
+			n += countValues(elem)
 		}
 	case []any:
 		for _, elem := range v {
-			n += size(elem)
+			n += countValues(elem)
 		}
 	}
 	return n
