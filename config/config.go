@@ -19,27 +19,36 @@ import (
 )
 
 // Config is the configuration of a host. [Default] has the defaults.
+//
+// The tag project of a key, or of the section around it, says what a file of the working directory may do: "yes"
+// states anything, "tighten" is restricted by loader.keep, and "no,TEXT" is ignored because such a file cannot TEXT.
 type Config struct {
-	Extensions   Extensions          `json:"extensions"`               // where extensions come from and how they run
-	Plugins      []governance.Spec   `json:"plugins"`                  // the policies that every exchange passes
-	Governance   Governance          `json:"governance,omitzero"`      // what policies receive
-	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
-	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
+	// where extensions come from and how they run
+	Extensions Extensions `json:"extensions"`
+	// the policies that every exchange passes
+	Plugins []governance.Spec `json:"plugins" project:"yes"`
+	// what policies receive
+	Governance Governance `json:"governance,omitzero" project:"tighten"`
+	// commands at points of the agent loop
+	Hooks []manifest.HookSpec `json:"hooks" project:"yes"`
+	// MCP servers bridged to HTTP, by name
+	Destinations Destinations `json:"destinations" list:"name"`
 	// what clients see of tools, prompts and resources, by the name of the toolset
-	Toolsets map[string]Toolset `json:"toolsets,omitempty"`
-	Tools    toolsearch.Listing `json:"tools"`  // how tools are listed to clients
-	Server   Server             `json:"server"` // the HTTP front
+	Toolsets map[string]Toolset `json:"toolsets,omitempty" project:"tighten"`
+	Tools    toolsearch.Listing `json:"tools" project:"yes"` // how tools are listed to clients
+	Server   Server             `json:"server"`              // the HTTP front
 	// where the secrets of secret://NAME are kept
-	Secrets Secrets `json:"secrets"`
-	Audit   Audit   `json:"audit"` // the log of all exchanges
+	Secrets Secrets `json:"secrets" project:"no,say where the user's secrets are"`
+	Audit   Audit   `json:"audit" project:"tighten"` // the log of all exchanges
 	// the cluster of hosts to join; not in a project's file; default: none
-	Cluster cluster.Membership `json:"cluster"`
+	Cluster cluster.Membership `json:"cluster" project:"no,have the host join others"`
 	// calls that fail on purpose, for tests of agents; not in a project's file
-	Inject []faults.Rule `json:"inject,omitempty"`
-	OTel   otel.Tracing  `json:"otel,omitzero"` // where traces are sent
-	Log    Log           `json:"log"`           // the host's log
+	Inject []faults.Rule `json:"inject,omitempty" project:"no,have calls fail"`
+	// where traces are sent
+	OTel otel.Tracing `json:"otel,omitzero" project:"no,say where traces of the user's calls are sent"`
+	Log  Log          `json:"log" project:"yes"` // the host's log
 	// a cassette of the messages between the host and its extensions; default: none
-	Record recording.Cassette `json:"record,omitzero"`
+	Record recording.Cassette `json:"record,omitzero" project:"yes"`
 
 	// Files are the absolute paths that [Load] read, or would have read if the files existed: watch these for
 	// changes.
@@ -70,37 +79,37 @@ type Project struct {
 // Extensions selects the extensions and sets how they run.
 type Extensions struct {
 	// false: do not look for extensions; default true
-	Enabled bool `json:"enabled"`
+	Enabled bool `json:"enabled" project:"yes"`
 	// searched in order: the first path with an id wins, and an id that is twice in one path does not run; default
 	// ./extensions
-	SearchPaths []string `json:"search_paths" path:"true"`
+	SearchPaths []string `json:"search_paths" project:"yes" path:"true"`
 	// exact base names; default node_modules, .git, target
-	IgnoreDirs []string `json:"ignore_dirs"`
+	IgnoreDirs []string `json:"ignore_dirs" project:"yes"`
 	// ids of extensions not to run
-	Disabled []string `json:"disabled"`
+	Disabled []string `json:"disabled" project:"yes"`
 	// ids of extensions that may run; default: all
-	Allowlist []string `json:"allowlist"`
+	Allowlist []string `json:"allowlist" project:"tighten"`
 	// path elements below a search path, plugin.toml included; default 4
-	MaxDepth int `json:"max_depth" jsonschema:"minimum=1,maximum=64"`
+	MaxDepth int `json:"max_depth" project:"yes" jsonschema:"minimum=1,maximum=64"`
 	// follow symbolic links inside a search path; default false
-	FollowLinks bool `json:"follow_links"`
+	FollowLinks bool `json:"follow_links" project:"yes"`
 	// how the host reacts to changes on disk
-	Watch Watch `json:"watch"`
+	Watch Watch `json:"watch" project:"yes"`
 	// whether extensions are confined
-	Sandbox Sandbox `json:"sandbox"`
+	Sandbox Sandbox `json:"sandbox" project:"tighten"`
 	// the variables of the host that extensions see
-	Env Env `json:"env"`
+	Env Env `json:"env" project:"tighten"`
 	// values that a manifest's [runtime] does not state
-	Defaults manifest.Runtime `json:"defaults"`
+	Defaults manifest.Runtime `json:"defaults" project:"tighten"`
 	// directories whose files are used, with everything below, whoever owns or may write them; / means all; not in
 	// a project's file; default: none
-	SafeDirectories []string `json:"safe_directories" path:"true"`
+	SafeDirectories []string `json:"safe_directories" project:"tighten" path:"true"`
 	// what of the working directory may run: ask: what the user agreed to; lock: what exthost.lock states; off:
 	// all; not in a project's file; default ask
-	Trust string `json:"trust" jsonschema:"enum=ask,enum=lock,enum=off"`
+	Trust string `json:"trust" project:"no,say whether it is trusted" jsonschema:"enum=ask,enum=lock,enum=off"`
 	// minimum age of a package and its dependencies for exthost add and upgrade; a project's file can only raise
 	// it; default 72h
-	MinReleaseAge manifest.Duration `json:"min_release_age"`
+	MinReleaseAge manifest.Duration `json:"min_release_age" project:"tighten"`
 	// settings by id; OWNER.SERVER for a sidecar server
 	Entries map[string]Entry `json:"entries"`
 }
@@ -155,30 +164,30 @@ const (
 // Entry is the operator's settings for one extension.
 type Entry struct {
 	// laid over the manifest's [config]
-	Config map[string]any `json:"config,omitempty"`
+	Config map[string]any `json:"config,omitempty" project:"tighten"`
 	// added to its environment
-	Env map[string]string `json:"env,omitempty"`
+	Env map[string]string `json:"env,omitempty" project:"tighten"`
 	// a file of NAME=value lines, or YAML, added to its environment; env wins
-	EnvFile string `json:"env_file,omitempty" path:"true"`
+	EnvFile string `json:"env_file,omitempty" project:"tighten" path:"true"`
 	// variables to withhold although its manifest declares them
-	EnvDeny []string `json:"env_deny,omitempty"`
+	EnvDeny []string `json:"env_deny,omitempty" project:"tighten"`
 	// variables of the host to pass on although they look like secrets; same as exthost grant
-	EnvPass []string `json:"env_pass,omitempty"`
+	EnvPass []string `json:"env_pass,omitempty" project:"tighten"`
 	// which events its hooks see; default own
-	Hooks string `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"`
+	Hooks string `json:"hooks,omitempty" project:"tighten" jsonschema:"enum=all,enum=own,enum=none"`
 	// directories in the answer to roots/list requests of its MCP server; default: ask the client
-	Roots []string `json:"roots,omitempty" path:"true"`
+	Roots []string `json:"roots,omitempty" project:"yes" path:"true"`
 	// laid over the manifest's [runtime]
-	Runtime manifest.Runtime `json:"runtime,omitzero"`
+	Runtime manifest.Runtime `json:"runtime,omitzero" project:"tighten"`
 	// the host is not ready while the extension cannot run; default false
-	Required bool `json:"required,omitempty"`
+	Required bool `json:"required,omitempty" project:"yes"`
 
 	// replaces the manifest's [sandbox]; a project's file can only state strict
-	Sandbox sandbox.Override `json:"sandbox,omitzero"`
+	Sandbox sandbox.Override `json:"sandbox,omitzero" project:"tighten"`
 
 	// Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities,
 	// and keep the host's capabilities; not in a project's file; default false
-	NewPrivileges bool `json:"new_privileges,omitempty"`
+	NewPrivileges bool `json:"new_privileges,omitempty" project:"tighten"`
 
 	// Problems say why the values of the entry cannot be used: unset variables, an unreadable env_file. [Load]
 	// sets them.
@@ -227,25 +236,25 @@ type Toolset = toolset.Definition
 // Server is the HTTP server.
 type Server struct {
 	// host:port; default 127.0.0.1:7800; port 0 is any free port
-	Listen string `json:"listen"`
+	Listen string `json:"listen" project:"yes"`
 	// bearer token; default: none, which serves loopback only
-	Auth Auth `json:"auth,omitzero"`
+	Auth Auth `json:"auth,omitzero" project:"tighten"`
 	// the toolset of clients without one of their own, who can use no other; default: they see everything
-	Toolset string `json:"toolset,omitempty"`
+	Toolset string `json:"toolset,omitempty" project:"tighten"`
 	// callers with tokens of their own, by name; with any, every HTTP client needs a token; not in a project's
 	// file; default: none
-	Clients        map[string]Client `json:"clients,omitempty"`
-	AllowedOrigins []string          `json:"allowed_origins"` // in addition to this machine's
-	AllowedHosts   []string          `json:"allowed_hosts"`   // in addition to this machine's
-	TLS            TLS               `json:"tls,omitzero"`    // default: none
-	Metrics        bool              `json:"metrics"`         // serve /metrics; default true
+	Clients        map[string]Client `json:"clients,omitempty" project:"no,say who the host's clients are"`
+	AllowedOrigins []string          `json:"allowed_origins" project:"tighten"` // in addition to this machine's
+	AllowedHosts   []string          `json:"allowed_hosts" project:"tighten"`   // in addition to this machine's
+	TLS            TLS               `json:"tls,omitzero" project:"tighten"`    // default: none
+	Metrics        bool              `json:"metrics" project:"yes"`             // serve /metrics; default true
 	// maximum size of a request in bytes; default 16 MiB
-	MaxBody manifest.Size `json:"max_body" jsonschema:"minimum=1024"`
+	MaxBody manifest.Size `json:"max_body" project:"yes" jsonschema:"minimum=1024"`
 	// how long after the start lists wait for extensions that are new to the host and still starting; default 25
 	// s, 0: not at all
-	ListWait manifest.Duration `json:"list_wait"`
+	ListWait manifest.Duration `json:"list_wait" project:"yes"`
 	// time without clients after which a background host of exthost serve --stdio ends; default 10 min, 0: never
-	IdleExit manifest.Duration `json:"idle_exit"`
+	IdleExit manifest.Duration `json:"idle_exit" project:"yes"`
 }
 
 // toolsets returns the toolsets that s gives to clients, by key.

@@ -205,7 +205,7 @@ func (l *loader) project() {
 		}
 	}
 	l.layer(n)
-	l.keep(g)
+	g.keep()
 }
 
 // noteProject fills in Config.Project.

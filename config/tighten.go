@@ -7,239 +7,209 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/internal/listing/toolset"
-	"github.com/exthost/exthost/internal/recording/faults"
 	"github.com/exthost/exthost/internal/secret/secrets"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// guard keeps the security settings of the system's and the user's files. A project's files may tighten but not
-// loosen them, since the directory is often another person's.
+// guard is the configuration before the files of a project, which may tighten but not loosen what the system's and the
+// user's files state about security: the directory is often another person's.
 type guard struct {
-	allowlist, pass []string
-	mode            string
-	trust           string
-	minAge          manifest.Duration
-	isolate         string
-	sandbox         string
-	entries         map[string]guardedEntry
-	headers         []string
-	destinations    Destinations
-	server          Server
-	toolsets        map[string]Toolset
-	audit           Audit
-	secrets         Secrets
-	otel            otel.Tracing
-	safe            []string
-	inject          []faults.Rule
-	cluster         cluster.Membership
-	positions       strict.Positions
+	*loader
+	was       *Config
+	positions strict.Positions // of was
 }
 
-// guardedEntry is the guarded part of an [Entry].
-type guardedEntry struct {
-	deny    []string
-	env     map[string]string
-	config  map[string]any
-	envFile string
-	pass    []string
-	isolate string
-	sandbox sandbox.Override
-	hooks   string // "": not stated
-}
-
-// guard records the settings of the layers so far.
 func (l *loader) guard() *guard {
-	c := l.cfg
-	g := &guard{
-		allowlist:    slices.Clone(c.Extensions.Allowlist),
-		pass:         slices.Clone(c.Extensions.Env.Pass),
-		mode:         c.Extensions.Env.Mode,
-		trust:        c.Extensions.Trust,
-		minAge:       c.Extensions.MinReleaseAge,
-		isolate:      c.Extensions.Defaults.Isolate,
-		sandbox:      c.Extensions.Sandbox.Default,
-		entries:      make(map[string]guardedEntry),
-		headers:      slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations),
-		server:       c.Server,
-		toolsets:     toolset.Clone(c.Toolsets),
-		audit:        c.Audit,
-		secrets:      c.Secrets,
-		safe:         c.Extensions.SafeDirectories,
-		inject:       slices.Clone(c.Inject),
-		cluster:      c.Cluster,
-		otel:         c.OTel,
-		positions:    maps.Clone(l.decoder.Positions),
-	}
-	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
-		*list = slices.Clone(*list)
-	}
-	g.server.Clients, g.otel.Headers = maps.Clone(c.Server.Clients), maps.Clone(c.OTel.Headers)
-	for id, e := range c.Extensions.Entries {
-		was := guardedEntry{
-			deny:    slices.Clone(e.EnvDeny),
-			env:     maps.Clone(e.Env),
-			config:  maps.Clone(e.Config),
-			envFile: e.EnvFile,
-			pass:    slices.Clone(e.EnvPass),
-			isolate: e.Runtime.Isolate,
-			sandbox: e.Sandbox,
+	return &guard{l, clone(reflect.ValueOf(l.cfg)).Interface().(*Config), maps.Clone(l.decoder.Positions)}
+}
+
+// clone returns a deep copy of a configuration: the decoder changes maps and lists in place. Unexported fields are
+// shared.
+func clone(v reflect.Value) reflect.Value {
+	out := reflect.New(v.Type()).Elem()
+	out.Set(v)
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if out.Field(i).CanSet() {
+				out.Field(i).Set(clone(v.Field(i)))
+			}
 		}
-		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
-			was.hooks = e.Hooks
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		out.Set(reflect.New(v.Type().Elem()))
+		out.Elem().Set(clone(v.Elem()))
+	case v.Kind() == reflect.Interface && !v.IsNil():
+		out.Set(clone(v.Elem()))
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		for i := range v.Len() {
+			out.Index(i).Set(clone(v.Index(i)))
 		}
-		g.entries[id] = was
+	case v.Kind() == reflect.Map && !v.IsNil():
+		out.Set(reflect.MakeMap(v.Type()))
+		for key, value := range v.Seq2() {
+			out.SetMapIndex(key, clone(value))
+		}
 	}
-	for name, d := range g.destinations {
-		d.Headers, d.Env, d.EnvFromHeaders, d.Command = maps.Clone(d.Headers), maps.Clone(d.Env),
-			maps.Clone(d.EnvFromHeaders), slices.Clone(d.Command)
-		g.destinations[name] = d
-	}
-	return g
+	return out
 }
 
 // keep reverts what the directory's files have loosened, with a warning for each key.
-func (l *loader) keep(g *guard) {
-	x := &l.cfg.Extensions
-	g.keepValue(l, "extensions.allowlist",
-		len(g.allowlist) == 0 || len(x.Allowlist) > 0 && within(x.Allowlist, g.allowlist),
-		func() { x.Allowlist = g.allowlist })
-	if !within(x.SafeDirectories, g.safe) {
-		x.SafeDirectories = g.safe
-		l.ignored(g, "extensions.safe_directories", inUsersFile, "say whose files count")
+func (g *guard) keep() {
+	g.refuse("", reflect.ValueOf(g.cfg).Elem(), reflect.ValueOf(g.was).Elem())
+	g.keepExtensions()
+	g.keepDestinations()
+	g.keepValue("governance.headers", within(g.was.Governance.Headers, g.cfg.Governance.Headers),
+		func() { g.cfg.Governance.Headers = g.was.Governance.Headers })
+	g.keepServer()
+	for _, key := range toolset.Keep(g.cfg.Toolsets, g.was.Toolsets, g.was.Server.toolsets()) {
+		g.ignored(key, "choose another name, or "+inUsersFile, "say what the user's clients see")
 	}
-	if !reflect.DeepEqual(l.cfg.Secrets, g.secrets) {
-		l.cfg.Secrets = g.secrets
-		l.ignored(g, "secrets", inUsersFile, "say where the user's secrets are")
-	}
-	if !reflect.DeepEqual(l.cfg.OTel, g.otel) {
-		l.cfg.OTel = g.otel
-		l.ignored(g, "otel", inUsersFile, "say where traces of the user's calls are sent")
-	}
-	if !reflect.DeepEqual(l.cfg.Inject, g.inject) {
-		l.cfg.Inject = g.inject
-		l.ignored(g, "inject", inUsersFile, "have calls fail")
-	}
-	if !l.cfg.Cluster.Equal(&g.cluster) {
-		l.cfg.Cluster = g.cluster
-		l.ignored(g, "cluster", inUsersFile, "have the host join others")
-	}
-	if g.mode == EnvAllowlist {
-		g.keepValue(l, "extensions.env.mode", x.Env.Mode == g.mode, func() { x.Env.Mode = g.mode })
-		g.keepValue(l, "extensions.env.pass", within(x.Env.Pass, g.pass), func() { x.Env.Pass = g.pass })
-	}
-	if l.decoder.Positions["extensions.trust"] != g.positions["extensions.trust"] {
-		x.Trust = g.trust
-		l.ignored(g, "extensions.trust", "state it in the user's file, with --trust or in EXTHOST_TRUST",
-			"say whether it is trusted")
-	}
-	g.keepValue(l, "extensions.min_release_age", x.MinReleaseAge >= g.minAge, func() { x.MinReleaseAge = g.minAge })
-	g.keepValue(l, "extensions.defaults.isolate", g.isolate != manifest.IsolatePID || x.Defaults.Isolate == g.isolate,
-		func() { x.Defaults.Isolate = g.isolate })
-	g.keepValue(l, "extensions.sandbox.default", g.sandbox != sandbox.Strict || x.Sandbox.Default == g.sandbox,
-		func() { x.Sandbox.Default = g.sandbox })
-	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
-		l.keepEntry(g, id)
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.destinations)) {
-		if !l.cfg.Destinations[name].sameServer(g.destinations[name]) {
-			l.cfg.Destinations[name] = g.destinations[name]
-			l.kept(g, strict.Join("destinations", name))
+	g.keepValue("audit", g.was.Audit.Path == "" || g.cfg.Audit == g.was.Audit, func() { g.cfg.Audit = g.was.Audit })
+}
+
+// refuse reverts the fields with the tag project:"no" that the directory's files state or change.
+func (g *guard) refuse(path string, now, was reflect.Value) {
+	for i := range now.NumField() {
+		f := now.Type().Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		decision, what, _ := strings.Cut(f.Tag.Get("project"), ",")
+		at := strings.TrimPrefix(path+"."+key, ".")
+		if key == "-" || !f.IsExported() {
+			continue
+		}
+		has, had := now.Field(i), was.Field(i)
+		if decision == "" && has.Kind() == reflect.Struct {
+			g.refuse(at, has, had)
+			continue
+		}
+		changed := !reflect.DeepEqual(has.Interface(), had.Interface())
+		if decision == "no" && (changed || g.states(at, has.Kind())) {
+			has.Set(had)
+			g.ignored(at, nextTo(at), what)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.cfg.Destinations)) {
-		d := l.cfg.Destinations[name]
-		l.keepUnprivileged(g, strict.Join("destinations", name), &d.NewPrivileges)
-		l.cfg.Destinations[name] = d
-	}
-	g.keepValue(l, "governance.headers", within(g.headers, l.cfg.Governance.Headers),
-		func() { l.cfg.Governance.Headers = g.headers })
-	g.keepServer(l)
-	for _, key := range toolset.Keep(l.cfg.Toolsets, g.toolsets, g.server.toolsets()) {
-		l.ignored(g, key, "choose another name, or "+inUsersFile, "say what the user's clients see")
-	}
-	g.keepValue(l, "server.toolset", g.server.Toolset == "" || l.cfg.Server.Toolset == g.server.Toolset,
-		func() { l.cfg.Server.Toolset = g.server.Toolset })
-	g.keepValue(l, "audit", g.audit.Path == "" || l.cfg.Audit == g.audit, func() { l.cfg.Audit = g.audit })
 }
 
-func (g *guard) keepServer(l *loader) {
-	s := &l.cfg.Server
-	const loopback = "server.auth.loopback"
-	if s.Auth.Loopback == LoopbackAny && l.decoder.Positions[loopback] != g.positions[loopback] {
-		s.Auth.Loopback = g.server.Auth.Loopback
-		l.ignored(g, loopback, inUsersFile, "let other users in")
-	}
-	if !maps.Equal(s.Clients, g.server.Clients) {
-		s.Clients = g.server.Clients
-		l.ignored(g, "server.clients", inUsersFile, "say who the host's clients are")
-	}
-	g.keepValue(l, "server.auth",
-		!g.server.Auth.Stated() && len(g.server.Clients) == 0 || reflect.DeepEqual(s.Auth, g.server.Auth),
-		func() { s.Auth = g.server.Auth })
-	g.keepValue(l, "server.tls", g.server.TLS.Cert == "" || s.TLS == g.server.TLS, func() { s.TLS = g.server.TLS })
-	g.keepValue(l, "server.allowed_origins",
-		len(g.server.AllowedOrigins) == 0 || within(s.AllowedOrigins, g.server.AllowedOrigins),
-		func() { s.AllowedOrigins = g.server.AllowedOrigins })
-	g.keepValue(l, "server.allowed_hosts",
-		len(g.server.AllowedHosts) == 0 || within(s.AllowedHosts, g.server.AllowedHosts),
-		func() { s.AllowedHosts = g.server.AllowedHosts })
+// states reports whether the directory's files state a scalar. A section or list is only refused if they change it.
+func (g *guard) states(path string, kind reflect.Kind) bool {
+	return kind == reflect.String && g.decoder.Positions[path] != g.positions[path]
 }
 
-func (l *loader) keepEntry(g *guard, id string) {
-	entries := l.cfg.Extensions.Entries
-	was, e, path := g.entries[id], entries[id], strict.Join("extensions.entries", id)
-	if !within(was.deny, e.EnvDeny) {
-		e.EnvDeny = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.deny, e.EnvDeny))))
-		l.kept(g, path+".env_deny")
+// nextTo returns what to do about a key that a project's file cannot state.
+func nextTo(path string) string {
+	if path == "extensions.trust" {
+		return "state it in the user's file, with --trust or in EXTHOST_TRUST"
+	}
+	return inUsersFile
+}
+
+func (g *guard) keepExtensions() {
+	x, was := &g.cfg.Extensions, &g.was.Extensions
+	g.keepValue("extensions.allowlist",
+		len(was.Allowlist) == 0 || len(x.Allowlist) > 0 && within(x.Allowlist, was.Allowlist),
+		func() { x.Allowlist = was.Allowlist })
+	if !within(x.SafeDirectories, was.SafeDirectories) {
+		x.SafeDirectories = was.SafeDirectories
+		g.ignored("extensions.safe_directories", inUsersFile, "say whose files count")
+	}
+	if was.Env.Mode == EnvAllowlist {
+		g.keepValue("extensions.env.mode", x.Env.Mode == was.Env.Mode, func() { x.Env.Mode = was.Env.Mode })
+		g.keepValue("extensions.env.pass", within(x.Env.Pass, was.Env.Pass), func() { x.Env.Pass = was.Env.Pass })
+	}
+	g.keepValue("extensions.min_release_age", x.MinReleaseAge >= was.MinReleaseAge,
+		func() { x.MinReleaseAge = was.MinReleaseAge })
+	isolate, confine := was.Defaults.Isolate, was.Sandbox.Default
+	g.keepValue("extensions.defaults.isolate", isolate != manifest.IsolatePID || x.Defaults.Isolate == isolate,
+		func() { x.Defaults.Isolate = isolate })
+	g.keepValue("extensions.sandbox.default", confine != sandbox.Strict || x.Sandbox.Default == confine,
+		func() { x.Sandbox.Default = confine })
+	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
+		e := x.Entries[id]
+		g.keepEntry(id, &e)
+		x.Entries[id] = e
+	}
+}
+
+func (g *guard) keepEntry(id string, e *Entry) {
+	was, path := g.was.Extensions.Entries[id], strict.Join("extensions.entries", id)
+	if !within(was.EnvDeny, e.EnvDeny) {
+		e.EnvDeny = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.EnvDeny, e.EnvDeny))))
+		g.kept(path + ".env_deny")
 	}
 	if was.hasSecrets() { // its variables or config could load code or send the secrets elsewhere
-		g.keepValue(l, path+".env", maps.Equal(e.Env, was.env), func() { e.Env = was.env })
-		g.keepValue(l, path+".config", reflect.DeepEqual(e.Config, was.config), func() { e.Config = was.config })
-		g.keepValue(l, path+".env_file", e.EnvFile == was.envFile, func() { e.EnvFile = was.envFile })
-		g.keepValue(l, path+".env_pass", within(e.EnvPass, was.pass), func() { e.EnvPass = was.pass })
+		g.keepValue(path+".env", maps.Equal(e.Env, was.Env), func() { e.Env = was.Env })
+		g.keepValue(path+".config", reflect.DeepEqual(e.Config, was.Config), func() { e.Config = was.Config })
+		g.keepValue(path+".env_file", e.EnvFile == was.EnvFile, func() { e.EnvFile = was.EnvFile })
+		g.keepValue(path+".env_pass", within(e.EnvPass, was.EnvPass), func() { e.EnvPass = was.EnvPass })
 	}
-	if want := cmp.Or(was.isolate, g.isolate); want == manifest.IsolatePID &&
-		e.Runtime.Isolate == manifest.IsolateNone {
-		e.Runtime.Isolate = was.isolate
-		l.kept(g, path+".runtime.isolate")
+	isolated := cmp.Or(was.Runtime.Isolate, g.was.Extensions.Defaults.Isolate) == manifest.IsolatePID
+	g.keepValue(path+".runtime.isolate", !isolated || e.Runtime.Isolate != manifest.IsolateNone,
+		func() { e.Runtime.Isolate = was.Runtime.Isolate })
+	_, stated := g.positions[path+".hooks"]
+	sees := []string{HooksNone, HooksOwn, HooksAll}
+	g.keepValue(path+".hooks", !stated || slices.Index(sees, e.Hooks) <= slices.Index(sees, was.Hooks),
+		func() { e.Hooks = was.Hooks })
+	if !reflect.DeepEqual(e.Sandbox, was.Sandbox) &&
+		!(e.Sandbox.Word() == sandbox.Strict && (was.Sandbox.IsZero() || was.Sandbox.Word() != "")) {
+		e.Sandbox = was.Sandbox // a project's other settings may allow more than the manifest asks for
+		g.ignored(path+".sandbox", inUsersFile, "state anything but strict, and that only in place of off")
 	}
-	if sees := []string{
-		HooksNone,
-		HooksOwn,
-		HooksAll,
-	}; was.hooks != "" && slices.Index(sees, e.Hooks) > slices.Index(sees, was.hooks) {
-		e.Hooks = was.hooks
-		l.kept(g, path+".hooks")
+	g.keepUnprivileged(path, &e.NewPrivileges)
+}
+
+func (g *guard) keepDestinations() {
+	all := g.cfg.Destinations
+	for _, name := range slices.Sorted(maps.Keys(g.was.Destinations)) {
+		if !all[name].sameServer(g.was.Destinations[name]) {
+			all[name] = g.was.Destinations[name]
+			g.kept(strict.Join("destinations", name))
+		}
 	}
-	if !reflect.DeepEqual(e.Sandbox, was.sandbox) &&
-		!(e.Sandbox.Word() == sandbox.Strict && (was.sandbox.IsZero() || was.sandbox.Word() != "")) {
-		e.Sandbox = was.sandbox // a project's other settings may allow more than the manifest asks for
-		l.ignored(g, path+".sandbox", inUsersFile, "state anything but strict, and that only in place of off")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		d := all[name]
+		g.keepUnprivileged(strict.Join("destinations", name), &d.NewPrivileges)
+		all[name] = d
 	}
-	l.keepUnprivileged(g, path, &e.NewPrivileges)
-	entries[id] = e
+}
+
+func (g *guard) keepServer() {
+	s, was := &g.cfg.Server, &g.was.Server
+	const loopback = "server.auth.loopback"
+	if s.Auth.Loopback == LoopbackAny && g.decoder.Positions[loopback] != g.positions[loopback] {
+		s.Auth.Loopback = was.Auth.Loopback
+		g.ignored(loopback, inUsersFile, "let other users in")
+	}
+	g.keepValue("server.auth",
+		!was.Auth.Stated() && len(was.Clients) == 0 || reflect.DeepEqual(s.Auth, was.Auth),
+		func() { s.Auth = was.Auth })
+	g.keepValue("server.tls", was.TLS.Cert == "" || s.TLS == was.TLS, func() { s.TLS = was.TLS })
+	g.keepValue("server.allowed_origins",
+		len(was.AllowedOrigins) == 0 || within(s.AllowedOrigins, was.AllowedOrigins),
+		func() { s.AllowedOrigins = was.AllowedOrigins })
+	g.keepValue("server.allowed_hosts", len(was.AllowedHosts) == 0 || within(s.AllowedHosts, was.AllowedHosts),
+		func() { s.AllowedHosts = was.AllowedHosts })
+	g.keepValue("server.toolset", was.Toolset == "" || s.Toolset == was.Toolset,
+		func() { s.Toolset = was.Toolset })
 }
 
 // hasSecrets reports whether the extension gets stored secrets.
-func (e *guardedEntry) hasSecrets() bool {
-	for name, value := range e.env {
+func (e *Entry) hasSecrets() bool {
+	for name, value := range e.Env {
 		if isSecret(name, value) || secrets.Refers(value) {
 			return true
 		}
 	}
-	return e.envFile != "" || len(e.pass) > 0
+	return e.EnvFile != "" || len(e.EnvPass) > 0
 }
 
 // keepUnprivileged reverts new_privileges if the directory's files state anything about the same processes, such
 // as their command: a project must not choose what runs with privileges.
-func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
-	now, key := l.decoder.Positions, path+".new_privileges"
+func (g *guard) keepUnprivileged(path string, privileged *bool) {
+	now, key := g.decoder.Positions, path+".new_privileges"
 	pos := now[path]
 	if !*privileged || pos == g.positions[path] {
 		return
@@ -248,16 +218,16 @@ func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
 	if now[key] != g.positions[key] {
 		pos = now[key]
 	}
-	l.report.Warn(pos, "state both in the user's file, or in one of --config FILE",
+	g.report.Warn(pos, "state both in the user's file, or in one of --config FILE",
 		"%s: ignored, because a project's file can neither set it nor state anything else of %s", key, path)
-	l.restore(g, key)
+	g.restore(key)
 }
 
 // keepValue reverts a changed key with a warning.
-func (g *guard) keepValue(l *loader, path string, same bool, undo func()) {
+func (g *guard) keepValue(path string, same bool, undo func()) {
 	if !same {
 		undo()
-		l.kept(g, path)
+		g.kept(path)
 	}
 }
 
@@ -265,24 +235,24 @@ func (g *guard) keepValue(l *loader, path string, same bool, undo func()) {
 const inUsersFile = "state it in the user's file, or in one of --config FILE"
 
 // ignored warns that the directory's files cannot state path.
-func (l *loader) ignored(g *guard, path, next, that string) {
-	pos, _ := l.decoder.Positions.At(path)
-	l.report.Warn(pos, next, "%s: ignored, because a project's file cannot %s", path, that)
-	l.restore(g, path)
+func (g *guard) ignored(path, next, that string) {
+	pos, _ := g.decoder.Positions.At(path)
+	g.report.Warn(pos, next, "%s: ignored, because a project's file cannot %s", path, that)
+	g.restore(path)
 }
 
 // kept warns that the directory's value of path is ignored.
-func (l *loader) kept(g *guard, path string) {
-	pos, _ := l.decoder.Positions.At(path)
+func (g *guard) kept(path string) {
+	pos, _ := g.decoder.Positions.At(path)
 	by, _ := g.positions.At(path)
-	l.report.Warn(pos, "a project's file can only tighten it; change it there, or with --config FILE",
+	g.report.Warn(pos, "a project's file can only tighten it; change it there, or with --config FILE",
 		"%s: ignored, because it loosens what %s states", path, by)
-	l.restore(g, path)
+	g.restore(path)
 }
 
 // restore resets the recorded origin of path to the one before the directory's files.
-func (l *loader) restore(g *guard, path string) {
-	now := l.decoder.Positions
+func (g *guard) restore(path string) {
+	now := g.decoder.Positions
 	below := func(key string, _ strict.Pos) bool {
 		return key == path || strings.HasPrefix(key, path+".") || strings.HasPrefix(key, path+"[")
 	}

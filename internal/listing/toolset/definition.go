@@ -125,20 +125,6 @@ func Unknown[T any](name string, known map[string]T) error {
 		name)
 }
 
-// Clone returns a deep copy of all.
-func Clone(all map[string]Definition) map[string]Definition {
-	copies := maps.Clone(all)
-	for name, d := range copies {
-		d.Include, d.Exclude, d.Describe = slices.Clone(d.Include), slices.Clone(d.Exclude), maps.Clone(d.Describe)
-		if d.Prefix != nil {
-			prefix := *d.Prefix
-			d.Prefix = &prefix
-		}
-		copies[name] = d
-	}
-	return copies
-}
-
 // Keep protects toolsets from later files: it restores in now the toolsets of before, and removes new ones whose
 // names are in named, the toolsets that earlier files refer to without stating them. It returns the keys of the
 // restored and removed toolsets.
