@@ -64,30 +64,14 @@ const maxCompared = 1000
 // DiffRules compares the lines of [Config.Rules]: "- " marks lines only in before, "+ " lines only in after. A
 // moved line is both.
 func DiffRules(before, after []string) (diff []string) {
-	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
-		before, after = before[1:], after[1:]
-	}
-	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
-		before, after = before[:len(before)-1], after[:len(after)-1]
-	}
+	before, after = withoutCommonEnds(before, after)
 	if len(before)*len(after) > maxCompared*maxCompared { // too many: report everything between as changed
 		for _, line := range before {
 			diff = append(diff, "- "+line)
 		}
 		before = nil
 	}
-	// common[i][j] is the length of the longest common subsequence of before[i:] and after[j:].
-	common := make([][]int, len(before)+1)
-	for i := range common {
-		common[i] = make([]int, len(after)+1)
-	}
-	for i := len(before) - 1; i >= 0; i-- {
-		for j := len(after) - 1; j >= 0; j-- {
-			if common[i][j] = max(common[i+1][j], common[i][j+1]); before[i] == after[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			}
-		}
-	}
+	common := commonLengths(before, after)
 	for i, j := 0, 0; i < len(before) || j < len(after); {
 		switch {
 		case i < len(before) && j < len(after) && before[i] == after[j]:
@@ -101,4 +85,30 @@ func DiffRules(before, after []string) (diff []string) {
 		}
 	}
 	return diff
+}
+
+func withoutCommonEnds(a, b []string) ([]string, []string) {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return a, b
+}
+
+// commonLengths returns the length of the longest common subsequence of a[i:] and b[j:] for every i and j.
+func commonLengths(a, b []string) [][]int {
+	common := make([][]int, len(a)+1)
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if common[i][j] = max(common[i+1][j], common[i][j+1]); a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			}
+		}
+	}
+	return common
 }

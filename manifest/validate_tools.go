@@ -31,16 +31,21 @@ func (v *validator) tools() {
 			v.errorf(path+".name", "", "the tool %q is declared twice", tool.Name)
 		}
 		names = append(names, tool.Name)
-		if len(tool.Command) > 0 && t.Kind != KindExec {
-			v.errorf(path+".command", "", "a tool's command is for kind exec")
-		}
-		if tool.Command != nil && (len(tool.Command) == 0 || badProgram(tool.Command[0], false) != "") {
-			v.errorf(path+".command", "", "%s.command names no program", path)
-		}
-		v.placeholders(path+".command", tool)
-		if tool.Method != "" && t.Protocol != ProtocolLite {
-			v.errorf(path+".method", "", "a tool's method is for protocol lite")
-		}
+		v.toolCall(path, tool)
+	}
+}
+
+// toolCall checks what a call of a tool runs.
+func (v *validator) toolCall(path string, tool ToolSpec) {
+	if len(tool.Command) > 0 && v.m.Transport.Kind != KindExec {
+		v.errorf(path+".command", "", "a tool's command is for kind exec")
+	}
+	if tool.Command != nil && (len(tool.Command) == 0 || badProgram(tool.Command[0], false) != "") {
+		v.errorf(path+".command", "", "%s.command names no program", path)
+	}
+	v.placeholders(path+".command", tool)
+	if tool.Method != "" && v.m.Transport.Protocol != ProtocolLite {
+		v.errorf(path+".method", "", "a tool's method is for protocol lite")
 	}
 }
 

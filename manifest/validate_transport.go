@@ -34,22 +34,22 @@ func (v *validator) transport() {
 	var p problems
 	switch t.Kind {
 	case KindReplay:
-		checkReplay(v)
+		v.replay()
 		t.Match, t.Latency = cmp.Or(t.Match, MatchStrict), cmp.Or(t.Latency, LatencyNone)
 		p.oneOf("match", t.Match, MatchStrict, MatchNearest)
 		p.oneOf("latency", t.Latency, LatencyNone, LatencyReal)
 	case KindStdio:
 		v.launch(true)
-		remoteOnly(v)
+		v.remoteOnly()
 		v.protocol(ProtocolNative, ProtocolNative, ProtocolMCP, ProtocolLite)
 	case KindExec:
 		v.launch(slices.ContainsFunc(v.m.Tools, func(t ToolSpec) bool { return len(t.Command) == 0 }))
-		remoteOnly(v)
+		v.remoteOnly()
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
 		p.not("url", badURL(t.URL))
 		p.headers(t.Headers)
-		v.token()
+		v.credentials()
 		v.onlyFor("stdio and exec", launchOnly...)
 		v.protocol(ProtocolMCP, ProtocolMCP)
 	case KindNATS:
@@ -57,7 +57,7 @@ func (v *validator) transport() {
 		p.not("subject_prefix", badSubject(t.SubjectPrefix))
 		p.not("url", badNATSServer(t.URL))
 		p.oneOf("framing", t.Framing, FramingLine, FramingNexo)
-		v.token()
+		v.credentials()
 		v.onlyFor("http and sse", "headers", "oauth")
 		v.onlyFor("stdio and exec", launchOnly...)
 		v.protocol(ProtocolNative, ProtocolNative)
@@ -75,37 +75,19 @@ func (v *validator) transport() {
 var launchOnly = []string{"command", "args", "cmd", "script", "env", "cwd"}
 
 // remoteOnly rejects keys of remote servers.
-func remoteOnly(v *validator) {
+func (v *validator) remoteOnly() {
 	v.onlyFor("http, sse and nats", "url", "token_env", "token_file")
 	v.onlyFor("http and sse", "headers", "oauth")
 }
 
-// token checks token_env and token_file.
-func (v *validator) token() {
+// credentials checks the token, the headers and the OAuth client of a remote server.
+func (v *validator) credentials() {
 	t := &v.m.Transport
 	if v.stated("transport.token_env") {
-		switch {
-		case v.stated("transport.token_file"):
-			v.errorf("transport.token_file", "keep one of them",
-				"transport.token_env and token_file exclude each other")
-		case !envName.MatchString(t.TokenEnv):
-			v.errorf("transport.token_env", "state the name; the value stays in the environment",
-				"transport.token_env is not a variable's name")
-		case !slices.Contains(v.m.Requires.Env, t.TokenEnv):
-			v.errorf("transport.token_env",
-				fmt.Sprintf("add env = [%q] under [requires]: what is passed on is declared there", t.TokenEnv),
-				"transport.token_env names a variable that requires.env does not")
-		}
+		v.tokenEnv(t.TokenEnv)
 	}
-	switch {
-	case !v.stated("transport.token_file"):
-	case t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0):
-		v.errorf("transport.token_file", "", "transport.token_file names no file")
-	case !filepath.IsLocal(t.TokenFile): // the manifest chooses who gets the content
-		v.errorf("transport.token_file",
-			"state token_env, and the file in extensions.entries."+v.m.Plugin.ID+
-				".env_file of the host's configuration",
-			"transport.token_file is not below the extension's directory")
+	if v.stated("transport.token_file") {
+		v.tokenFile(t.TokenFile)
 	}
 	for name := range t.Headers {
 		if strings.EqualFold(name, "Authorization") && t.TokenEnv+t.TokenFile != "" {
@@ -125,10 +107,36 @@ func (v *validator) token() {
 	}
 }
 
-// checkReplay checks the keys of a cassette. The protocol is known only when it is opened.
-func checkReplay(v *validator) {
+func (v *validator) tokenEnv(name string) {
+	switch {
+	case v.stated("transport.token_file"):
+		v.errorf("transport.token_file", "keep one of them", "transport.token_env and token_file exclude each other")
+	case !envName.MatchString(name):
+		v.errorf("transport.token_env", "state the name; the value stays in the environment",
+			"transport.token_env is not a variable's name")
+	case !slices.Contains(v.m.Requires.Env, name):
+		v.errorf("transport.token_env",
+			fmt.Sprintf("add env = [%q] under [requires]: what is passed on is declared there", name),
+			"transport.token_env names a variable that requires.env does not")
+	}
+}
+
+func (v *validator) tokenFile(name string) {
+	switch {
+	case name == "" || strings.ContainsRune(name, 0):
+		v.errorf("transport.token_file", "", "transport.token_file names no file")
+	case !filepath.IsLocal(name): // the manifest chooses who gets the content
+		v.errorf("transport.token_file",
+			"state token_env, and the file in extensions.entries."+v.m.Plugin.ID+
+				".env_file of the host's configuration",
+			"transport.token_file is not below the extension's directory")
+	}
+}
+
+// replay checks the keys of a cassette. The protocol is known only when it is opened.
+func (v *validator) replay() {
 	t := &v.m.Transport
-	remoteOnly(v)
+	v.remoteOnly()
 	v.onlyFor("stdio and exec", launchOnly...)
 	v.onlyFor("stdio", "protocol", "mcp_version")
 	if t.File == "" && !v.at("transport.file").Wrong {
@@ -205,6 +213,12 @@ func (v *validator) launch(needed bool) {
 			v.errorf("transport.script", "", "transport.script %q is outside the extension's directory", t.Script)
 		}
 	}
+	v.process()
+}
+
+// process checks the arguments, environment and directory of a process.
+func (v *validator) process() {
+	t := v.m.Transport
 	for i, arg := range slices.Concat(t.Args, t.Cmd) {
 		if strings.ContainsRune(arg, 0) {
 			v.errorf(strict.Index("transport.args", i), "", "an argument has a NUL character")

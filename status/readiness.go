@@ -33,6 +33,16 @@ func (s *Status) Obstacles() (list []Obstacle) {
 			list = append(list, Obstacle{ID: x.ID, Text: fmt.Sprintf("extension %s is starting: %s", x.ID, x.Reason)})
 		}
 	}
+	list = append(list, s.missing()...)
+	list = append(list, s.expired()...)
+	if s.Starting && len(list) == 0 {
+		list = append(list, Obstacle{Text: "the host is starting"})
+	}
+	return list
+}
+
+// missing returns the required extensions that were not found.
+func (s *Status) missing() (list []Obstacle) {
 	for _, id := range s.Required {
 		if !slices.ContainsFunc(s.Extensions, func(x Extension) bool { return x.ID == id }) {
 			list = append(list,
@@ -44,15 +54,19 @@ func (s *Status) Obstacles() (list []Obstacle) {
 				})
 		}
 	}
-	if s.Server != nil && s.Server.CertificateEnds != nil {
-		if d := Certificate(*s.Server.CertificateEnds, time.Now()); d != nil && d.Code == CodeCertificateEnded {
-			list = append(list, Obstacle{ID: "server.tls", Blocked: true, Text: d.Message, Next: d.Hint})
-		}
-	}
-	if s.Starting && len(list) == 0 {
-		list = append(list, Obstacle{Text: "the host is starting"})
-	}
 	return list
+}
+
+// expired returns an obstacle if the certificate of the server has expired.
+func (s *Status) expired() []Obstacle {
+	if s.Server == nil || s.Server.CertificateEnds == nil {
+		return nil
+	}
+	d := Certificate(*s.Server.CertificateEnds, time.Now())
+	if d == nil || d.Code != CodeCertificateEnded {
+		return nil
+	}
+	return []Obstacle{{ID: "server.tls", Blocked: true, Text: d.Message, Next: d.Hint}}
 }
 
 // obstacle returns why something in a state does not serve, or nil. Idle extensions start with their first call

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,9 +115,6 @@ func Default() Membership {
 // Joins reports whether the host joins a cluster.
 func (m *Membership) Joins() bool { return m.Join != "" || len(m.URLs) > 0 }
 
-// Equal reports whether m and other are the same.
-func (m *Membership) Equal(other *Membership) bool { return reflect.DeepEqual(m, other) }
-
 // RoutesListen returns the address where the hub listens to other hubs, "" for a single hub.
 func (h *Hub) RoutesListen() string {
 	if h.Routes != "" || len(h.Peers) == 0 {
@@ -224,17 +220,17 @@ func (h *Hub) check(add adder) {
 		}
 		return
 	}
-	if !address(h.Listen) {
+	if !isAddress(h.Listen) {
 		add("hub.listen", "such as 0.0.0.0:7822", "%q is not host:port", h.Listen)
 	}
-	if h.Routes != "" && !address(h.Routes) {
+	if h.Routes != "" && !isAddress(h.Routes) {
 		add("hub.routes", "such as 0.0.0.0:7823", "%q is not host:port", h.Routes)
 	}
-	if len(h.Peers) > 0 && address(h.Listen) && h.RoutesListen() == "" {
+	if len(h.Peers) > 0 && isAddress(h.Listen) && h.RoutesListen() == "" {
 		add("hub.routes", "such as 0.0.0.0:7823", "it is needed, as the port of listen is any free one")
 	}
 	for i, peer := range h.Peers {
-		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "0" || !address(peer) {
+		if !isPeer(peer) {
 			add(index("hub.peers", i), "such as n2:7823", "%q is not host:port", peer)
 		}
 	}
@@ -252,7 +248,12 @@ func CheckURL(text string) error {
 	return nil
 }
 
-func address(text string) bool {
+func isPeer(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	return err == nil && host != "" && port != "0" && isAddress(text)
+}
+
+func isAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	n, wrong := strconv.Atoi(port)
 	return err == nil && wrong == nil && n >= 0 && n <= 65535

@@ -39,36 +39,38 @@ func Apply(name string, data []byte, l List) (changed []byte, line int, err erro
 	if err != nil {
 		return nil, 0, err
 	}
-	body := bytes.TrimPrefix(data, bom)
-	text := string(body)
-	original := text
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	have, stated := list(before, l.Section, l.Key)
-	if !stated && len(l.Add) == 0 && l.Remove == "" {
-		text, err = file.add(text, l.Section, l.Key, "")
-	}
-	for _, v := range l.Add {
-		if !slices.Contains(have, v) && err == nil {
-			text, err = file.add(text, l.Section, l.Key, file.quote(v))
-		}
-	}
-	if l.Remove != "" && slices.Contains(have, l.Remove) && err == nil {
-		text, err = file.remove(text, l.Section, l.Key, l.Remove)
-	}
+	same := func(after map[string]any) bool { return reflect.DeepEqual(after, want) }
+	changed, err = file.rewrite(data, byHand(l.Section, l.Key), same, func(text string) (string, error) {
+		return l.change(file, text, before)
+	})
 	if err != nil {
 		return nil, 0, err
 	}
-	text = withLineEnds(text, original)
-	after, err := file.read([]byte(text))
-	if err != nil || !reflect.DeepEqual(after, want) {
-		return nil, 0, byHand(l.Section, l.Key)
-	}
-	changed = append(data[:len(data)-len(body):len(data)-len(body)], text...)
 	line = firstDifference(string(data), string(changed))
 	if line > 0 && len(l.Add) > 0 {
 		line += lineOf(strings.Split(string(changed), "\n")[line-1:], l.Add[0])
 	}
 	return changed, line, nil
+}
+
+// change changes the list in text, which states doc.
+func (l *List) change(file notation, text string, doc map[string]any) (_ string, err error) {
+	have, stated := list(doc, l.Section, l.Key)
+	if !stated && len(l.Add) == 0 && l.Remove == "" {
+		return file.add(text, l.Section, l.Key, "")
+	}
+	for _, v := range l.Add {
+		if slices.Contains(have, v) {
+			continue
+		}
+		if text, err = file.add(text, l.Section, l.Key, file.quote(v)); err != nil {
+			return "", err
+		}
+	}
+	if l.Remove != "" && slices.Contains(have, l.Remove) {
+		return file.remove(text, l.Section, l.Key, l.Remove)
+	}
+	return text, nil
 }
 
 var bom = []byte("\xef\xbb\xbf")
@@ -114,6 +116,22 @@ func (n notation) read(data []byte) (doc map[string]any, err error) {
 		doc = map[string]any{}
 	}
 	return doc, err
+}
+
+// rewrite applies change to the text of a file, without byte order mark and with \n as line ends. The error is refusal
+// if the new text is not as wanted.
+func (n notation) rewrite(data []byte, refusal error, wanted func(after map[string]any) bool,
+	change func(text string) (string, error)) ([]byte, error) {
+	body := bytes.TrimPrefix(data, bom)
+	text, err := change(strings.ReplaceAll(string(body), "\r\n", "\n"))
+	if err != nil {
+		return nil, err
+	}
+	text = withLineEnds(text, string(body))
+	if after, err := n.read([]byte(text)); err != nil || !wanted(after) {
+		return nil, refusal
+	}
+	return slices.Concat(data[:len(data)-len(body)], []byte(text)), nil
 }
 
 func list(doc map[string]any, section, key string) (values []string, ok bool) {

@@ -1,7 +1,6 @@
 package edit
 
 import (
-	"bytes"
 	"maps"
 	"reflect"
 	"slices"
@@ -32,22 +31,21 @@ func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, er
 		return nil, 0, t.byHand()
 	}
 	t.quote = file.quote
-	body := bytes.TrimPrefix(data, bom)
-	text := strings.ReplaceAll(string(body), "\r\n", "\n")
+	same := func(after map[string]any) bool { return reflect.DeepEqual(pruned(after, t.Path), pruned(want, t.Path)) }
+	change := file.setTable
 	if t.Remove {
-		text, ok = file.removeTable(text, &t)
-	} else {
-		text, ok = file.setTable(text, &t)
+		change = file.removeTable
 	}
-	if !ok {
-		return nil, 0, t.byHand()
+	changed, err = file.rewrite(data, t.byHand(), same, func(text string) (string, error) {
+		text, ok := change(text, &t)
+		if !ok {
+			return "", t.byHand()
+		}
+		return text, nil
+	})
+	if err != nil {
+		return nil, 0, err
 	}
-	text = withLineEnds(text, string(body))
-	after, err := file.read([]byte(text))
-	if err != nil || !reflect.DeepEqual(pruned(after, t.Path), pruned(want, t.Path)) {
-		return nil, 0, t.byHand()
-	}
-	changed = append(data[:len(data)-len(body):len(data)-len(body)], text...)
 	line = firstDifference(string(data), string(changed))
 	if line > 0 && !t.Remove {
 		line += lineOf(strings.Split(string(changed), "\n")[line-1:], t.Path[len(t.Path)-1])

@@ -68,9 +68,7 @@ func addYAML(text, section, key, item string, quote func(string) string) (string
 	}
 	fresh := quote(key) + ": [" + item + "]"
 	switch {
-	case p.root == nil || isNull(p.root):
-		return appended(text, quote(section)+":\n  "+fresh+"\n"), nil
-	case p.sectionKey == nil && isFlow(p.root):
+	case p.sectionKey == nil && p.root != nil && isFlow(p.root):
 		return intoFlow(text, p.offset(p.root), quote(section)+": {"+fresh+"}", len(p.root.Content) > 0), nil
 	case p.sectionKey == nil:
 		return appended(text, quote(section)+":\n  "+fresh+"\n"), nil

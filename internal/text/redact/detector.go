@@ -63,30 +63,12 @@ var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // NewDetector compiles the options. Its errors name the invalid one.
 func NewDetector(o Options) (*Detector, error) {
-	rules, d := rulesByID(), &Detector{}
-	for _, name := range slices.Sorted(maps.Keys(o.Rules)) {
-		if rules[name] == nil {
-			hint := "there are " + strings.Join(RuleNames(), ", ")
-			if near := nearest.Of(name, RuleNames()); near != "" {
-				hint = fmt.Sprintf("did you mean %q?", near)
-			}
-			return nil, fmt.Errorf("rules: there is no rule %q: %s", name, hint)
-		}
+	d := &Detector{}
+	if err := d.enable(o.Rules); err != nil {
+		return nil, err
 	}
-	var on []*rule
-	for _, name := range RuleNames() {
-		want, stated := o.Rules[name]
-		if r := rules[name]; stated && !want || !stated && r.Off {
-			continue
-		} else if r.Keywords == nil {
-			d.cards = true
-		} else {
-			on = append(on, r)
-		}
-	}
-	d.keywords = newAutomaton(on)
 	for _, name := range slices.Sorted(maps.Keys(o.Patterns)) {
-		if !ruleName.MatchString(name) || rules[name] != nil {
+		if !ruleName.MatchString(name) || rulesByID()[name] != nil {
 			return nil, fmt.Errorf("patterns: %q cannot name a pattern: small letters, digits, - and _, and no "+
 				"rule's name", name)
 		}
@@ -104,6 +86,34 @@ func NewDetector(o Options) (*Detector, error) {
 		d.allow = append(d.allow, e)
 	}
 	return d, nil
+}
+
+// enable selects the built-in rules: those that stated enables, and those that are on by default.
+func (d *Detector) enable(stated map[string]bool) error {
+	rules := rulesByID()
+	for _, name := range slices.Sorted(maps.Keys(stated)) {
+		if rules[name] == nil {
+			hint := "there are " + strings.Join(RuleNames(), ", ")
+			if near := nearest.Of(name, RuleNames()); near != "" {
+				hint = fmt.Sprintf("did you mean %q?", near)
+			}
+			return fmt.Errorf("rules: there is no rule %q: %s", name, hint)
+		}
+	}
+	var on []*rule
+	for _, name := range RuleNames() {
+		r := rules[name]
+		want, ok := stated[name]
+		switch {
+		case ok && !want || !ok && r.Off:
+		case r.Keywords == nil:
+			d.cards = true
+		default:
+			on = append(on, r)
+		}
+	}
+	d.keywords = newAutomaton(on)
+	return nil
 }
 
 // Findings counts findings by rule. It never contains a secret.

@@ -44,23 +44,8 @@ func (w *search) ruleIn(decoded []byte) string {
 
 // looksEncoded decodes the beginning of text, which rules out most texts that are not base64 of a text.
 func looksEncoded(text []byte) bool {
-	var head [minEncoded]byte
-	n := 0
-	for i := 0; i < len(text) && n < len(head); i++ {
-		switch c := text[i]; {
-		case isLetter(c) || isDigit(c) || c == '+' || c == '/':
-			head[n] = c
-			n++
-		case c == '-' || c == '_': // the URL alphabet
-			head[n] = "+/"[(c>>1)&1]
-			n++
-		case c == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r'):
-			i++
-		case c != '\\':
-			return false
-		}
-	}
-	if n < len(head) {
+	head, ok := encodedHead(text)
+	if !ok {
 		return false
 	}
 	var decoded [minEncoded / 4 * 3]byte
@@ -73,6 +58,27 @@ func looksEncoded(text []byte) bool {
 		}
 	}
 	return false
+}
+
+// encodedHead returns the first characters of text in the standard alphabet of base64, without escaped line breaks.
+// ok is false if text has other characters there, or too few.
+func encodedHead(text []byte) (head [minEncoded]byte, ok bool) {
+	n := 0
+	for i := 0; i < len(text) && n < len(head); i++ {
+		switch c := text[i]; {
+		case isLetter(c) || isDigit(c) || c == '+' || c == '/':
+			head[n] = c
+			n++
+		case c == '-' || c == '_': // the URL alphabet
+			head[n] = "+/"[(c>>1)&1]
+			n++
+		case c == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r'):
+			i++
+		case c != '\\':
+			return head, false
+		}
+	}
+	return head, n == len(head)
 }
 
 // decodeBase64 decodes text in either alphabet, up to the last complete byte if it is truncated. It returns nil

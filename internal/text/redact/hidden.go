@@ -122,14 +122,10 @@ func wrapped(text []byte, start, end int) int {
 		return end
 	}
 	for {
-		from := end
-		if bytes.HasPrefix(text[from:], []byte("\r\n")) {
-			from++
-		}
-		if from == len(text) || text[from] != '\n' {
+		from := afterBreak(text, end)
+		if from < 0 {
 			return end
 		}
-		from++
 		to := from
 		for to < len(text) && to-from <= width && inBase64[text[to]] {
 			to++
@@ -143,6 +139,17 @@ func wrapped(text []byte, start, end int) int {
 			return end
 		}
 	}
+}
+
+// afterBreak returns the index after the line break at text[at], -1 if there is none.
+func afterBreak(text []byte, at int) int {
+	if bytes.HasPrefix(text[at:], []byte("\r\n")) {
+		at++
+	}
+	if at == len(text) || text[at] != '\n' {
+		return -1
+	}
+	return at + 1
 }
 
 // startsAsText reports whether base64 text may decode to ASCII: the first of every four characters then encodes

@@ -210,22 +210,28 @@ func (r *rule) at(text []byte, p int) (span, bool) {
 	} else if len(text)-p < len(e.prefix) || string(text[p:p+len(e.prefix)]) != e.prefix {
 		return span{}, false
 	}
-	// bytes searched for a match of unlimited length; a match that fills them is searched again without the limit
+	loc := r.search(e.match, text, from, p)
+	if loc == nil {
+		return span{}, false
+	}
+	s := secretOf(loc, from, r.ID)
+	return s, (e.need == nil || e.need.Match(text[s.start:s.end])) && r.secret(text[s.start:s.end], e.allow)
+}
+
+// search matches text[from:], where the keyword begins at text[p]. A match of unlimited length is first searched in
+// 4 KiB, and again without that limit if it fills them.
+func (r *rule) search(match *regexp.Regexp, text []byte, from, p int) []int {
 	const most = 4 << 10
 	reach := r.Reach + 4
 	if r.Reach == 0 {
 		reach = most
 	}
 	to := min(len(text), p+reach)
-	loc := e.match.FindSubmatchIndex(text[from:to])
+	loc := match.FindSubmatchIndex(text[from:to])
 	if loc != nil && r.Reach == 0 && from+loc[1] == to {
-		loc = e.match.FindSubmatchIndex(text[from:])
+		loc = match.FindSubmatchIndex(text[from:])
 	}
-	if loc == nil {
-		return span{}, false
-	}
-	s := secretOf(loc, from, r.ID)
-	return s, (e.need == nil || e.need.Match(text[s.start:s.end])) && r.secret(text[s.start:s.end], e.allow)
+	return loc
 }
 
 // secretOf returns the first matching group, else the whole match.

@@ -54,15 +54,15 @@ func split(line string, command bool) ([]string, error) {
 	s := splitter{command: command}
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {
-		case c == ' ' || c == '\t' || c == '\n':
+		case strings.IndexByte(" \t\n", c) >= 0:
 			s.end()
 		case c == '\'' || c == '"':
 			n, ok := s.quoted(line[i:])
-			switch {
-			case !ok && !command:
-				return nil, errOpen
-			case !ok:
+			if !ok && command {
 				return nil, fmt.Errorf("the quote %c is not closed in %q", c, line)
+			}
+			if !ok {
+				return nil, errOpen
 			}
 			i += n
 		case c == '\\' && i+1 < len(line):

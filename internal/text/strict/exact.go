@@ -17,7 +17,6 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 		}
 		return
 	}
-	i, whole := n.Value.(int64)
 	switch kind := v.Kind(); {
 	case kind == reflect.Struct && n.Kind == Map:
 		d.exactObject(path, n, v)
@@ -25,6 +24,15 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 		d.table(path, n, v, tags)
 	case kind == reflect.Slice && n.Kind == List:
 		d.list(path, n, v, tags)
+	case !setScalar(n, v):
+		d.inexact(path, n, "want %s, got %s", wanted(v.Type()), got(n))
+	}
+}
+
+// setScalar sets a string, a boolean or a number of 32 bits; ok is false for a node of another type.
+func setScalar(n *Node, v reflect.Value) (ok bool) {
+	i, whole := n.Value.(int64)
+	switch kind := v.Kind(); {
 	case kind == reflect.String && n.Kind == String && n.Value == nil:
 		v.SetString(n.Text)
 	case kind == reflect.Bool && n.Kind == Bool:
@@ -32,8 +40,9 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 	case kind == reflect.Int && whole && int64(int32(i)) == i:
 		v.SetInt(i)
 	default:
-		d.inexact(path, n, "want %s, got %s", wanted(v.Type()), got(n))
+		return false
 	}
+	return true
 }
 
 // inexact reports a value and marks its position as wrong.
