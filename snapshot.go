@@ -162,7 +162,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 			diags = slices.Concat(diags, found, next.SetToolsets(before))
 			next.SetIndexes(before)
 			return func() {
-				h.diagnostics.SetOffered(diags)
+				h.diagnostics.SetDescriptors(diags)
 				h.remote.Offer(next)
 				h.stats.feed.Send(status.Event{
 					Kind:  status.EventTools,

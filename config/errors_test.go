@@ -45,7 +45,7 @@ func TestErrors(t *testing.T) {
 }
 
 // Each of these files is an error with a position.
-func TestC1(t *testing.T) {
+func TestInvalidFilesHavePositions(t *testing.T) {
 	tests := []struct{ name, yaml, want string }{
 		{"unknown key", "log: {levle: info}", `exthost.yaml:1:7: unknown key "levle" in log; did you mean "level"?`},
 		{"duration without a unit", "extensions: {defaults: {call_timeout: 10}}",

@@ -52,7 +52,7 @@ func diagnose(t *testing.T, text string) string {
 	return b.String()
 }
 
-func TestM1Syntax(t *testing.T) {
+func TestSyntaxErrorsHavePositions(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"syntax error", "[plugin]\nid = \"a\nversion = 1\n", "p:2:"},
 		{"no value", "[plugin]\nid =\n", "p:2:"},
@@ -75,7 +75,7 @@ func TestM1Syntax(t *testing.T) {
 	}
 }
 
-func TestM2EveryErrorAtItsPlace(t *testing.T) {
+func TestEveryErrorIsReportedAtItsPosition(t *testing.T) {
 	got := diagnose(t, `[plugin]
 id = "../x"
 version = "v1"
@@ -269,7 +269,7 @@ func TestNotesThatLeaveTheManifest(t *testing.T) {
 	}
 }
 
-func TestM4IDs(t *testing.T) {
+func TestIDsAreValidated(t *testing.T) {
 	for _, id := range []string{"a", "weather", "a-b_c9", "memory", strings.Repeat("a", 64)} {
 		if err := ValidateID(id); err != nil {
 			t.Errorf("%q: %v", id, err)
@@ -284,7 +284,7 @@ func TestM4IDs(t *testing.T) {
 	}
 }
 
-func TestM6Commands(t *testing.T) {
+func TestCommandsNamePrograms(t *testing.T) {
 	for _, command := range []string{"", " ", "-rf", "a\\u0000b", "${SHELL}", "${EXTHOST_PACKAGE}/weather"} {
 		text := strings.Replace(minimal, "./weather", command, 1)
 		if got := diagnose(t, text); !strings.HasPrefix(got, "p:7:1: transport.command") {
@@ -308,7 +308,7 @@ func TestM6Commands(t *testing.T) {
 	}
 }
 
-func TestM7Versions(t *testing.T) {
+func TestVersionsAreStrictSemver(t *testing.T) {
 	for version, ok := range map[string]bool{
 		"1.2.3":       true,
 		"1.2.3-a.1+b": true,
@@ -335,7 +335,7 @@ func lines(format string) string {
 	return b.String()
 }
 
-func TestM3Bombs(t *testing.T) {
+func TestBombsAreRefusedBeforeParsing(t *testing.T) {
 	deep := strings.Repeat("a.", 5<<10) + "a = 1\n"
 	for name, text := range map[string]string{
 		"dotted key":           deep,

@@ -183,7 +183,7 @@ func TestRuleOfDestinationWithDottedName(t *testing.T) {
 	}
 }
 
-func TestT16DestinationEnvironment(t *testing.T) {
+func TestT16DestinationsGetTheirEnvironmentOnly(t *testing.T) {
 	processtest.Leaks(t)
 	secrets := filepath.Join(t.TempDir(), "secrets")
 	if err := os.WriteFile(secrets, []byte("# of the tracker\nexport TRACKER_TOKEN=\"s3cret-of-file\"\n\nPLAIN=a=b\n"),
@@ -214,7 +214,7 @@ func TestT16DestinationEnvironment(t *testing.T) {
 				t.Errorf("%s: no %s", s.ID, want)
 			}
 		}
-		for _, kv := range env { // E1
+		for _, kv := range env { // the host keeps these to itself
 			if name, _, _ := strings.Cut(kv, "="); name == "GITHUB_TOKEN" || name == "NODE_OPTIONS" ||
 				name == "PYTHONSTARTUP" {
 				t.Errorf("%s is given %s", s.ID, name)
@@ -234,7 +234,7 @@ func TestT16DestinationEnvironment(t *testing.T) {
 
 // Secrets of a child appear neither in the log nor in the status or for clients, even if the child writes them
 // everywhere.
-func TestT17SecretsOfDestinations(t *testing.T) {
+func TestT17SecretsOfDestinationsAreMasked(t *testing.T) {
 	processtest.Leaks(t)
 	secrets := filepath.Join(t.TempDir(), "secrets")
 	if err := os.WriteFile(secrets, []byte("PLAIN=canary-of-file\n"), 0o600); err != nil {

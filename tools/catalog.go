@@ -82,15 +82,15 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 		schemas:    map[[sha256.Size]byte]*schema.Schema{},
 	}
 	var ds []protocol.Diagnostic
-	offers, ids := make([]offer, len(sources)), make(map[string]bool, len(sources))
+	list, ids := make([]described, len(sources)), make(map[string]bool, len(sources))
 	for i, s := range sources {
 		if ids[s.Extension] {
 			panic("tools: two sources for extension " + s.Extension)
 		}
-		ids[s.Extension], offers[i] = true, read(s, prev)
+		ids[s.Extension], list[i] = true, describe(s, prev)
 	}
-	c.hold(offers, prev)
-	for _, o := range offers {
+	c.hold(list, prev)
+	for _, o := range list {
 		for _, d := range c.add(o, prev) {
 			d.Extension = o.Extension
 			ds = append(ds, d)
@@ -109,19 +109,19 @@ type candidate struct {
 	reused  *Entry // the entry of prev with the same bytes; then only Name and Raw are set
 }
 
-// offer holds the descriptors read from a source.
-type offer struct {
+// described is a source with its descriptors read.
+type described struct {
 	Source
 	candidates []candidate
 	faults     []protocol.Diagnostic
 }
 
-// read reads the descriptors of a source and sorts them, so that their order does not affect names. Of tools with
+// describe reads the descriptors of a source and sorts them, so that their order does not affect names. Of tools with
 // the same plain name the one that had it in prev comes first, then the one whose own name it is: a registered
 // name never passes to another tool while its own is offered.
-func read(s Source, prev *Catalog) offer {
+func describe(s Source, prev *Catalog) described {
 	known := prev.entriesByRaw(s.Extension)
-	o := offer{Source: s, candidates: make([]candidate, 0, len(s.Tools))}
+	o := described{Source: s, candidates: make([]candidate, 0, len(s.Tools))}
 	for _, t := range s.Tools {
 		if len(t.Raw) == 0 {
 			t.Raw = declaredDescriptor(t)
@@ -174,7 +174,7 @@ func (c *Catalog) precedence(extension string, o candidate) int {
 }
 
 // add adds the tools of one source.
-func (c *Catalog) add(s offer, prev *Catalog) []protocol.Diagnostic {
+func (c *Catalog) add(s described, prev *Catalog) []protocol.Diagnostic {
 	ds := s.faults
 	var entries []*Entry
 	for i, o := range s.candidates {

@@ -72,7 +72,7 @@ func TestCatalog(t *testing.T) {
 }
 
 // Names do not depend on the order of a list, duplicates and limits included.
-func TestH6SameSetInAnyOrder(t *testing.T) {
+func TestNamesDoNotDependOnOrder(t *testing.T) {
 	var tools []protocol.Tool
 	for i := range MaxTools + 5 {
 		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%c%d"}`, "._"[i%2], i/2)))
@@ -131,7 +131,7 @@ func TestNamesStayWithinAnExtension(t *testing.T) {
 	}
 }
 
-func TestH6Duplicate(t *testing.T) {
+func TestDuplicateToolIsDropped(t *testing.T) {
 	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{
 		raw(`{"name":"a","description":"first"}`), raw(`{"name":"b"}`), raw(`{"name":"a","description":"second"}`),
 	}}}, nil)

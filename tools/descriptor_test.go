@@ -106,7 +106,7 @@ func nested(levels int) string {
 	return strings.Repeat(`{"not":`, levels) + "{}" + strings.Repeat("}", levels)
 }
 
-func TestH5Limits(t *testing.T) {
+func TestDescriptorsOverALimitAreDropped(t *testing.T) {
 	object := func(body string) protocol.Tool {
 		return protocol.Tool{Name: "t", InputSchema: json.RawMessage(body)}
 	}

@@ -9,9 +9,9 @@ import (
 // hold decides which extension holds each name: the one that had it, even while it offers nothing, else the only
 // one that wants it. A name that several want has no holder. An extension with tools gives up the names of tools
 // that it no longer offers.
-func (c *Catalog) hold(offers []offer, prev *Catalog) {
+func (c *Catalog) hold(list []described, prev *Catalog) {
 	wanted, silent := make(map[string][]string), make(map[string]bool)
-	for _, o := range offers {
+	for _, o := range list {
 		silent[o.Extension] = len(o.candidates) == 0
 		for _, t := range o.candidates {
 			name := t.plain

@@ -12,7 +12,7 @@ import (
 
 // A name that two extensions want stays with the first holder, in any order and while that one is down, disabled
 // or changed.
-func TestT5NamesStayWithWhoHadThem(t *testing.T) {
+func TestT5NamesStayWithTheirHolder(t *testing.T) {
 	owner := Source{Extension: "a_b", Tools: []protocol.Tool{raw(`{"name":"c"}`)}}
 	newcomer := Source{Extension: "a", Tools: []protocol.Tool{raw(`{"name":"b_c"}`), raw(`{"name":"d"}`)}}
 	down := Source{Extension: "a_b"}
@@ -67,10 +67,10 @@ func TestNamesWithAHash(t *testing.T) {
 		if e, ok := before.Lookup(name); !ok || e.Tool != own {
 			t.Fatalf("%s is %+v", name, e)
 		}
-		stolen := offer{Source: newcomer, candidates: []candidate{{Tool: protocol.Tool{Name: own}, plain: name}}}
+		stolen := described{Source: newcomer, candidates: []candidate{{Tool: protocol.Tool{Name: own}, plain: name}}}
 		for _, there := range []Source{owner, {Extension: "b"}} {
 			next := &Catalog{}
-			next.hold([]offer{stolen, read(there, before)}, before)
+			next.hold([]described{stolen, describe(there, before)}, before)
 			if next.contested("a", own, name) == nil {
 				t.Errorf("%s passes to another extension", name)
 			}

@@ -40,7 +40,7 @@ func TestRegister(t *testing.T) {
 
 // A million hostile pairs get unique names: ids and tools with many separators, long common prefixes, and
 // characters that become underscores.
-func TestM5T5NamesAreUnique(t *testing.T) {
+func TestT5NamesOfHostilePairsAreUnique(t *testing.T) {
 	n := stormtest.Sized(20_000, 1_000_000)
 	valid := regexp.MustCompile(`^ext_[A-Za-z0-9_-]+$`)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -85,7 +85,7 @@ func TestM5T5NamesAreUnique(t *testing.T) {
 }
 
 // Two tools with the same hashed name do not share it.
-func TestM5HashCollision(t *testing.T) {
+func TestCollidingHashesShareNoName(t *testing.T) {
 	seen := map[string]string{}
 	var first, second string
 	for i := 0; second == ""; i++ {

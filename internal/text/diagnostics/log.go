@@ -16,12 +16,12 @@ import (
 type Log struct {
 	log *slog.Logger
 
-	mu      sync.Mutex            // guards the fields below
-	starts  []protocol.Diagnostic // about starts
-	offered []protocol.Diagnostic // about descriptors in the current snapshot
-	refused []protocol.Diagnostic // why the configuration on disk is not in force
-	since   time.Time             // start of the minute that written counts in
-	written int                   // lines about descriptors; may exceed maxLines
+	mu          sync.Mutex            // guards the fields below
+	starts      []protocol.Diagnostic // about starts
+	descriptors []protocol.Diagnostic // about descriptors in the current snapshot
+	refused     []protocol.Diagnostic // why the configuration on disk is not in force
+	since       time.Time             // start of the minute that written counts in
+	written     int                   // lines about descriptors; may exceed maxLines
 }
 
 // maxLines bounds the log lines about descriptors in a minute: an extension or remote node can send new invalid
@@ -84,12 +84,12 @@ func (l *Log) Remove(matches func(protocol.Diagnostic) bool) {
 	l.starts = slices.DeleteFunc(l.starts, matches)
 }
 
-// SetOffered replaces the diagnostics about descriptors by those of the new snapshot, and logs the new ones, up to
+// SetDescriptors replaces the diagnostics about descriptors by those of the new snapshot, and logs the new ones, up to
 // maxLines in a minute.
-func (l *Log) SetOffered(diags []protocol.Diagnostic) {
+func (l *Log) SetDescriptors(diags []protocol.Diagnostic) {
 	l.mu.Lock()
-	fresh := added(diags, l.offered)
-	l.offered = diags
+	fresh := added(diags, l.descriptors)
+	l.descriptors = diags
 	if now := time.Now(); now.Sub(l.since) >= time.Minute {
 		l.since, l.written = now, 0
 	}
@@ -151,5 +151,5 @@ func refusal(err error) (diags []protocol.Diagnostic) {
 func (l *Log) All(files []protocol.Diagnostic) []protocol.Diagnostic {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]protocol.Diagnostic{}, slices.Concat(l.refused, files, l.starts, l.offered)...)
+	return append([]protocol.Diagnostic{}, slices.Concat(l.refused, files, l.starts, l.descriptors)...)
 }

@@ -29,7 +29,7 @@ func TestOffersThatChangeAllTheTime(t *testing.T) {
 							Message:   fmt.Sprint(minute, round, i),
 						})
 				}
-				if l.SetOffered(diags); len(l.All(nil)) != len(diags) {
+				if l.SetDescriptors(diags); len(l.All(nil)) != len(diags) {
 					t.Errorf("%d are kept", len(l.All(nil)))
 				}
 			}

@@ -4,6 +4,7 @@ package glob
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -82,4 +83,22 @@ func classEnd(pattern string) int {
 		}
 	}
 	return len(pattern)
+}
+
+// List is a list of patterns of which one has to fit, see [Match].
+type List []string
+
+// Match reports whether one of the patterns fits the whole name.
+func (l List) Match(name string) bool {
+	return slices.ContainsFunc(l, func(pattern string) bool { return Match(pattern, name) })
+}
+
+// Check returns an error for the first malformed pattern.
+func (l List) Check() error {
+	for _, pattern := range l {
+		if err := Check(pattern); err != nil {
+			return err
+		}
+	}
+	return nil
 }
