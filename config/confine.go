@@ -1,8 +1,6 @@
 package config
 
 import (
-	"path/filepath"
-
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/internal/text/below"
 	"github.com/exthost/exthost/internal/text/strict"
@@ -10,25 +8,24 @@ import (
 
 // confine restricts the files that a project's configuration has the host write to the project's directory, so
 // that a foreign project cannot overwrite the user's files.
-func confine(cfg *Config, stated strict.Positions, report *strict.Report) {
+func (l *loader) confine() {
 	bind := func(key, path string, dir *string) {
-		pos, _ := stated.At(key)
-		file, err := filepath.Abs(pos.File)
-		if _, ofProject := cfg.Project.Files[file]; path == "" || pos.File == "" || err != nil || !ofProject {
+		if path == "" || !l.ofProject(key) {
 			return
 		}
-		*dir = cfg.Project.Dir
+		*dir = l.cfg.Project.Dir
 		if _, err := below.Relative(*dir, path); err != nil {
-			report.Add(pos, "choose a file below that directory; or state the path in the user's file, or in one of "+
+			pos, _ := l.decoder.Positions.At(key)
+			l.report.Add(pos, "choose a file below that directory; or state the path in the user's file, or in one of "+
 				"--config FILE", "%s: a project's file can only name files of its directory to be written: %v", key,
 				err)
 		}
 	}
-	bind("log.file", cfg.Log.File, &cfg.Log.Within)
-	bind("record.file", cfg.Record.File, &cfg.Record.Within)
-	bind("audit.path", cfg.Audit.Path, &cfg.Audit.Within)
-	for i := range cfg.Plugins {
-		s := &cfg.Plugins[i]
+	bind("log.file", l.cfg.Log.File, &l.cfg.Log.Within)
+	bind("record.file", l.cfg.Record.File, &l.cfg.Record.Within)
+	bind("audit.path", l.cfg.Audit.Path, &l.cfg.Audit.Within)
+	for i := range l.cfg.Plugins {
+		s := &l.cfg.Plugins[i]
 		bind(strict.Index("plugins", i)+".config.file", builtin.Writes(s), &s.Within)
 	}
 }

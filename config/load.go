@@ -92,7 +92,7 @@ func (l *loader) run() {
 		}
 	}
 	l.noteProject()
-	confine(l.cfg, l.decoder.Positions, l.report)
+	l.confine()
 	l.noteSecrets()
 	l.report.Sort(l.read)
 }

@@ -283,3 +283,25 @@ type Hook struct {
 	OnError  string            `json:"on_error"`          // allow or deny
 	Command  []string          `json:"command,omitempty"` // as stated
 }
+
+// Tracing counts the spans sent to a trace collector.
+type Tracing struct {
+	Endpoint string `json:"endpoint"`          // of the collector
+	Sent     int64  `json:"sent"`              // spans accepted by the collector
+	Dropped  int64  `json:"dropped"`           // spans dropped because too many were waiting
+	Failed   int64  `json:"failed"`            // spans that could not be sent
+	Problem  string `json:"problem,omitempty"` // why the last attempt failed; "" if it succeeded
+	Next     string `json:"next,omitempty"`    // what to do about the problem
+}
+
+// Recording is a running recording of the messages between the host and its extensions.
+type Recording struct {
+	// configured file; "" for a recording that a client reads, such as exthost record
+	File       string    `json:"file,omitempty"`
+	Extensions []string  `json:"extensions,omitempty"` // recorded extensions; none: all
+	Since      time.Time `json:"since"`
+	Records    int64     `json:"records"`       // lines written
+	Waiting    int64     `json:"waiting_bytes"` // to be masked and written
+	// of Records: too long or not JSON, so that only their length was recorded
+	Omitted int64 `json:"omitted,omitempty"`
+}

@@ -34,7 +34,7 @@ func (e *Entry) Validate(args json.RawMessage) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return problemError(e, faults)
+	return e.problemError(faults)
 }
 
 // Problem is an error in arguments, as encoded in the Data of an error of [Entry.Validate].
@@ -71,7 +71,7 @@ func (p Problem) String() string {
 }
 
 // problemError returns the error for faults, sorted by path.
-func problemError(e *Entry, faults []schema.Fault) *protocol.Error {
+func (e *Entry) problemError(faults []schema.Fault) *protocol.Error {
 	slices.SortStableFunc(faults, func(a, b schema.Fault) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Expected, b.Expected))
 	})

@@ -3,6 +3,7 @@ package edit
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -52,3 +53,169 @@ func removeTOML(text, section, key, value string) (string, error) {
 	}
 	return f.remove(i), nil
 }
+
+func linesTOML(t *Table) string {
+	text := "[" + strings.Join(t.Path, ".") + "]\n"
+	for _, s := range t.stated() {
+		text += s.Key + " = " + strconv.Quote(s.Value) + "\n"
+	}
+	return text
+}
+
+func (t *Table) locate(text string, keys ...string) (at int, ok bool) {
+	return strict.LocateTOML([]byte(text), append(t.Path[:len(t.Path):len(t.Path)], keys...)...)
+}
+
+func setTOML(text string, t *Table) (string, bool) {
+	if _, ok := t.locate(text); !ok {
+		return addTableTOML(text, t)
+	}
+	file := notationOf(".toml")
+	for _, s := range t.Set {
+		doc, err := file.read([]byte(text))
+		if err != nil {
+			return "", false
+		}
+		now, stated := t.valueOf(doc, s.Key)
+		at, found := t.locate(text, s.Key)
+		ok := true
+		switch {
+		case found != stated:
+			return "", false
+		case !stated && s.Value != "":
+			text, ok = t.insertTOML(text, s)
+		case stated && s.Value == "":
+			text, ok = cutTOML(text, at, s.Key)
+		case stated:
+			text, ok = replaced(text, at, now, strconv.Quote(s.Value))
+		}
+		if !ok {
+			return "", false
+		}
+	}
+	return text, true
+}
+
+// addTableTOML adds the table inside the inline table around it, else at the end of the file.
+func addTableTOML(text string, t *Table) (string, bool) {
+	for n := len(t.Path) - 1; n > 0; n-- {
+		at, ok := strict.LocateTOML([]byte(text), t.Path[:n]...)
+		if !ok || text[at] != '{' {
+			continue
+		}
+		member := "{ " + inline(t.stated(), " = ", bare, strconv.Quote) + " }"
+		for i := len(t.Path) - 1; i >= n; i-- {
+			if member = t.Path[i] + " = " + member; i > n {
+				member = "{ " + member + " }"
+			}
+		}
+		return intoInline(text, at, member)
+	}
+	return appended(text, linesTOML(t)), true
+}
+
+// insertTOML adds a key to an existing table, after another of the keys that are set, else first.
+func (t *Table) insertTOML(text string, s Setting) (string, bool) {
+	line := s.Key + " = " + strconv.Quote(s.Value)
+	for _, other := range t.Set {
+		at, ok := t.locate(text, other.Key)
+		if !ok {
+			continue
+		}
+		prefix := text[lineStart(text, at):at]
+		key := strings.LastIndex(prefix, other.Key)
+		if key < 0 || strings.Contains(prefix, "{") {
+			break
+		}
+		return insertBelow(text, at, prefix[:key]+line), true // the prefix indents, or names the parent keys
+	}
+	at, ok := t.locate(text)
+	switch {
+	case !ok:
+		return "", false
+	case text[at] == '[':
+		return insertBelow(text, at, line), true
+	case text[at] == '{':
+		return intoInline(text, at, line)
+	}
+	return "", false
+}
+
+// intoInline inserts a member after the brace at at.
+func intoInline(text string, at int, member string) (string, bool) {
+	end := bracesEnd(text, at)
+	if end < 0 {
+		return "", false
+	}
+	if strings.TrimSpace(text[at+1:end-1]) == "" {
+		return text[:at+1] + " " + member + " " + text[end-1:], true
+	}
+	return insert(text, at+1, " "+member+","), true
+}
+
+// cutTOML removes a key with its value at at, and the line if nothing else is on it.
+func cutTOML(text string, at int, key string) (string, bool) {
+	start := lineStart(text, at)
+	if !strings.Contains(text[start:at], "{") {
+		return cutLine(text, at), true
+	}
+	from, to := strings.LastIndex(text[:at], key), itemEnd(text, at)
+	if from < 0 || to < 0 {
+		return "", false
+	}
+	return cutMember(text, from, to), true
+}
+
+func removeTableTOML(text string, t *Table) (string, bool) {
+	at, ok := t.locate(text)
+	if !ok {
+		return "", false
+	}
+	name := t.Path[len(t.Path)-1]
+	switch text[at] {
+	case '[':
+		return cutBlockTOML(text, at), true
+	case '{':
+		start, end := lineStart(text, at), bracesEnd(text, at)
+		if end < 0 {
+			return "", false
+		}
+		if !strings.Contains(text[start:at], "{") {
+			return text[:start] + text[min(lineEnd(text, end)+1, len(text)):], true
+		}
+		from := strings.LastIndex(text[:at], name)
+		return cutMember(text, from, end), from >= 0
+	}
+	for { // dotted keys
+		at, ok := t.locate(text)
+		if !ok {
+			return text, true
+		}
+		text = cutLine(text, at)
+	}
+}
+
+// cutBlockTOML removes the table with the header at at, up to its last key, and one adjacent blank line. Comments
+// after the last key may be about the next table and stay.
+func cutBlockTOML(text string, at int) string {
+	start := lineStart(text, at)
+	end := min(lineEnd(text, at)+1, len(text))
+	for next := end; next < len(text); {
+		lineEnds := min(lineEnd(text, next)+1, len(text))
+		line := strings.TrimSpace(text[next:lineEnds])
+		if strings.HasPrefix(line, "[") {
+			break
+		}
+		if next = lineEnds; line != "" && line[0] != '#' {
+			end = next
+		}
+	}
+	head, tail := text[:start], text[end:]
+	if strings.HasSuffix(head, "\n\n") && (tail == "" || tail[0] == '\n') {
+		head = head[:len(head)-1]
+	}
+	return head + tail
+}
+
+// bare writes a key of TOML that needs no quotes.
+func bare(key string) string { return key }

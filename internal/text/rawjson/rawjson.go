@@ -122,3 +122,18 @@ func members(obj []byte, yield func(member) bool) {
 		i = SkipSpace(obj, i)
 	}
 }
+
+// Quote returns s as a JSON string.
+func Quote(s string) json.RawMessage { return AppendText(nil, s) }
+
+// AppendList appends a JSON array of values to out.
+func AppendList(out []byte, values []json.RawMessage) []byte {
+	out = append(out, '[')
+	for n, value := range values {
+		if n > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, value...)
+	}
+	return append(out, ']')
+}

@@ -101,11 +101,11 @@ func newElem(t reflect.Type) reflect.Value {
 }
 
 func (r *Report) wrong(path string, n *Node, want, hint string) {
-	r.Add(n.Pos, hint, "%s: want %s, not %s", path, want, describe(n))
+	r.Add(n.Pos, hint, "%s: want %s, not %s", path, want, n.describe())
 }
 
 // describe describes a value without the content of a string, which may be secret.
-func describe(n *Node) string {
+func (n *Node) describe() string {
 	switch n.Kind {
 	case Bool, Int, Float:
 		return n.Text

@@ -24,13 +24,13 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 		d.table(path, n, v, tags)
 	case kind == reflect.Slice && n.Kind == List:
 		d.list(path, n, v, tags)
-	case !setScalar(n, v):
-		d.inexact(path, n, "want %s, got %s", wanted(v.Type()), got(n))
+	case !n.setScalar(v):
+		d.inexact(path, n, "want %s, got %s", wanted(v.Type()), n.got())
 	}
 }
 
 // setScalar sets a string, a boolean or a number of 32 bits; ok is false for a node of another type.
-func setScalar(n *Node, v reflect.Value) (ok bool) {
+func (n *Node) setScalar(v reflect.Value) (ok bool) {
 	i, whole := n.Value.(int64)
 	switch kind := v.Kind(); {
 	case kind == reflect.String && n.Kind == String && n.Value == nil:
@@ -110,7 +110,7 @@ func wanted(t reflect.Type) string {
 	return "a table"
 }
 
-func got(n *Node) string {
+func (n *Node) got() string {
 	switch n.Kind {
 	case Null:
 		return "null"
@@ -125,5 +125,5 @@ func got(n *Node) string {
 			return "a date"
 		}
 	}
-	return describe(n)
+	return n.describe()
 }

@@ -25,7 +25,7 @@ func (d *Decoder) boolean(n *Node, v reflect.Value, path string) {
 		case "no", "off", "n":
 			hint = "write false"
 		}
-		what := describe(n)
+		what := n.describe()
 		if n.Kind == String && len(n.Text) <= len("disabled") {
 			what = quote(n.Text)
 		}
@@ -36,7 +36,7 @@ func (d *Decoder) boolean(n *Node, v reflect.Value, path string) {
 }
 
 // whole returns the integer of a node.
-func whole(n *Node) (i int64, ok bool) {
+func (n *Node) whole() (i int64, ok bool) {
 	if n.Loose {
 		i, err := strconv.ParseInt(n.Text, 10, 64)
 		return i, err == nil
@@ -46,7 +46,7 @@ func whole(n *Node) (i int64, ok bool) {
 }
 
 func (d *Decoder) integer(path string, n *Node, v reflect.Value, tags fieldTags) {
-	i, ok := whole(n)
+	i, ok := n.whole()
 	if !ok || v.OverflowInt(i) {
 		d.Report.wrong(path, n, "a whole number", "")
 		return
@@ -67,7 +67,7 @@ func (t fieldTags) bounds(r *Report, path string, n *Node, i int64) {
 
 // duration decodes text such as "500ms", or whole milliseconds.
 func (d *Decoder) duration(n *Node, v reflect.Value, path string) {
-	ms, ok := whole(n)
+	ms, ok := n.whole()
 	duration := time.Duration(ms) * time.Millisecond
 	switch {
 	case ok && (ms > math.MaxInt64/int64(time.Millisecond) || ms < math.MinInt64/int64(time.Millisecond)):
