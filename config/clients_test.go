@@ -92,12 +92,13 @@ func TestClientsThatCannotBe(t *testing.T) {
 	if cfg == nil {
 		t.Fatal(said)
 	}
-	if got, want := slices.Sorted(maps.Keys(cfg.Server.Clients)), []string{
+	got, want := slices.Sorted(maps.Keys(cfg.Server.Clients)), []string{
 		"0-_",
 		"a",
 		"null",
 		"true",
-	}; !slices.Equal(got, want) {
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

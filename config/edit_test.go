@@ -152,8 +152,9 @@ func TestSetListedThroughALink(t *testing.T) {
 	if err := os.Symlink("real.yaml", filepath.Join(dir, "exthost.yaml")); err != nil {
 		t.Skip(err)
 	}
-	if _, err := config.SetListed(config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}},
-		"disabled", "x", true); err != nil {
+	_, err := config.SetListed(config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}},
+		"disabled", "x", true)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "real.yaml")); err != nil || !strings.Contains(string(got), "[x]") {

@@ -72,8 +72,9 @@ func TestLoadWithoutFiles(t *testing.T) {
 	cfg, origins := mustLoad(t, alone(dir))
 	want := config.Default()
 	want.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
-	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
-		cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
+	diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+		cmpopts.IgnoreUnexported(config.Config{}))
+	if diff != "" {
 		t.Error(diff)
 	}
 	for _, s := range cfg.Settings(origins) {
@@ -108,8 +109,9 @@ func TestLoadExample(t *testing.T) {
 		t.Error(diff)
 	}
 	nested["a"] = nested["a"].([]any)[:3]
-	if diff := cmp.Diff(fromYAML, fromTOML, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
-		cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
+	diff := cmp.Diff(fromYAML, fromTOML, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+		cmpopts.IgnoreUnexported(config.Config{}))
+	if diff != "" {
 		t.Errorf("YAML and TOML differ (-yaml +toml):\n%s", diff)
 	}
 
@@ -271,8 +273,9 @@ func TestVariablesAndFlags(t *testing.T) {
 	want.Extensions.Watch.Debounce = manifest.Duration(20 * time.Millisecond)
 	call, queue := manifest.Duration(7*time.Second), 3
 	want.Extensions.Defaults.CallTimeout, want.Extensions.Defaults.MaxQueue = &call, &queue
-	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
-		cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
+	diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+		cmpopts.IgnoreUnexported(config.Config{}))
+	if diff != "" {
 		t.Error(diff)
 	}
 	o.Flags = []config.Flag{{Name: "--extensions", Key: "extensions.search_paths", Values: []string{"one,two"}}}

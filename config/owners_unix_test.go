@@ -102,13 +102,14 @@ func TestFilesThatOthersMayChange(t *testing.T) {
 	}
 	chmod("user", 0o755)
 	chmod("chosen.yaml", 0o662)
-	if cfg, _, diags := config.Load(config.LoadOptions{
+	cfg, _, diags := config.Load(config.LoadOptions{
 		File:      filepath.Join(dir, "chosen.yaml"),
 		Dir:       project,
 		UserDir:   "none",
 		SystemDir: "none",
 		Environ:   []string{},
-	}); cfg != nil {
+	})
+	if cfg != nil {
 		t.Errorf("a chosen file: %s", text(diags, dir))
 	}
 }

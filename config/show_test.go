@@ -243,8 +243,9 @@ destinations:
 		t.Error(diff)
 	}
 	_, said = load(`server: {listen: "${LATER}"}`)
-	if want := "error exthost.yaml:1:18: server.listen: the variable LATER is not set; set it, or write " +
-		"${LATER:-default}\n"; !strings.HasPrefix(said, want) {
+	want := "error exthost.yaml:1:18: server.listen: the variable LATER is not set; set it, or write " +
+		"${LATER:-default}\n"
+	if !strings.HasPrefix(said, want) {
 		t.Errorf("got %swant %s", said, want)
 	}
 }

@@ -223,11 +223,12 @@ func TestLayersOfPolicies(t *testing.T) {
 	for _, p := range cfg.Plugins {
 		got[p.Name] = p.Layer
 	}
-	if diff := cmp.Diff(map[string]governance.Layer{
+	diff := cmp.Diff(map[string]governance.Layer{
 		"s": governance.LayerSystem,
 		"u": governance.LayerUser,
 		"p": governance.LayerProject,
-	}, got); diff != "" {
+	}, got)
+	if diff != "" {
 		t.Error(diff)
 	}
 }

@@ -95,9 +95,10 @@ func TestRuntimeOver(t *testing.T) {
 
 func TestRuntimeFromJSON(t *testing.T) {
 	var r Runtime
-	if err := json.Unmarshal([]byte(
+	err := json.Unmarshal([]byte(
 		`{"call_timeout": 1500, "idle_timeout": "2m", "instances": 3, "limits": {"memory": "1GiB", "file_size": 10}}`),
-		&r); err != nil {
+		&r)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if *r.CallTimeout != Duration(1500*time.Millisecond) || *r.IdleTimeout != Duration(2*time.Minute) ||

@@ -88,9 +88,10 @@ func TestParseSidecarAsAWhole(t *testing.T) {
 			}
 		})
 	}
-	if servers, diags := ParseSidecar("s",
+	servers, diags := ParseSidecar("s",
 		[]byte(`{"mcpServers": {"a": {"command": "[[[[{{{{//_/*"} /* [[[[ */ } // [[[[
-}`)); len(servers) != 1 || diags != nil {
+}`))
+	if len(servers) != 1 || diags != nil {
 		t.Errorf("brackets in strings and comments: %v, %v", servers, diags)
 	}
 }

@@ -44,8 +44,8 @@ func TestHooks(t *testing.T) {
 		`{"tool_name":"panic"}`:  `the hook panicked: oh`,
 		`{"tool_name":5}`:        `"code":-32602`,
 	} {
-		if answer := h.ask(`{"jsonrpc":"2.0","id":1,"method":"hooks/before_tool_call","params":` + params +
-			`}`); !strings.Contains(answer, want) {
+		answer := h.ask(`{"jsonrpc":"2.0","id":1,"method":"hooks/before_tool_call","params":` + params + `}`)
+		if !strings.Contains(answer, want) {
 			t.Errorf("%s: %s, want %s", params, answer, want)
 		}
 		if strings.Contains(params, "other") &&

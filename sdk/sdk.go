@@ -149,12 +149,13 @@ func (x *Extension) initialize(ctx context.Context, params json.RawMessage) (jso
 			protocol.Version, p.ProtocolVersion))
 	}
 	if x.setup != nil {
-		if err := x.setup(ctx, Setup{
+		err := x.setup(ctx, Setup{
 			ExtensionID: p.ExtensionID,
 			HostVersion: p.AgentVersion,
 			StateDir:    p.StateDir,
 			Config:      p.Config,
-		}); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -158,8 +158,8 @@ func TestResults(t *testing.T) {
 		{`{"name":"missing"}`, `"code":-32602`},
 		{`{"nam":"text"}`, `"code":-32602`},
 	} {
-		if got := h.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":` + tt.params +
-			`}`); !strings.Contains(got, tt.want) {
+		got := h.ask(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":` + tt.params + `}`)
+		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s\n got %s\nwant %s", tt.params, got, tt.want)
 		}
 	}
@@ -229,8 +229,9 @@ func TestMeta(t *testing.T) {
 		`{"_meta":{"session_id":"s"}}`: `"text":"{\"session_id\":\"s\"}"`,
 		`{}`:                           `"text":""`,
 	} {
-		if got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","arguments":` +
-			arguments + `}}`); !strings.Contains(got, want) {
+		got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","arguments":` +
+			arguments + `}}`)
+		if !strings.Contains(got, want) {
 			t.Errorf("%s: %s", arguments, got)
 		}
 	}

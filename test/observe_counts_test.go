@@ -51,11 +51,12 @@ func TestCountsAgree(t *testing.T) {
 		got["calls of the hour"] += p.Calls
 		got["errors of the hour"] += p.Errors
 	}
-	if diff := cmp.Diff(map[string]int64{
+	diff := cmp.Diff(map[string]int64{
 		"requests": 3, "calls": 3, "errors": 3, "refused": 0, "restarts of the instance": 2,
 		"durations": 3, "restarts in metrics": 2, "timeouts of the tool": 3, "outcomes": 1, "calls of the hour": 3,
 		"errors of the hour": 3,
-	}, got); diff != "" {
+	}, got)
+	if diff != "" {
 		t.Error(diff)
 	}
 }

@@ -154,8 +154,8 @@ func TestStateEvents(t *testing.T) {
 			t.Errorf("%+v", e.State)
 		}
 	}
-	if diff := cmp.Diff([]supervisor.State{supervisor.Restarting, supervisor.Spawning, supervisor.Ready},
-		states); diff != "" {
+	diff := cmp.Diff([]supervisor.State{supervisor.Restarting, supervisor.Spawning, supervisor.Ready}, states)
+	if diff != "" {
 		t.Error(diff)
 	}
 	f.Add("y", hosttest.Child("sdk", ""))

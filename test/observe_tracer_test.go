@@ -95,8 +95,9 @@ func TestTracer(t *testing.T) {
 				"3: prompts/list b below call 1",
 			}},
 	} {
-		if _, err := h.Do(hosttest.Deadline(t),
-			&protocol.Call{Session: s, Client: c, Method: tt.method, Params: json.RawMessage(tt.params)}); err != nil {
+		_, err := h.Do(hosttest.Deadline(t),
+			&protocol.Call{Session: s, Client: c, Method: tt.method, Params: json.RawMessage(tt.params)})
+		if err != nil {
 			t.Fatal(err)
 		}
 		got := take()

@@ -362,10 +362,11 @@ func TestDestinationThatNeverStarts(t *testing.T) {
 	for i := range 4 {
 		s := &protocol.Session{ID: fmt.Sprint(i), Version: protocol.MCP20251125, Extension: "d"}
 		_, err := ask(t, h, s, "any", `{}`)
-		if want := map[bool]protocol.Kind{
+		want := map[bool]protocol.Kind{
 			true:  protocol.ChildExited,
 			false: protocol.NotReady,
-		}[i < 3]; protocol.KindOf(err) != want {
+		}[i < 3]
+		if protocol.KindOf(err) != want {
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}

@@ -119,9 +119,9 @@ func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 	if got := s.take()["authentication request tools/list "]; !cmp.Equal(got, map[string]string{"x-tenant": "a, b"}) {
 		t.Errorf("without Authorization: %v", got)
 	}
-	if code := post("Bearer "+strings.Repeat("x", 17<<10),
-		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+meta+`}}`); code !=
-		http.StatusRequestHeaderFieldsTooLarge {
+	code := post("Bearer "+strings.Repeat("x", 17<<10),
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+meta+`}}`)
+	if code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("17 KiB of headers: %d", code)
 	}
 	s.take()

@@ -206,13 +206,14 @@ func TestFollowersHearOfTheirResources(t *testing.T) {
 			_, bobs := stay(t, h, "bob", protocol.MCP20251125, "x")
 			subscribe := func(s *protocol.Session, method string) {
 				t.Helper()
-				if _, err := h.Do(hosttest.Deadline(t),
+				_, err := h.Do(hosttest.Deadline(t),
 					&protocol.Call{
 						Session:   s,
 						Extension: s.Extension,
 						Method:    method,
 						Params:    json.RawMessage(`{"uri":"test://note"}`),
-					}); err != nil {
+					})
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -316,12 +317,13 @@ func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 			}
 			for _, level := range []string{"error", "debug", "error"} {
 				s, c := stay(t, h, level, protocol.MCP20251125, "")
-				if _, err := h.Do(hosttest.Deadline(t),
+				_, err := h.Do(hosttest.Deadline(t),
 					&protocol.Call{
 						Session: s,
 						Method:  "logging/setLevel",
 						Params:  json.RawMessage(`{"level":"` + level + `"}`),
-					}); err != nil {
+					})
+				if err != nil {
 					t.Fatal(err)
 				}
 				callTool(t, h, s, c, "ext_x_log", `{}`)
@@ -357,12 +359,13 @@ func TestLogLevelRisesAgain(t *testing.T) {
 	}
 	asks := func(s *protocol.Session, level string) {
 		t.Helper()
-		if _, err := h.Do(hosttest.Deadline(t),
+		_, err := h.Do(hosttest.Deadline(t),
 			&protocol.Call{
 				Session: s,
 				Method:  "logging/setLevel",
 				Params:  json.RawMessage(`{"level":"` + level + `"}`),
-			}); err != nil {
+			})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -155,8 +155,8 @@ func TestTasksAreTheirCallers(t *testing.T) {
 					{"bob", "t1", `there is no task "t1"`},
 					{"", "t1", `there is no task "t1"`},
 				} {
-					if got := do(visit(tt.caller, server.version), extension, method,
-						`{"taskId":"`+tt.id+`"}`); !strings.Contains(got, tt.want) ||
+					got := do(visit(tt.caller, server.version), extension, method, `{"taskId":"`+tt.id+`"}`)
+					if !strings.Contains(got, tt.want) ||
 						strings.Contains(got, "error") != strings.Contains(tt.want, "no task") {
 						t.Errorf("%s at %q of %s by %q: %s", method, extension, tt.id, tt.caller, got)
 					}
@@ -167,8 +167,8 @@ func TestTasksAreTheirCallers(t *testing.T) {
 				t.Errorf("%s of a task that nobody began: %s", method, got)
 			}
 			for _, caller := range []string{"alice", "bob"} { // asking first does not make it bob's
-				if got := do(visit(caller, server.version), server.extension, method,
-					`{"taskId":"t9"}`); !strings.Contains(got, `"t9"`) || strings.Contains(got, "error") {
+				got := do(visit(caller, server.version), server.extension, method, `{"taskId":"t9"}`)
+				if !strings.Contains(got, `"t9"`) || strings.Contains(got, "error") {
 					t.Errorf("%s by %s of a task that the extension alone knows: %s", method, caller, got)
 				}
 			}
@@ -191,8 +191,8 @@ func TestTasksAreTheirCallers(t *testing.T) {
 			}
 		}
 	}
-	if got := do(visit("alice", protocol.MCP20251125), "", "tools/call",
-		`{"name":"ext_older_later","arguments":{}}`); !strings.Contains(got, `"t3"`) {
+	got := do(visit("alice", protocol.MCP20251125), "", "tools/call", `{"name":"ext_older_later","arguments":{}}`)
+	if !strings.Contains(got, `"t3"`) {
 		t.Error(got)
 	}
 	for caller, want := range map[string]string{

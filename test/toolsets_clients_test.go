@@ -99,8 +99,8 @@ func TestToolsetHidesFromClients(t *testing.T) {
 				if s.InitializeResult().Capabilities.Prompts == nil {
 					t.Error("no prompts are offered")
 				}
-				if got, err := s.ReadResource(hosttest.Deadline(t),
-					&mcp.ReadResourceParams{URI: "note://beta/a"}); err == nil {
+				got, err := s.ReadResource(hosttest.Deadline(t), &mcp.ReadResourceParams{URI: "note://beta/a"})
+				if err == nil {
 					t.Errorf("a resource of beta: %+v", got)
 				}
 			}
@@ -282,8 +282,9 @@ func BenchmarkToolset(b *testing.B) {
 	h := cfg.OpenWith(c, exthost.Options{})
 	request := func(s *protocol.Session, method, params string) func() {
 		return func() {
-			if _, err := h.Do(context.Background(),
-				&protocol.Call{Session: s, Method: method, Params: json.RawMessage(params)}); err != nil {
+			_, err := h.Do(context.Background(),
+				&protocol.Call{Session: s, Method: method, Params: json.RawMessage(params)})
+			if err != nil {
 				b.Fatal(err)
 			}
 		}

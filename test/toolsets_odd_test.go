@@ -428,8 +428,8 @@ func TestToolsetHidesWhoIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ext_a_b_read", "ext_a_c_read"} {
-		if _, err := doAs(t, h, partSession("", protocol.MCP20251125), "", "tools/call",
-			`{"name":"`+name+`"}`); protocol.KindOf(err) != protocol.RequirementMissing {
+		_, err := doAs(t, h, partSession("", protocol.MCP20251125), "", "tools/call", `{"name":"`+name+`"}`)
+		if protocol.KindOf(err) != protocol.RequirementMissing {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -232,9 +232,8 @@ func TestExtCallIsTheCall(t *testing.T) {
 			t.Errorf("ext_call %s: %s, %v", arguments, text, err)
 		}
 	}
-	if text, err := callAs(t, h, s, "ext_call",
-		`{"tool":"ext_find","arguments":{"query":"let it die, and greet"}}`); err != nil ||
-		!strings.Contains(text, "ext_x_greet") || strings.Contains(text, "ext_x_die") {
+	text, err := callAs(t, h, s, "ext_call", `{"tool":"ext_find","arguments":{"query":"let it die, and greet"}}`)
+	if err != nil || !strings.Contains(text, "ext_x_greet") || strings.Contains(text, "ext_x_die") {
 		t.Errorf("ext_find by ext_call: %s, %v", text, err)
 	}
 }
@@ -298,9 +297,8 @@ func TestSearchListStays(t *testing.T) {
 		if _, now := listedTo(t, h, s); now != first {
 			t.Fatalf("after %d reloads the list is\n%s\nand was\n%s", n+1, now, first)
 		}
-		if text, err := callAs(t, h, s, "ext_find",
-			fmt.Sprintf(`{"query":"entry number %d of store0"}`, n)); err != nil ||
-			!strings.Contains(text, fmt.Sprintf(`"ext_store0_entry_%d"`, n)) {
+		text, err := callAs(t, h, s, "ext_find", fmt.Sprintf(`{"query":"entry number %d of store0"}`, n))
+		if err != nil || !strings.Contains(text, fmt.Sprintf(`"ext_store0_entry_%d"`, n)) {
 			t.Fatalf("the new tool is not found: %s, %v", text, err)
 		}
 	}
@@ -344,10 +342,11 @@ func TestPoliciesHideFromSearch(t *testing.T) {
 	} {
 		s := &protocol.Session{Caller: caller}
 		names, _ := listedTo(t, h, s)
-		if search := []string{
+		search := []string{
 			"ext_call",
 			"ext_find",
-		}; caller != "eve" && !slices.Equal(names, search) || caller == "eve" && len(names) != 0 {
+		}
+		if caller != "eve" && !slices.Equal(names, search) || caller == "eve" && len(names) != 0 {
 			t.Errorf("%s is listed %q", caller, names)
 		}
 		for _, e := range h.Tools().Entries() {

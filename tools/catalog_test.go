@@ -280,8 +280,8 @@ func TestPageRefusesForeignCursor(t *testing.T) {
 		{"out of range", c, "", c.all.cursor(2)},
 		{"negative", c, "", c.all.cursor(-1)},
 	} {
-		if _, _, err := test.catalog.Page(test.extension, test.cursor, 1,
-			nil); protocol.KindOf(err) != protocol.InvalidArguments {
+		_, _, err := test.catalog.Page(test.extension, test.cursor, 1, nil)
+		if protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("%s: %v, want invalid_arguments", test.name, err)
 		}
 	}

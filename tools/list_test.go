@@ -27,8 +27,8 @@ func listing(t *testing.T, c *Catalog, extension string, v View, visible func(*E
 		if err := json.Unmarshal(result, &page); err != nil {
 			t.Fatalf("%v: %.200s", err, result)
 		}
-		if modern := page.ResultType == "complete" && page.CacheScope == "private" &&
-			rawjson.Get(result, "ttlMs") != nil; modern != v.Modern {
+		modern := page.ResultType == "complete" && page.CacheScope == "private" && rawjson.Get(result, "ttlMs") != nil
+		if modern != v.Modern {
 			t.Errorf("%+v: %.200s", v, result)
 		}
 		for _, tool := range page.Tools {

@@ -129,8 +129,9 @@ func TestClientFileIsALink(t *testing.T) {
 func TestClientEditIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	const mine = "# mine\nlog: {level: info} # quiet\n"
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "user"), 0o700),
-		os.WriteFile(filepath.Join(dir, "user", "exthost.yaml"), []byte(mine), 0o600)); err != nil {
+	err := errors.Join(os.Mkdir(filepath.Join(dir, "user"), 0o700),
+		os.WriteFile(filepath.Join(dir, "user", "exthost.yaml"), []byte(mine), 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range 20 {

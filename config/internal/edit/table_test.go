@@ -155,9 +155,8 @@ func TestLineBreaksOfYAML(t *testing.T) {
 				t.Errorf("%q became %q, %v", before, got, err)
 			}
 		}
-		if got, _, err := Apply("a.yaml", []byte(ends),
-			List{Section: "server", Key: "x", Add: []string{"y"}}); err != nil ||
-			string(got) != ends+"\n  x: [\"y\"]\n" {
+		got, _, err := Apply("a.yaml", []byte(ends), List{Section: "server", Key: "x", Add: []string{"y"}})
+		if err != nil || string(got) != ends+"\n  x: [\"y\"]\n" {
 			t.Errorf("%q became %q, %v", ends, got, err)
 		}
 	}

@@ -224,8 +224,8 @@ func TestMoreIsFound(t *testing.T) {
 		}
 	}
 	raw := `{"secret_access_key" : "wJalrXUtnFEMI\/K7MDENG\/bPxRfiCYzzzzzzzzzz","x":1}`
-	if got, _, _ := Default().JSON(t.Context(),
-		[]byte(raw)); string(got) != `{"secret_access_key" : "[redacted:aws-secret-key]","x":1}` {
+	got, _, _ := Default().JSON(t.Context(), []byte(raw))
+	if string(got) != `{"secret_access_key" : "[redacted:aws-secret-key]","x":1}` {
 		t.Errorf("a value whose key tells what it is: %s", got)
 	}
 }
