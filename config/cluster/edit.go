@@ -6,15 +6,8 @@ import (
 	"github.com/exthost/exthost/config/internal/edit"
 )
 
-// ByHand is the error for a file in a notation that this package cannot change safely.
-type ByHand struct {
-	File  string
-	Lines string // the text to add to the file
-	Err   error
-}
-
-// Error names the file and the cause.
-func (b *ByHand) Error() string { return b.File + ": " + b.Err.Error() }
+// ByHand is the error for a file in a notation that is not changed automatically, with the text to add to the file.
+type ByHand = edit.ByHand
 
 // State writes to a file which cluster the host joins and the hub that runs in it, and leaves every other byte
 // unchanged. The file need not exist, its directory must. The error may be a *[ByHand].

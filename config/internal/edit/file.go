@@ -55,3 +55,13 @@ func Write(file string, apply func(data []byte) (changed []byte, line int, err e
 	}
 	return line, created, atomicfile.Write(file, changed)
 }
+
+// ByHand is the error for a file in a notation that this package cannot change.
+type ByHand struct {
+	File  string
+	Lines string // the text that a person should write into the file
+	Err   error
+}
+
+// Error names the file and the cause.
+func (b *ByHand) Error() string { return b.File + ": " + b.Err.Error() }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/config/clientedit"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
@@ -43,7 +42,7 @@ func add(c *console.Console) *cobra.Command {
 			if len(cfg.Server.Clients) == 0 && !cfg.Server.Auth.Stated() {
 				g.note = "It is the first: from now on, clients over HTTP that show no token are refused"
 			}
-			return g.apply(cmd.Context(), c, cfg, clientedit.Edit{Name: args[0], New: &fresh})
+			return g.apply(cmd.Context(), c, cfg, config.ClientEdit{Name: args[0], New: &fresh})
 		},
 	}
 }
@@ -80,7 +79,7 @@ func rotate(c *console.Console) *cobra.Command {
 				}
 				return next
 			}
-			return g.apply(cmd.Context(), c, cfg, clientedit.Edit{Name: args[0], Replace: change})
+			return g.apply(cmd.Context(), c, cfg, config.ClientEdit{Name: args[0], Replace: change})
 		},
 	}
 	cmd.Flags().DurationVar(&keep, "keep", 0,
@@ -101,7 +100,7 @@ func remove(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := change(c, cfg, clientedit.Edit{Name: args[0], Remove: true}); err != nil {
+			if _, err := change(c, cfg, config.ClientEdit{Name: args[0], Remove: true}); err != nil {
 				return err
 			}
 			text := args[0] + " is removed"
@@ -149,7 +148,7 @@ type given struct {
 }
 
 // apply changes the configuration, prints the token with settings, and tells the running hosts.
-func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Config, e clientedit.Edit) (err error) {
+func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Config, e config.ClientEdit) (err error) {
 	if g.Edited, err = change(c, cfg, e); err != nil {
 		return g.byHand(ctx, c, cfg, err)
 	}

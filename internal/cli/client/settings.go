@@ -9,7 +9,6 @@ import (
 	"net"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/config/clientedit"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/protocol"
@@ -35,7 +34,7 @@ func (g *given) settings() string {
 // byHand returns the error for a change that was not made. If a person can make it, byHand prints the token, and the
 // error has the lines to write.
 func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Config, err error) error {
-	wanted, ok := errors.AsType[*clientedit.ByHand](err)
+	wanted, ok := errors.AsType[*config.ByHand](err)
 	if !ok {
 		return err
 	}
@@ -51,9 +50,9 @@ func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Conf
 }
 
 // change changes the configuration and explains an error in terms of the command line.
-func change(c *console.Console, cfg *config.Config, e clientedit.Edit) (config.Edited, error) {
-	done, err := clientedit.Apply(hosts.LoadOptions(c), e)
-	wanted, byHand := errors.AsType[*clientedit.ByHand](err)
+func change(c *console.Console, cfg *config.Config, e config.ClientEdit) (config.Edited, error) {
+	done, err := config.EditClient(hosts.LoadOptions(c), e)
+	wanted, byHand := errors.AsType[*config.ByHand](err)
 	switch {
 	case protocol.KindOf(err) == protocol.ToolNotFound:
 		return done, hosts.UnknownClient(e.Name, names(cfg))

@@ -1,4 +1,4 @@
-package clientedit_test
+package config_test
 
 import (
 	"bufio"
@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/config/clientedit"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/protocol"
 )
@@ -25,14 +24,14 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(busy); dir != "" {
 		for n := 0; ; n++ {
 			name := fmt.Sprintf("busy%d", n%3)
-			_, err := clientedit.Apply(options(dir), clientedit.Edit{Name: name, New: fresh()})
+			_, err := config.EditClient(editOptions(dir), config.ClientEdit{Name: name, New: freshClient()})
 			if err == nil {
-				_, err = clientedit.Apply(options(dir),
-					clientedit.Edit{Name: name, Replace: func(config.Client) config.Client { return *fresh() }})
+				_, err = config.EditClient(editOptions(dir),
+					config.ClientEdit{Name: name, Replace: func(config.Client) config.Client { return *freshClient() }})
 			}
 			if err == nil && n >= 3 {
-				_, err = clientedit.Apply(options(dir),
-					clientedit.Edit{Name: fmt.Sprintf("busy%d", (n+1)%3), Remove: true})
+				_, err = config.EditClient(editOptions(dir),
+					config.ClientEdit{Name: fmt.Sprintf("busy%d", (n+1)%3), Remove: true})
 			}
 			if kind := protocol.KindOf(err); err != nil && kind != protocol.InvalidArguments &&
 				kind != protocol.ToolNotFound {
@@ -45,17 +44,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func options(dir string) config.LoadOptions {
+func editOptions(dir string) config.LoadOptions {
 	return config.LoadOptions{Dir: dir, UserDir: filepath.Join(dir, "user"), SystemDir: "none", Environ: []string{}}
 }
 
-func fresh() *config.Client {
+func freshClient() *config.Client {
 	return &config.Client{TokenHash: clienttoken.Hash(clienttoken.New()), Since: "2030-01-31T12:00:00Z"}
 }
 
-func load(t *testing.T, dir string) map[string]config.Client {
+func clientsOf(t *testing.T, dir string) map[string]config.Client {
 	t.Helper()
-	cfg, _, diags := config.Load(options(dir))
+	cfg, _, diags := config.Load(editOptions(dir))
 	if cfg == nil {
 		t.Fatal(config.Refused(diags))
 	}
@@ -63,7 +62,7 @@ func load(t *testing.T, dir string) map[string]config.Client {
 }
 
 // Concurrent additions are all kept, and of several with one name exactly one wins.
-func TestClientsAtOnce(t *testing.T) {
+func TestConcurrentEditsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -71,7 +70,7 @@ func TestClientsAtOnce(t *testing.T) {
 	for n := range 24 {
 		wg.Go(func() {
 			name := fmt.Sprintf("c%d", n/2)
-			_, err := clientedit.Apply(options(dir), clientedit.Edit{Name: name, New: fresh()})
+			_, err := config.EditClient(editOptions(dir), config.ClientEdit{Name: name, New: freshClient()})
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -87,13 +86,13 @@ func TestClientsAtOnce(t *testing.T) {
 			t.Errorf("%s was added %d times", name, added[name])
 		}
 	}
-	if got := load(t, dir); len(got) != 12 {
+	if got := clientsOf(t, dir); len(got) != 12 {
 		t.Errorf("%d clients: %v", len(got), got)
 	}
 }
 
 // An edit through a link keeps the link; a dangling link is an error.
-func TestClientFileIsALink(t *testing.T) {
+func TestEditKeepsALink(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need a privilege")
 	}
@@ -103,7 +102,7 @@ func TestClientFileIsALink(t *testing.T) {
 		os.Symlink(target, link)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clientedit.Apply(options(dir), clientedit.Edit{Name: "ada", New: fresh()}); err != nil {
+	if _, err := config.EditClient(editOptions(dir), config.ClientEdit{Name: "ada", New: freshClient()}); err != nil {
 		t.Fatal(err)
 	}
 	if to, err := os.Readlink(link); err != nil || to != target {
@@ -117,7 +116,7 @@ func TestClientFileIsALink(t *testing.T) {
 	if err := os.Remove(target); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clientedit.Apply(options(dir), clientedit.Edit{Name: "bob", New: fresh()}); err == nil {
+	if _, err := config.EditClient(editOptions(dir), config.ClientEdit{Name: "bob", New: freshClient()}); err == nil {
 		t.Error("a link to nothing was followed")
 	}
 	if _, err := os.Lstat(target); err == nil {
@@ -126,7 +125,7 @@ func TestClientFileIsALink(t *testing.T) {
 }
 
 // Killing an editor leaves the file whole, and the next edit removes its temporary files.
-func TestClientEditIsKilled(t *testing.T) {
+func TestKilledEditLeavesTheFileWhole(t *testing.T) {
 	dir := t.TempDir()
 	const mine = "# mine\nlog: {level: info} # quiet\n"
 	err := errors.Join(os.Mkdir(filepath.Join(dir, "user"), 0o700),
@@ -152,13 +151,13 @@ func TestClientEditIsKilled(t *testing.T) {
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		load(t, dir)
+		clientsOf(t, dir)
 		if text, err := os.ReadFile(filepath.Join(dir, "user", "exthost.yaml")); err != nil ||
 			!strings.HasPrefix(string(text), mine) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
-	if _, err := clientedit.Apply(options(dir), clientedit.Edit{Name: "ada", New: fresh()}); err != nil {
+	if _, err := config.EditClient(editOptions(dir), config.ClientEdit{Name: "ada", New: freshClient()}); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "user", ".*")); len(left) > 0 {
@@ -167,7 +166,7 @@ func TestClientEditIsKilled(t *testing.T) {
 }
 
 // Edits that would make the configuration invalid are refused.
-func TestClientEditKeepsBounds(t *testing.T) {
+func TestInvalidEditsAreRefused(t *testing.T) {
 	many := "server:\n  clients:\n"
 	for n := range config.MaxClients {
 		many += fmt.Sprintf("    c%d: {}\n", n)
@@ -184,12 +183,12 @@ func TestClientEditKeepsBounds(t *testing.T) {
 				os.WriteFile(file, []byte(tt.text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			load(t, dir)
-			_, err := clientedit.Apply(options(dir), clientedit.Edit{Name: "ada", New: fresh()})
+			clientsOf(t, dir)
+			_, err := config.EditClient(editOptions(dir), config.ClientEdit{Name: "ada", New: freshClient()})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Error(err)
 			}
-			if _, ok := errors.AsType[*clientedit.ByHand](err); ok {
+			if _, ok := errors.AsType[*config.ByHand](err); ok {
 				t.Error("nor can a person make the change")
 			}
 			if text, err := os.ReadFile(file); err != nil || string(text) != tt.text {
