@@ -59,7 +59,7 @@ func TestClientsOfAProject(t *testing.T) {
 	}
 }
 
-func TestClientsThatCannotBe(t *testing.T) {
+func TestInvalidClientsAreRefused(t *testing.T) {
 	hash := clienttoken.Hash("x")
 	for name, tt := range map[string]struct{ text, want string }{
 		"upper case":   {"Ada: {}", "is not the name of a client"},

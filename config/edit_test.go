@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-func TestSetListed(t *testing.T) {
+func TestSetListedChangesOneFile(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		files        map[string]string // before
@@ -144,7 +144,7 @@ func TestSetListed(t *testing.T) {
 }
 
 // Editing through a symbolic link keeps the link.
-func TestSetListedThroughALink(t *testing.T) {
+func TestSetListedKeepsALink(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "real.yaml"), []byte("# mine\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestSetListedThroughALink(t *testing.T) {
 }
 
 // Concurrent edits of one list are all kept.
-func TestSetListedAtOnce(t *testing.T) {
+func TestConcurrentSetListedIsKept(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no locks of directories")
 	}
@@ -185,7 +185,7 @@ func TestSetListedAtOnce(t *testing.T) {
 }
 
 // A read-only file is not edited, although it could be replaced.
-func TestSetListedReadOnly(t *testing.T) {
+func TestReadOnlyFileIsNotEdited(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "exthost.yaml")
 	if err := os.WriteFile(file, []byte("# mine\n"), 0o444); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // The diagnostics of each broken file equal its golden file, and Load returns no configuration.
-func TestErrors(t *testing.T) {
+func TestDiagnosticsOfBrokenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/errors/*.[yt]*ml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -86,7 +86,7 @@ func bomb() string {
 }
 
 // Documents that expand without bound are refused before they are expanded.
-func TestBombs(t *testing.T) {
+func TestBombsAreRefused(t *testing.T) {
 	tests := []struct{ name, file, content, want string }{
 		{"dotted key", "exthost.toml", strings.Repeat("a.", 5000) + "a = 1", "a key of more than 16 parts"},
 		{"dotted table", "exthost.toml", "[" + strings.Repeat("a.", 5000) + "a]", "a key of more than 16 parts"},
@@ -115,7 +115,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
+func TestUnsuitableFilesAreRefused(t *testing.T) {
 	tests := []struct {
 		name  string
 		files map[string]string
@@ -150,7 +150,7 @@ func TestFiles(t *testing.T) {
 }
 
 // Without CheckCEL, Load checks all policies but those of `builtin: cel`, which exthost.Open checks.
-func TestCELIsNotJudged(t *testing.T) {
+func TestLoadLeavesCELToOpen(t *testing.T) {
 	o := alone(write(t, map[string]string{
 		"exthost.yaml": "plugins: [{name: c, category: authorization, builtin: cel, config: {when: tol}}]\n",
 	}))

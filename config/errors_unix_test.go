@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-func TestUnreadableFiles(t *testing.T) {
+func TestUnreadableFilesAreErrors(t *testing.T) {
 	dir := write(t, map[string]string{"config.ini": "", "x/exthost.yaml/y": ""})
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func TestLoadWithoutFiles(t *testing.T) {
 	}
 }
 
-func TestLoadExample(t *testing.T) {
+func TestYAMLAndTOMLLoadAlike(t *testing.T) {
 	dir, err := filepath.Abs("testdata/examples")
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestLoadExample(t *testing.T) {
 }
 
 // log.level is stated at every level; removing them from the strongest down makes the next one count.
-func TestPrecedence(t *testing.T) {
+func TestStrongerLayersWin(t *testing.T) {
 	level := func(s string) string { return "log: {level: " + s + "}" }
 	system := write(t, map[string]string{"exthost.yaml": level("error") + "\naudit: {keep: 1}"})
 	user := write(t, map[string]string{"exthost.toml": "[log]\nlevel = \"warn\""})
@@ -213,7 +213,7 @@ func TestPrecedence(t *testing.T) {
 }
 
 // Policies and hooks of the system's and the user's files stay unchanged, whatever a project's file states.
-func TestPoliciesAreKept(t *testing.T) {
+func TestLaterLayersKeepPolicies(t *testing.T) {
 	file := func(name string) string {
 		return "plugins:\n  - {name: " + name +
 			", category: audit, cmd: [x]}\nhooks:\n  - {event: session_start, command: /bin/" + name + "}\n"
@@ -339,7 +339,7 @@ destinations:
 }
 
 // Config.Files lists every file whose change would change the configuration.
-func TestConfigKnowsItsFiles(t *testing.T) {
+func TestConfigListsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	if err := os.WriteFile("more.yaml", nil, 0o600); err != nil {

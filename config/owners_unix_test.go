@@ -12,7 +12,7 @@ import (
 )
 
 // Files that everybody may write are not loaded.
-func TestFilesThatOthersMayChange(t *testing.T) {
+func TestFilesThatOthersMayWriteAreNotLoaded(t *testing.T) {
 	dir := write(t, map[string]string{
 		"project/exthost.yaml": "log: {level: debug}",
 		"user/exthost.yaml":    "{}",

@@ -10,7 +10,7 @@ import (
 )
 
 // Rules do not depend on the order of keys, and DiffRules shows what changed.
-func TestRules(t *testing.T) {
+func TestRulesIgnoreTheLayoutOfFiles(t *testing.T) {
 	access := func(name string, tools ...any) *Config {
 		c := Default()
 		c.Plugins = []governance.Spec{{Name: name, Builtin: "access", Required: true, Config: map[string]any{

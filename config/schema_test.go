@@ -37,7 +37,7 @@ func TestSchema(t *testing.T) {
 }
 
 // The schema accepts the files that load, and refuses those that the decoder refuses.
-func TestSchemaAgrees(t *testing.T) {
+func TestSchemaAgreesWithLoad(t *testing.T) {
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(config.Schema()))
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 )
 
 // The place of the secrets: default and stated.
-func TestSecrets(t *testing.T) {
+func TestPlaceOfSecrets(t *testing.T) {
 	dir := write(t, map[string]string{"user/exthost.yaml": ""})
 	o := alone(dir)
 	o.UserDir = dir + "/user"
@@ -61,7 +61,7 @@ func textOf(diags any) string {
 }
 
 // SecretUses lists references with their origin.
-func TestSecretUses(t *testing.T) {
+func TestSecretUsesHaveOrigins(t *testing.T) {
 	dir := write(t, map[string]string{
 		"user/exthost.yaml": `
 extensions: {entries: {a.b: {env: {TOKEN: "secret://u1", PLAIN: x}}, files: {env_file: u.env}}}

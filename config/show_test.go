@@ -45,7 +45,7 @@ plugins:
 `
 
 // Settings come in order, with origins and without secrets.
-func TestSettings(t *testing.T) {
+func TestSettingsHaveOrigins(t *testing.T) {
 	dir := write(t, map[string]string{"exthost.yaml": secrets})
 	o := alone(dir, "EXTHOST_AUDIT_KEEP=9")
 	o.Flags = []config.Flag{{Name: "--listen", Key: "server.listen", Values: []string{":0"}}}
@@ -141,7 +141,7 @@ log.keep = 5 (default)
 }
 
 // Redacted output loads again and yields the same configuration, except for secrets.
-func TestRedactedLoads(t *testing.T) {
+func TestRedactedConfigLoadsAgain(t *testing.T) {
 	o := alone(write(t, map[string]string{"exthost.yaml": secrets}))
 	cfg, _ := mustLoad(t, o)
 	shown, err := json.MarshalIndent(cfg.Redacted(), "", "  ")
@@ -158,7 +158,7 @@ func TestRedactedLoads(t *testing.T) {
 }
 
 // Entries in the notation of two other systems load.
-func TestForeignPlugins(t *testing.T) {
+func TestPluginsOfOtherSystemsLoad(t *testing.T) {
 	cfg, _ := mustLoad(t, alone(write(t, map[string]string{"config/plugins.yaml": `
 plugins:
   - name: audit-log
@@ -219,7 +219,7 @@ plugins:
 }
 
 // Unset variables are an error, except where only a destination's secrets define them; a lone word stays one.
-func TestVariables(t *testing.T) {
+func TestUnsetVariablesAreErrors(t *testing.T) {
 	load := func(yaml string) (*config.Config, string) {
 		dir := write(t, map[string]string{"exthost.yaml": yaml})
 		cfg, _, diags := config.Load(alone(dir, "WORDS=a b; c", "EMPTY="))
@@ -252,7 +252,7 @@ destinations:
 
 // An unset variable that only one extension or destination needs does not invalidate the configuration, and is
 // reported unless a stronger layer replaces the value.
-func TestUnsetVariables(t *testing.T) {
+func TestUnsetVariablesOfOneExtension(t *testing.T) {
 	user := write(t, map[string]string{"exthost.yaml": "extensions: {entries: {replaced: {env: {A: '${NOT_USED}'}}}}"})
 	dir := write(t, map[string]string{"exthost.yaml": `
 extensions:
@@ -295,7 +295,7 @@ destinations:
 	}
 }
 
-func TestEnvFile(t *testing.T) {
+func TestEnvFileOfAnExtension(t *testing.T) {
 	dir := write(t, map[string]string{
 		"config/extensions.yaml": "extensions: {entries: {hub: {env_file: hub.env, env: {B: stated}}, lab: " +
 			"{env_file: all.yaml}}}",

@@ -208,7 +208,7 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 }
 
 // Each policy is marked with the layer that states it.
-func TestLayersOfPolicies(t *testing.T) {
+func TestPoliciesHaveTheirLayer(t *testing.T) {
 	const plugins = "plugins: [{name: %, category: content, builtin: redact}]"
 	of := func(name string) string { return strings.ReplaceAll(plugins, "%", name) }
 	dir := write(t, map[string]string{

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-func TestServersOfOtherClients(t *testing.T) {
+func TestNotationsOfOtherClients(t *testing.T) {
 	f := mcpFile{&strict.Report{Code: "wrong"}}
 	root, refusal := strict.JSON(strict.NewSource("f", []byte(`{"other": 1, "mcpServers": {
   "a": {"transport": "sse", "url": "${env:HOST}/x", "headers": {"K": "${env:KEY}"}},
@@ -65,7 +65,7 @@ wrong f:7:3: mcpServers.f: want an object
 	}
 }
 
-func TestNoServers(t *testing.T) {
+func TestFileWithoutServersIsAnError(t *testing.T) {
 	f := mcpFile{&strict.Report{}}
 	if servers, ok := f.servers(&strict.Node{Kind: strict.Map}); ok || servers != nil || len(f.Diagnostics) != 1 {
 		t.Error(servers, ok, f.Diagnostics)

@@ -126,7 +126,7 @@ p:24:2: unknown key "extra" at the top level
 	}
 }
 
-func TestRules(t *testing.T) {
+func TestBrokenRulesAreReported(t *testing.T) {
 	const head = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n"
 	const caps = "[capabilities]\ntools = [\"x\"]\n"
 	const stdio = head + caps + "[transport]\ncommand = \"x\"\n"
@@ -248,7 +248,7 @@ func doubling(n int) string {
 	return b.String()
 }
 
-func TestNotesThatLeaveTheManifest(t *testing.T) {
+func TestNotesKeepTheManifest(t *testing.T) {
 	for _, line := range []string{`replay = "idempotent"`, `isolate = "none"`} {
 		m, diags := Parse("p", []byte(minimal+"[runtime]\n"+line+"\n"))
 		if m == nil || m.Runtime.Replay != "" || m.Runtime.Isolate != "" || len(diags) != 1 ||
@@ -427,7 +427,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-func TestPlaceholdersAreHeldAgainstTheSchema(t *testing.T) {
+func TestPlaceholdersNeedProperties(t *testing.T) {
 	const manifest = `[plugin]
 id = "x"
 version = "1.0.0"

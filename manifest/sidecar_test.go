@@ -68,7 +68,7 @@ error s:17:5: "" is not a server's name: 1 to 64 characters
 	}
 }
 
-func TestParseSidecarAsAWhole(t *testing.T) {
+func TestInvalidSidecarsHaveNoServers(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"syntax", "{\n  \"mcpServers\": {]\n}", "s:2:18: "},
 		{"an array", "[]", "s:1:1: the file is not a JSON object"},
@@ -98,7 +98,7 @@ func TestParseSidecarAsAWhole(t *testing.T) {
 
 // A .mcp.json is read as leniently as its clients read it: numbers and booleans for text, and a command that is a
 // whole line.
-func TestParseSidecarAsClientsDo(t *testing.T) {
+func TestSidecarIsReadLeniently(t *testing.T) {
 	servers, diags := ParseSidecar("s", []byte(`{"mcpServers": {
   "numbers": {"command": "x", "env": {"PORT": 3000, "DEBUG": true, "RATE": 1.50}},
   "line": {"command": "python3 'my server.py' --fast"},
@@ -136,7 +136,7 @@ func TestServerID(t *testing.T) {
 }
 
 // Keys for another host are accepted but reported, so that none is ignored silently.
-func TestKeysOfAnotherHost(t *testing.T) {
+func TestKeysOfOtherHostsAreReported(t *testing.T) {
 	m, diags := Parse("p", []byte(`[plugin]
 id = "hub"
 version = "0.1.0"

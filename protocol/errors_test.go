@@ -27,7 +27,7 @@ func TestCodesAreFixed(t *testing.T) {
 	}
 }
 
-func TestErrorOnTheWire(t *testing.T) {
+func TestErrorsOnTheWire(t *testing.T) {
 	code := 3
 	e := Errorf(ChildExited, "the process ended: %w", context.Canceled)
 	e.Extension, e.Outcome, e.RetryAfter = "weather", "unknown", 1500*time.Millisecond
@@ -89,7 +89,7 @@ func TestDiagnosticText(t *testing.T) {
 	}
 }
 
-func TestComplaint(t *testing.T) {
+func TestComplaintNamesTheError(t *testing.T) {
 	for want, stderr := range map[string]string{
 		"": "",
 		"ModuleNotFoundError: No module 'x'": "Traceback (most recent call last):\n  File \"c.py\", line " +

@@ -18,7 +18,7 @@ type shout struct {
 func (s *shout) UnmarshalJSON([]byte) error { s.Text = "HEARD"; return nil }
 
 // The decoder agrees with encoding/json.
-func TestDecode(t *testing.T) {
+func TestDecoderAgreesWithJSON(t *testing.T) {
 	for _, arguments := range []string{
 		`{}`, `{"text":"a"}`, `{"text":"a\n\u00e9\ud83d\ude00","n":1,"inner":{"text":"b"}}`,
 		` {"n" : 2 , "text" : "a" , "also" : "b" } `,

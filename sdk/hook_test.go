@@ -62,7 +62,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-func TestHookTwice(t *testing.T) {
+func TestSecondHookPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("a point is taken twice")

@@ -104,7 +104,7 @@ func TestPolicyIsCancelled(t *testing.T) {
 	}
 }
 
-func TestNoPolicy(t *testing.T) {
+func TestDecideWithoutPolicyFails(t *testing.T) {
 	h := serve(t, sdk.New("1"))
 	if got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"governance/decide","params":{}}`); !strings.Contains(got,
 		`"code":-32601`) {

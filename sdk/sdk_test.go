@@ -273,7 +273,7 @@ func TestMisuseByTheAuthorPanics(t *testing.T) {
 }
 
 // Output to os.Stdout cannot corrupt the protocol.
-func TestPrintsGoToStderr(t *testing.T) {
+func TestStdoutGoesToStderr(t *testing.T) {
 	processtest.Leaks(t)
 	p := startChild(t, "chatty")
 	if got := p.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"print"}}`); !strings.Contains(got,

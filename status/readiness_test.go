@@ -9,7 +9,7 @@ import (
 )
 
 // A host is ready when everything required can run and nothing is still starting with it.
-func TestObstacles(t *testing.T) {
+func TestObstaclesToReadiness(t *testing.T) {
 	policy := func(mode governance.Mode, required bool, state string) Status {
 		return Status{Policies: []Policy{{Name: "p", Mode: mode, Required: required, State: state}}}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // The names of stages are part of the API, traces and commands.
-func TestStageNames(t *testing.T) {
+func TestStageNamesAreStable(t *testing.T) {
 	want := `["request_policies","hooks_before","sign_in","queue","start","instance","response_policies","hooks_after"]`
 	all := []StageName{
 		StageRequestPolicies,

@@ -33,7 +33,7 @@ func adminStatus(t *testing.T, h *exthost.Host, id string) status.Extension {
 	return status.Extension{}
 }
 
-func TestAdminStatusCounts(t *testing.T) {
+func TestStatusCountsCalls(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	if x := adminStatus(t, h, "x"); x.Latency != nil || x.Calls != 0 || x.LastCrash != nil {
@@ -71,7 +71,7 @@ func TestAdminStatusCounts(t *testing.T) {
 }
 
 // A restart replaces the process in any state, and the counts stay.
-func TestAdminRestart(t *testing.T) {
+func TestRestartReplacesTheProcess(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x",
 		hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})
@@ -112,7 +112,7 @@ func TestAdminRestart(t *testing.T) {
 
 // A restart starts a repaired extension that never ran, with its tools. If it is still broken, the new error is
 // reported once.
-func TestAdminRestartOfWhatNeverStarted(t *testing.T) {
+func TestRestartStartsARepairedExtension(t *testing.T) {
 	processtest.Leaks(t)
 	for _, instances := range []string{`"shared"`, `2`, `"per_session"`} {
 		t.Run(instances, func(t *testing.T) {
@@ -167,7 +167,7 @@ done
 }
 
 // A call in flight completes despite the restart.
-func TestAdminRestartDrains(t *testing.T) {
+func TestRestartDrainsCalls(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x",
 		"[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"cat\", \"fifo\"]\n")
@@ -199,7 +199,7 @@ func TestAdminRestartDrains(t *testing.T) {
 	}
 }
 
-func TestAdminRestartOfWhatDoesNotRun(t *testing.T) {
+func TestRestartOfMissingExtensionsFails(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("lazy",
 		"[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"t\"\n").
 		Add("gated", hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\n")).Add("asleep",
@@ -236,7 +236,7 @@ func TestAdminRestartOfWhatDoesNotRun(t *testing.T) {
 
 // Operators can read and follow the host's log and the stderr of extensions, whatever the program's own logger
 // shows.
-func TestAdminLogs(t *testing.T) {
+func TestLogsAreReadAndFollowed(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("err W! careful; serve", "")).Add("y",
 		"[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"sh\", \"-c\", \"echo "+
@@ -289,7 +289,7 @@ func TestAdminLogs(t *testing.T) {
 }
 
 // Failure texts name the next command.
-func TestFailureNamesTheCommand(t *testing.T) {
+func TestFailuresNameTheNextCommand(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x",
 		hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})
 	_, _ = h.Call(hosttest.Deadline(t), "ext_x_die", nil)

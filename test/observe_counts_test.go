@@ -18,7 +18,7 @@ import (
 
 // A call is counted exactly once everywhere, also one that waits behind an abandoned call until the host replaces
 // the process; the caller learns of the wait.
-func TestCountsAgree(t *testing.T) {
+func TestCallsAreCountedOnce(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("stuck",
 		"[[tools]]\nname = \"never\"\n"+hosttest.Plays("read; hang",
@@ -62,7 +62,7 @@ func TestCountsAgree(t *testing.T) {
 }
 
 // If the audit log cannot be written, the status says why no request passes, and the host is not ready.
-func TestAuditThatCannotBeWritten(t *testing.T) {
+func TestUnwritableAuditBlocksCalls(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	cfg := f.Config()

@@ -43,7 +43,7 @@ func eavesdrop(t *testing.T, h *exthost.Host, kinds ...status.EventKind) func() 
 	return pull
 }
 
-func TestCallEvents(t *testing.T) {
+func TestEventsOfCalls(t *testing.T) {
 	processtest.Leaks(t)
 	refuse := governance.Member{Spec: governance.Spec{
 		Name:     "mondays",
@@ -103,7 +103,7 @@ func TestCallEvents(t *testing.T) {
 }
 
 // Events mask known secrets in errors from any source.
-func TestCallEventsAreMasked(t *testing.T) {
+func TestEventsOfCallsAreMasked(t *testing.T) {
 	processtest.Leaks(t)
 	const canary = "SUPERSECRETCANARY"
 	leak := governance.Member{Spec: governance.Spec{Name: "leak", Category: governance.Authorization, Required: true},
@@ -133,7 +133,7 @@ func (f policyFunc) Decide(_ context.Context, flow governance.Flow, _ *governanc
 	return f(), nil
 }
 
-func TestStateEvents(t *testing.T) {
+func TestEventsOfStates(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	h := f.Open(exthost.Options{})

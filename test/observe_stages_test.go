@@ -37,7 +37,7 @@ func stageNames(t *testing.T, h *exthost.Host) (names []status.StageName) {
 }
 
 // A finished call reports how long each stage took.
-func TestStagesOfCalls(t *testing.T) {
+func TestCallsReportTheirStages(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x",
 		"[transport]\nscript = \"x.sh\"\nprotocol = \"lite\"\n[[tools]]\nname = \"echo\"\n")

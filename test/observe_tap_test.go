@@ -11,7 +11,7 @@ import (
 )
 
 // A tap shows both directions with secrets masked and noise included. It survives reloads and ends with the host.
-func TestTap(t *testing.T) {
+func TestTapShowsMaskedFrames(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "[requires]\nenv = [\"X_TOKEN\"]\n")).
 		Add("y", "[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"echo\", "+

@@ -66,7 +66,7 @@ func (s *noted) End(_ time.Time, e *status.CallEvent) {
 
 // Each call has a span below the caller's; the parts of a call of all extensions, and an instance's requests to
 // the caller, are below that.
-func TestTracer(t *testing.T) {
+func TestCallsHaveSpans(t *testing.T) {
 	processtest.Leaks(t)
 	tracer := &noter{}
 	h := hosttest.NewFolder(t).Add("a", rich("older", "")).Add("b", rich("older", "")).Open(exthost.Options{

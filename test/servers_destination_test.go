@@ -102,7 +102,7 @@ func environOf(t testing.TB, h *exthost.Host, s *protocol.Session) []string {
 	return strings.Split(text, "\n")
 }
 
-func TestDestinationEachSessionHasItsOwnChild(t *testing.T) {
+func TestDestinationSessionsHaveOwnChildren(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "mcp", nil, exthost.Options{})
 	standby := destinationStatus(t, h).StandbyPID
@@ -272,7 +272,7 @@ func TestT17SecretsOfDestinationsAreMasked(t *testing.T) {
 }
 
 // A destination that cannot start fails at once with a reason.
-func TestDestinationThatCannotRun(t *testing.T) {
+func TestBrokenDestinationFailsAtOnce(t *testing.T) {
 	processtest.Leaks(t)
 	for name, change := range map[string]func(*config.Destination){
 		"no-such-program": func(d *config.Destination) { d.Command = manifest.Command{"no-such-program"} },
@@ -308,7 +308,7 @@ func TestDestinationThatCannotRun(t *testing.T) {
 
 // A child that dies during a call fails that call; the next one gets a new child, initialized like the first,
 // without help of the client.
-func TestDestinationChildDies(t *testing.T) {
+func TestDestinationGetsANewChild(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "rich", nil, exthost.Options{})
 	s, _ := connect(t, h, "a", nil)
@@ -323,7 +323,7 @@ func TestDestinationChildDies(t *testing.T) {
 }
 
 // Three failures in a row block new connections for half a minute; then one may try.
-func TestDestinationThatKeepsDying(t *testing.T) {
+func TestDestinationThatKeepsDyingIsBlocked(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "rich", nil, exthost.Options{})
 	s, _ := connect(t, h, "a", nil)
@@ -354,7 +354,7 @@ func TestDestinationThatKeepsDying(t *testing.T) {
 }
 
 // A destination that never starts is tried three times in all. The log has the reason.
-func TestDestinationThatNeverStarts(t *testing.T) {
+func TestDestinationThatNeverStartsIsTriedThrice(t *testing.T) {
 	processtest.Leaks(t)
 	var log bytes.Buffer
 	h := openDestination(t, "err no API key; exit 4", nil,

@@ -186,7 +186,7 @@ func rawRequest(t *testing.T, url, method, params string) string {
 }
 
 // A raw client of 2026-07-28 answers input requests of a tool called by ext_call, and runs it as a task.
-func TestExtCallGoesOnWithInput(t *testing.T) {
+func TestExtCallWithInputRequests(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("newer", rich("newer", "")).Add("older", rich("older", "")).Add("tasks",
 		hosttest.Plays("tasks newer", "protocol = \"mcp\"\n")).Add("early",

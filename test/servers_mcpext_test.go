@@ -252,7 +252,7 @@ func (p denying) Decide(_ context.Context, flow governance.Flow, x *governance.E
 }
 
 // A list with one owner is forwarded with its pages, and unlisted items are found.
-func TestOneOwnerOfAList(t *testing.T) {
+func TestListOfOneOwnerIsForwarded(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("a", declaring("newer", `{`+skills+`}`, 700, "")).Add("b",
 		declaring("newer", `{}`, 300, "")).Open(exthost.Options{})
@@ -331,7 +331,7 @@ func TestClientsDeclareExtensions(t *testing.T) {
 }
 
 // A policy of the response flow can change or deny what a server declares to clients of its own endpoint.
-func TestIntroductionsAreGoverned(t *testing.T) {
+func TestDeclarationsAreGoverned(t *testing.T) {
 	processtest.Leaks(t)
 	for _, c := range []struct{ server, version, method string }{
 		{"older", protocol.MCP20251125, "initialize"}, {"newer", protocol.MCP20260728, "server/discover"},

@@ -97,7 +97,7 @@ func (s hesitant) Call(ctx context.Context, method string, params json.RawMessag
 
 // The status shows a call that waits for its caller, with the request, until it is answered, in both ways of
 // asking.
-func TestCallThatWaitsForItsCallerIsShown(t *testing.T) {
+func TestStatusShowsCallsThatWaitForCallers(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("older", rich("older", "")).Add("newer", rich("newer", "")).Open(exthost.Options{})
 	for _, tt := range []struct{ version, extension, tool, method string }{
@@ -146,7 +146,7 @@ func TestCallThatWaitsForItsCallerIsShown(t *testing.T) {
 
 // With calls of two sessions in flight on a shared instance, neither is asked, since it could be the wrong one. A
 // session's own instance asks that session.
-func TestNobodyIsAskedByGuess(t *testing.T) {
+func TestSharedInstancesDoNotGuessCallers(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	f.Add("shared", rich("older", ""))
@@ -196,7 +196,7 @@ func meeting(t *testing.T) (address string, await func() (goOn func())) {
 }
 
 // Only subscribers hear of a resource, also after a restart.
-func TestFollowersHearOfTheirResources(t *testing.T) {
+func TestSubscribersHearOfTheirResources(t *testing.T) {
 	for _, versions := range []string{"older", "newer"} {
 		t.Run(versions, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -281,7 +281,7 @@ func count(r *hosttest.Recorder, method string) (n int) {
 }
 
 // Sessions are notified of changes to lists that they see.
-func TestChangedListsAreToldToThoseWhoSeeThem(t *testing.T) {
+func TestSessionsHearOfChangedLists(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x", rich("", "")).Add("y", rich("", "")).Open(exthost.Options{})
 	_, all := stay(t, h, "all", protocol.MCP20260728, "")
@@ -394,7 +394,7 @@ func TestLogLevelRisesAgain(t *testing.T) {
 
 // With several extensions resources keep their URIs, prompts are named like tools, and each request finds its
 // owner.
-func TestExtensionsTogether(t *testing.T) {
+func TestRequestsFindTheirOwner(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("a", rich("", "")).Add("b", rich("older", "")).Add("plain",
 		hosttest.Child("sdk", ""))

@@ -49,7 +49,7 @@ func remoteServer(t *testing.T, token string) *httptest.Server {
 }
 
 // A remote server is an extension like others. Its declared variables are secrets, which no error shows.
-func TestServerElsewhereIsAnExtension(t *testing.T) {
+func TestRemoteServerIsAnExtension(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-token")
 	f := hosttest.NewFolder(t)
@@ -149,7 +149,7 @@ func TestTokenFileThatOthersMayRead(t *testing.T) {
 }
 
 // A remote server that goes away is retried forever and found again.
-func TestServerElsewhereIsFoundAgain(t *testing.T) {
+func TestRemoteServerIsFoundAgain(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "x")
 	f := hosttest.NewFolder(t).Add("remote",

@@ -33,7 +33,7 @@ done
 `
 
 // A refused roots/list outside of a call is logged once per instance at INFO, however often the server repeats it.
-func TestRefusedRootsAreOneLine(t *testing.T) {
+func TestRefusedRootsAreLoggedOnce(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", "[transport]\ncommand = \"./x.sh\"\nprotocol = \"mcp\"\n")
 	f.Write("x/x.sh", asksForRoots)

@@ -114,7 +114,7 @@ func doAs(t *testing.T, h *exthost.Host, s *protocol.Session, extension, method,
 }
 
 // A task is found by id at the front of all extensions, but only by its caller, in any session.
-func TestTasksAreTheirCallers(t *testing.T) {
+func TestTasksBelongToTheirCallers(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	f.Add("older", hosttest.Plays("tasks older", "protocol = \"mcp\"\n"))
@@ -277,7 +277,7 @@ func TestTasksAskTheirCallers(t *testing.T) {
 }
 
 // A task belongs to its caller at every instance of the extension, and however its id is spelled.
-func TestTasksAreTheirCallersEverywhere(t *testing.T) {
+func TestTasksBelongToTheirCallersAtEveryInstance(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	f.Add("own", hosttest.Plays("tasks older", "protocol = \"mcp\"\n[runtime]\ninstances = \"per_session\"\n"))

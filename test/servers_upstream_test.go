@@ -191,7 +191,7 @@ var ways = map[string]struct {
 
 // The first call after the server is back succeeds, however it was away and whenever it went, and no call is
 // executed twice.
-func TestRestartedUpstreams(t *testing.T) {
+func TestCallsSurviveRestartsOfUpstreams(t *testing.T) {
 	processtest.Leaks(t)
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {

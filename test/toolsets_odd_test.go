@@ -141,7 +141,7 @@ func TestToolsetHidesFromNotifications(t *testing.T) {
 }
 
 // Clients cannot cancel a request by an id that the host assigned: it may belong to another client's call.
-func TestClientsCancelNoCallsOfOthers(t *testing.T) {
+func TestClientsCannotCancelOtherCalls(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	h := hosttest.NewFolder(t).Add("alpha",

@@ -69,7 +69,7 @@ func callAs(t *testing.T, h *exthost.Host, s *protocol.Session, tool, arguments 
 }
 
 // Clients of every mode list, find and call tools.
-func TestSearchMode(t *testing.T) {
+func TestSearchModeListsAndCalls(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("store", manyTools("store", 30))
 	cfg := f.Config()
@@ -175,7 +175,7 @@ func TestSearchMode(t *testing.T) {
 
 // Only the caller can tell a call by ext_call from a direct one: policies, hooks, audit log, counts and errors are
 // the same.
-func TestExtCallIsTheCall(t *testing.T) {
+func TestExtCallEqualsADirectCall(t *testing.T) {
 	processtest.Leaks(t)
 	policy, hooked := &sentinel{}, make(chan string, 100)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
@@ -263,7 +263,7 @@ func TestSearchKeepsItsNames(t *testing.T) {
 }
 
 // A client in search mode keeps its list, and gets no notifications, while 50 reloads replace 500 tools.
-func TestSearchListStays(t *testing.T) {
+func TestSearchListSurvivesReloads(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	for n := range 10 {

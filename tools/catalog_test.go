@@ -34,7 +34,7 @@ func names(es []*Entry) (list []string) {
 	return list
 }
 
-func TestCatalog(t *testing.T) {
+func TestCatalogNamesTools(t *testing.T) {
 	sources := []Source{
 		{Extension: "b_a", Tools: []protocol.Tool{raw(`{"name":"c"}`)}},
 		{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"z"}`), raw(`{"name":"a_c"}`)}},
@@ -173,7 +173,7 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 }
 
 // Reused entries equal new ones, even if names are freed or taken.
-func TestEarlierCatalogChangesNothing(t *testing.T) {
+func TestReuseChangesNothing(t *testing.T) {
 	x := Source{
 		Extension: "x",
 		Tools: []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`),

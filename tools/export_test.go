@@ -12,7 +12,7 @@ import (
 )
 
 // The schema keeps its bytes in every format.
-func TestExportForms(t *testing.T) {
+func TestExportKeepsSchemas(t *testing.T) {
 	const schema = `{"type":"object","properties":{"b":{"default":12345678901234567890},"a":{"title":"日本"}}}`
 	e := one(t, `{"name":"t","description":"d <b>","inputSchema":`+schema+`,"execution":{"x":1.0}}`)
 	for format, want := range map[Format]string{
@@ -65,7 +65,7 @@ func TestExportDeferred(t *testing.T) {
 }
 
 // A schema that a vendor refuses is rewritten or left out.
-func TestExportRules(t *testing.T) {
+func TestRefusedSchemasAreRewritten(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		format Format

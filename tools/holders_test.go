@@ -54,7 +54,7 @@ func TestT5NamesStayWithTheirHolder(t *testing.T) {
 }
 
 // A hashed name of an extension's tool cannot be taken by the plain name of another extension's tool.
-func TestNamesWithAHash(t *testing.T) {
+func TestHashedNamesStayWithTheirHolder(t *testing.T) {
 	long := strings.Repeat("l", MaxName)
 	owner := Source{
 		Extension: "b",

@@ -87,7 +87,7 @@ func TestList(t *testing.T) {
 
 // Cached pages outlive a catalog while the list is unchanged. A position where no page begins is answered but not
 // cached.
-func TestListIsKept(t *testing.T) {
+func TestUnchangedListsAreShared(t *testing.T) {
 	first := []Source{manyTools(600), {Extension: "y", Tools: []protocol.Tool{raw(`{"name":"a"}`)}}}
 	c, _ := NewCatalog(1, first, nil)
 	same, _ := NewCatalog(2, first, c)

@@ -301,7 +301,7 @@ func TestSchemaBombsAreBounded(t *testing.T) {
 }
 
 // A call that uses up its validation budget does not affect others.
-func TestFuelIsPerCall(t *testing.T) {
+func TestValidationBudgetIsPerCall(t *testing.T) {
 	e := withSchema(t, `{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[{"properties":{"x":{"$ref":"#/$defs/n"}}},{"properties":{"x":{"$ref":"#/$defs/n"}}}]}}}`)
 	var calls sync.WaitGroup
 	for i := range 8 {

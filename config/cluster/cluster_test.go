@@ -32,7 +32,7 @@ func load(t *testing.T, text string, flags ...config.Flag) (*config.Config, stri
 	return cfg, strings.Join(lines, "\n")
 }
 
-func TestSection(t *testing.T) {
+func TestSectionLoads(t *testing.T) {
 	cfg, wrong := load(t, `
 cluster:
   join: ./gpu1.creds
@@ -65,7 +65,7 @@ cluster:
 	}
 }
 
-func TestProblems(t *testing.T) {
+func TestInvalidSectionsAreErrors(t *testing.T) {
 	for section, want := range map[string]string{
 		"{join: a.creds, urls: [tls://n:1]}":         "exclude each other",
 		"{creds: a.creds}":                           "cluster.creds: only with urls",
@@ -103,7 +103,7 @@ func TestProblems(t *testing.T) {
 }
 
 // What State writes loads again, whatever the file had before.
-func TestState(t *testing.T) {
+func TestStateIsReadBack(t *testing.T) {
 	for name, before := range map[string]string{
 		"new.yaml": "",
 		"had.yaml": "# mine\nserver:\n  listen: 127.0.0.1:0\n",

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestURL(t *testing.T) {
+func TestPathIsAppended(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"http://127.0.0.1:4318":         "http://127.0.0.1:4318/v1/traces",
 		"https://collector.example/":    "https://collector.example/v1/traces",
@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestRatio(t *testing.T) {
+func TestRatioIsFrom0To1(t *testing.T) {
 	for text, want := range map[string]float64{"0": 0, "1": 1, "0.25": 0.25, "1e-3": 0.001} {
 		var r Ratio
 		if err := r.UnmarshalText([]byte(text)); err != nil {

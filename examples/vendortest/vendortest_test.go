@@ -58,8 +58,8 @@ func post(t *testing.T, v *Vendor, path, key, body string) int {
 
 var asks = Turn{Calls: []Call{{Tool: "ext_a_b", Arguments: `{}`}}}
 
-// TestRefuses sends requests that real vendors refuse, after a valid one.
-func TestRefuses(t *testing.T) {
+// TestInvalidRequestsAreRefused sends requests that real vendors refuse, after a valid one.
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	const (
 		toolA  = `{"name":"ext_a_b","description":"","input_schema":{"type":"object"}}`
 		userA  = `{"role":"user","content":"task"}`
@@ -133,7 +133,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // A loop that stops before the last answer is reported.
-func TestTellsWhoAsksTooLittle(t *testing.T) {
+func TestUnfinishedLoopIsReported(t *testing.T) {
 	w := &witness{TB: t}
 	t.Run("loop", func(t *testing.T) {
 		w.TB = t

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestApply(t *testing.T) {
+func TestApplyChangesOneList(t *testing.T) {
 	for _, tt := range []struct {
 		name, file, before, after string
 		add                       string
@@ -104,7 +104,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestApplySeveral(t *testing.T) {
+func TestApplyAddsSeveral(t *testing.T) {
 	got, _, err := Apply("a.yaml", nil, List{Section: "extensions", Key: "disabled", Add: []string{"a", "b"}})
 	if want := "extensions:\n  disabled: [a, b]\n"; err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestClientTable(t *testing.T) {
+func TestApplyTableChangesOneTable(t *testing.T) {
 	path := []string{"server", "clients", "ada"}
 	set := []Setting{{"token_hash", "sha256:aa"}, {"old_token_hash", ""}, {"since", "2030-01-31T12:00:00Z"}}
 	const (
@@ -112,7 +112,7 @@ func TestClientTable(t *testing.T) {
 }
 
 // Where the notation is not known, the result is an error and never a wrong file.
-func TestClientTableByHand(t *testing.T) {
+func TestUnknownNotationsAreRefused(t *testing.T) {
 	path := []string{"server", "clients", "ada"}
 	set := []Setting{{"token_hash", "sha256:aa"}}
 	for _, tt := range []struct {
@@ -140,7 +140,7 @@ func TestClientTableByHand(t *testing.T) {
 }
 
 // Line ends other than \n are kept.
-func TestLineBreaksOfYAML(t *testing.T) {
+func TestLineBreaksAreKept(t *testing.T) {
 	for _, end := range []string{"\r", "\u0085", "\u2028", "\u2029"} {
 		within := "log: {file: \"x" + strings.Repeat(end, 3) + "y\"}\nserver:\n  clients: {ada: {token_hash: \"0\"}}"
 		ends := strings.ReplaceAll("# mine\nserver:\n  listen: a:1\n", "\n", end)

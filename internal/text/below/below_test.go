@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestFile(t *testing.T) {
+func TestLinksThatLeadOutAreRefused(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // An extension that keeps changing its invalid descriptors cannot fill the log; all diagnostics are kept for the
 // status.
-func TestOffersThatChangeAllTheTime(t *testing.T) {
+func TestLogOfDescriptorsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		l := New(slog.New(slog.NewTextHandler(&text, nil)))

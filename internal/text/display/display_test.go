@@ -3,7 +3,7 @@ package display
 import "testing"
 
 // A shortened text has a secret as a whole or not at all.
-func TestCutWords(t *testing.T) {
+func TestCutKeepsWordsWhole(t *testing.T) {
 	for s, want := range map[string]string{
 		"say a token":               "say a token",
 		"say no token":              "say no …",

@@ -2,7 +2,7 @@ package display
 
 import "testing"
 
-func TestEscape(t *testing.T) {
+func TestEscapeIsSafeForTerminals(t *testing.T) {
 	for s, want := range map[string]string{
 		"plain\ttext ü 日本 😀":        "plain\ttext ü 日本 😀",
 		"\x1b[31mred\x1b[0m":        `\x1b[31mred\x1b[0m`,

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestFindHidden(t *testing.T) {
+func TestInvisibleCharactersAreFound(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"title":"plain","n":[1,"a\nb\tc\r\n","é","\ud83d\ude00"]}`:  "[]",
 		`{"d":"❤\ufe0f 1\ufe0f\u20e3 👨\u200d👩\u200d👧 می\u200cخواهم"}`: "[]",

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVisibleJSON(t *testing.T) {
+func TestVisibleJSONKeepsOtherBytes(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a\u001bb":["x\u202ey\\\"",12345678901234567890,1.10,"\u00e9\n"],"c":"\ud83d\ude00"}`: `{"ab":["xy\\\"",12345678901234567890,1.10,"\u00e9\n"],"c":"\ud83d\ude00"}`,
 		"\"\U000e0041hid\u200bden <b>\"": `"hidden <b>"`,

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRead(t *testing.T) {
+func TestReadsEveryNotation(t *testing.T) {
 	for _, tt := range []struct {
 		name, file, content string
 		want                map[string]string

@@ -10,7 +10,7 @@ import (
 )
 
 // All three formats read back the text.
-func TestString(t *testing.T) {
+func TestEveryFormatReadsStrings(t *testing.T) {
 	for _, text := range []string{"", "plain", `"quoted" \ 'single'`, "a\nb\tc\r", "\x00\x01\x1f\x7f\u0080\u009f",
 		"\ufeff\ufffe\uffff", "${X} # = [a]", "\u2028é😀", "yes", "1"} {
 		value := String(text)
@@ -30,7 +30,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-func TestListAndMap(t *testing.T) {
+func TestEveryFormatReadsListsAndMaps(t *testing.T) {
 	var v struct {
 		L []string
 		M map[string]string

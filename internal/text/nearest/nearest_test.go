@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOf(t *testing.T) {
+func TestTyposAreFound(t *testing.T) {
 	candidates := []string{"max_depth", "search_paths", "follow_links", "id"}
 	for word, want := range map[string]string{
 		"maxDepth": "max_depth", "serach_paths": "search_paths", "folow_link": "follow_links",

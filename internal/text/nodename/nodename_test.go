@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCheck(t *testing.T) {
+func TestInvalidNamesAreRefused(t *testing.T) {
 	for _, name := range []string{"a", "n1", "web-1", strings.Repeat("x", 32)} {
 		if err := Check(name); err != nil {
 			t.Error(err)
@@ -18,7 +18,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestOfHost(t *testing.T) {
+func TestHostNamesBecomeNodeNames(t *testing.T) {
 	for host, want := range map[string]string{
 		"n1":                    "n1",
 		"Web_1.example.com":     "web-1",

@@ -188,7 +188,7 @@ func TestNothingElseChanges(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSecretPasses(t *testing.T) {
+func TestOrdinaryTextStays(t *testing.T) {
 	for _, text := range []string{
 		"git@github.com:exthost/exthost.git", "lodash@4.17.21", "@property def f(self)", "a@b", "user@localhost",
 		"4111 1111 1111 1112", "1700000000000000000", "f4111111111111111", "0.4111111111111111",
@@ -204,7 +204,7 @@ func TestWhatIsNoSecretPasses(t *testing.T) {
 	}
 }
 
-func TestMoreIsFound(t *testing.T) {
+func TestSecretsInOtherFormsAreFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"postgres://bob:hunter2@db/x":                                      "postgres://bob:[redacted:url-password]@db/x",
 		`curl -H "Authorization: Bearer abcdef123456"`:                     `curl -H "Authorization: Bearer [redacted:authorization-header]"`,
@@ -274,7 +274,7 @@ func TestOptionsAreRefused(t *testing.T) {
 }
 
 // Every rule compiles, and its keywords are found in capitals.
-func TestRules(t *testing.T) {
+func TestEveryRuleCompiles(t *testing.T) {
 	all := slices.Collect(maps.Values(rulesByID()))
 	if len(all) < 200 {
 		t.Errorf("%d rules", len(all))
@@ -359,7 +359,7 @@ func skeleton(raw []byte) string {
 }
 
 // The search of a slow text stops when its context ends.
-func TestSearchEndsWithContext(t *testing.T) {
+func TestSearchStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	slow := strings.Repeat("twitter=", 1<<20)

@@ -45,7 +45,7 @@ func TestHiddenCharactersWithin(t *testing.T) {
 }
 
 // All invisible characters are known.
-func TestHiddenCharactersAreKnown(t *testing.T) {
+func TestInvisibleCharactersAreKnown(t *testing.T) {
 	for r := range rune(unicode.MaxRune + 1) {
 		want := display.Visible(string(r)) == "" && r != '\r'
 		if got := hasHidden([]byte("a" + string(r) + "b")); got != want {
@@ -77,7 +77,7 @@ func TestBase64WithinAText(t *testing.T) {
 }
 
 // A secret across lines of base64 is found, and all lines are masked.
-func TestBase64InLines(t *testing.T) {
+func TestBase64InLinesIsDecoded(t *testing.T) {
 	for _, newline := range []string{"\n", "\r\n"} {
 		for _, before := range []string{strings.Repeat("words ", 7), strings.Repeat("words ", 25)} {
 			encoded := base64.StdEncoding.EncodeToString([]byte(before + githubPAT + " of the bot"))
@@ -100,7 +100,7 @@ func TestBase64InLines(t *testing.T) {
 }
 
 // Published token formats of vendors are found.
-func TestForms(t *testing.T) {
+func TestTokensOfVendorsAreFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"password=hunter2":              "password=[redacted:password]",
 		"DB_PASSWORD: 's3cret!!'":       "DB_PASSWORD: '[redacted:password]'",
@@ -148,7 +148,7 @@ func TestForms(t *testing.T) {
 }
 
 // Texts that only resemble secrets stay: masking them would make tools useless.
-func TestLooksLikeASecret(t *testing.T) {
+func TestLookalikesStay(t *testing.T) {
 	png := "data:image/png;base64," +
 		base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"+some("\x00\xff\x80\x7f\x12",
 			200)))

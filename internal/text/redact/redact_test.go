@@ -40,7 +40,7 @@ func TestSecretsInJSONAreMasked(t *testing.T) {
 	}
 }
 
-func TestLogIsMasked(t *testing.T) {
+func TestLogRecordsAreMasked(t *testing.T) {
 	var r Redactor
 	r.SetSecrets([]string{"canary"})
 	var out bytes.Buffer

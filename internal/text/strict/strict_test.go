@@ -71,7 +71,7 @@ func decode(t *testing.T, d *Decoder, yaml string, into *outer) string {
 	return strings.ReplaceAll(b.String(), "/etc/x/f.yaml:", "")
 }
 
-func TestDecode(t *testing.T) {
+func TestDecodeKindsOfValues(t *testing.T) {
 	yes := true
 	tests := []struct {
 		name, yaml string
@@ -137,7 +137,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestKeep(t *testing.T) {
+func TestKeptElementsAreNotReplaced(t *testing.T) {
 	v := outer{List: []inner{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
 	d := &Decoder{Keep: map[string]int{"list": 1}}
 	if said := decode(t, d, "list: [{name: z}]", &v); said != "" {
@@ -152,7 +152,7 @@ func TestKeep(t *testing.T) {
 }
 
 // Every kind of key and value is located.
-func TestTOMLPlaces(t *testing.T) {
+func TestTOMLPositions(t *testing.T) {
 	const doc = `a.b = 1 # c = 2
 "q\u0041" = { x = [1, [2,
   3]], y.z = """
