@@ -152,8 +152,9 @@ func looksSecret(value string) bool {
 func (m *masker) maskValue(s *Server, where, name, value string) string {
 	if reference.MatchString(value) || secrets.Refers(value) {
 		value = m.maskDefaults(s, where, name, value)
-		if rest, err := secrets.Replace(reference.ReplaceAllString(value, ""),
-			func(string) (string, error) { return "", nil }); err != nil || looksSecret(rest) {
+		rest := reference.ReplaceAllString(value, "")
+		rest, err := secrets.Replace(rest, func(string) (string, error) { return "", nil })
+		if err != nil || looksSecret(rest) {
 			return m.replace(s, where, name, value)
 		}
 		return value

@@ -13,11 +13,13 @@ import (
 
 // eachValue applies change to every value that may contain references. where is the field's path.
 func (s *Server) eachValue(change func(where, value string) string) {
-	s.Command, s.Cwd, s.URL, s.EnvFile = change("command", s.Command), change("cwd", s.Cwd), change("url",
-		s.URL), change("envFile", s.EnvFile)
+	s.Command = change("command", s.Command)
+	s.Cwd = change("cwd", s.Cwd)
+	s.URL = change("url", s.URL)
+	s.EnvFile = change("envFile", s.EnvFile)
 	if s.OAuth != nil {
-		s.OAuth.ClientID, s.OAuth.ClientSecret = change("oauth.client_id",
-			s.OAuth.ClientID), change("oauth.client_secret", s.OAuth.ClientSecret)
+		s.OAuth.ClientID = change("oauth.client_id", s.OAuth.ClientID)
+		s.OAuth.ClientSecret = change("oauth.client_secret", s.OAuth.ClientSecret)
 	}
 	for i, arg := range s.Args {
 		s.Args[i] = change(fmt.Sprintf("args[%d]", i), arg)

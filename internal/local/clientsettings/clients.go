@@ -151,8 +151,8 @@ func (p Places) dotConfig() string { return p.or("XDG_CONFIG_HOME", ".config") }
 func desktop(p Places) (files []string) {
 	const name = "claude_desktop_config.json"
 	if p.System == "windows" && p.Glob != nil {
-		for _, dir := range p.Glob(filepath.Join(p.or("LOCALAPPDATA", "AppData", "Local"), "Packages", "Claude_*",
-			"LocalCache", "Roaming", "Claude")) {
+		packages := filepath.Join(p.or("LOCALAPPDATA", "AppData", "Local"), "Packages")
+		for _, dir := range p.Glob(filepath.Join(packages, "Claude_*", "LocalCache", "Roaming", "Claude")) {
 			files = append(files, filepath.Join(dir, name))
 		}
 	}

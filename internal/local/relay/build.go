@@ -12,12 +12,12 @@ func Build() (string, error) {
 	if runtime.GOOS == "linux" {
 		return buildOf("/proc/self/exe") // works even if the file was replaced
 	}
-	return Installed()
+	return installed()
 }
 
-// Installed identifies the file at the program's path, which after an upgrade is the new program that [Program]
+// installed identifies the file at the program's path, which after an upgrade is the new program that [Program]
 // would start.
-func Installed() (string, error) {
+func installed() (string, error) {
 	path, err := Program()
 	if err != nil {
 		return "", err

@@ -46,7 +46,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 		c.caller = fmt.Sprintf("%s%d-%s", clienttoken.Stdio, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 	}
 	var err error
-	if c.build, err = Installed(); err != nil {
+	if c.build, err = installed(); err != nil {
 		return nil, err
 	}
 	c.silent, c.started = make(map[int]string), false

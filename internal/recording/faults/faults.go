@@ -94,9 +94,11 @@ type Problem struct {
 func Check(rules []Rule) (list []Problem) {
 	for n := range rules {
 		r := &rules[n]
+		add := func(field, message, hint string) {
+			list = append(list, Problem{Rule: n, Field: field, Message: message, Hint: hint})
+		}
 		if err := glob.Check(r.Tool); r.Tool == "" || err != nil {
-			list = append(list,
-				Problem{n, "tool", fmt.Sprintf("%q is no pattern of tools", r.Tool), "such as ext_git_*"})
+			add("tool", fmt.Sprintf("%q is no pattern of tools", r.Tool), "such as ext_git_*")
 		}
 		sum := Share(0)
 		for _, s := range r.shares() {
@@ -104,21 +106,9 @@ func Check(rules []Rule) (list []Problem) {
 		}
 		switch {
 		case sum > 1.000001: // ten times 0.1 is a little more than 1
-			list = append(list,
-				Problem{
-					n,
-					"",
-					fmt.Sprintf("the probabilities add up to %v: a call fails in one way", sum),
-					"together at most 1",
-				})
+			add("", fmt.Sprintf("the probabilities add up to %v: a call fails in one way", sum), "together at most 1")
 		case sum == 0 && r.Slow == 0:
-			list = append(list,
-				Problem{
-					n,
-					"",
-					"has no effect",
-					"state crash, hang, garbage, huge or noise as a probability, or slow as a duration",
-				})
+			add("", "has no effect", "state crash, hang, garbage, huge or noise as a probability, or slow as a duration")
 		}
 	}
 	return list

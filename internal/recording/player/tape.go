@@ -174,8 +174,8 @@ func (t *Tape) take(legacy bool) (*run, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fits := slices.Clone(t.runs)
-	if wanted := slices.DeleteFunc(slices.Clone(fits),
-		func(r *run) bool { return r.modern() == legacy }); len(wanted) > 0 && t.Protocol() == manifest.ProtocolMCP {
+	wanted := slices.DeleteFunc(slices.Clone(fits), func(r *run) bool { return r.modern() == legacy })
+	if len(wanted) > 0 && t.Protocol() == manifest.ProtocolMCP {
 		fits = wanted
 	}
 	if len(fits) == 0 {
@@ -225,14 +225,13 @@ func (t *Tape) Calls() (list []Call, err error) {
 	}
 	for _, c := range all {
 		if c.method == protocol.MethodToolsCall {
-			list = append(list,
-				Call{
-					Tool:      nameOf(c.params),
-					Arguments: rawjson.Get(c.params, "arguments"),
-					Masked:    masks.Match(c.params),
-					Answered:  c.answered,
-					Asks:      c.asks,
-				})
+			list = append(list, Call{
+				Tool:      nameOf(c.params),
+				Arguments: rawjson.Get(c.params, "arguments"),
+				Masked:    masks.Match(c.params),
+				Answered:  c.answered,
+				Asks:      c.asks,
+			})
 		}
 	}
 	return list, nil

@@ -370,8 +370,8 @@ func loaded(env map[string]string, cwd string) (paths []string) {
 		if !process.LoadsCode(name) {
 			continue
 		}
-		for _, word := range strings.FieldsFunc(value,
-			func(r rune) bool { return r == os.PathListSeparator || strings.ContainsRune(" \t=\"'", r) }) {
+		separates := func(r rune) bool { return r == os.PathListSeparator || strings.ContainsRune(" \t=\"'", r) }
+		for _, word := range strings.FieldsFunc(value, separates) {
 			candidates := []string{strings.TrimPrefix(word, "//")} // file:///x, cut at the colon
 			if len(word) > 2 && word[0] == '-' {
 				candidates = append(candidates, word[2:])

@@ -220,8 +220,8 @@ func Relative(registry, archive *url.URL) (rel string, ok bool) {
 	if !strings.EqualFold(registry.Host, archive.Host) || registry.Scheme != archive.Scheme {
 		return "", false
 	}
-	from, to := strings.Split(strings.Trim(registry.EscapedPath(), "/"),
-		"/"), strings.Split(strings.TrimPrefix(archive.EscapedPath(), "/"), "/")
+	from := strings.Split(strings.Trim(registry.EscapedPath(), "/"), "/")
+	to := strings.Split(strings.TrimPrefix(archive.EscapedPath(), "/"), "/")
 	same := 0
 	for same < len(from) && same < len(to)-1 && from[same] == to[same] {
 		same++

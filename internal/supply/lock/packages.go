@@ -58,7 +58,7 @@ func (r *Refused) Next() string { return r.next }
 // Entry returns the lock file's entry and id for c; ok is false if c runs no package.
 func (l *Packages) Entry(c *discovery.Candidate) (e Entry, id string, ok bool, err error) {
 	id = cmp.Or(c.Owner, c.ID)
-	if rel, err := filepath.Rel(l.dir, c.Dir); err != nil || !filepath.IsLocal(rel) { // another directory's extension
+	if rel, err := filepath.Rel(l.dir, c.Dir); err != nil || !filepath.IsLocal(rel) {
 		return e, id, false, nil // another directory's
 	}
 	f, err := l.lock.Read()

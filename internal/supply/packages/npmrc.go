@@ -36,9 +36,10 @@ func npmCredentials(env []string, files ...string) (map[string]string, error) {
 		}
 	}
 	for _, v := range env {
-		if name, value, ok := strings.Cut(v, "="); ok && len(name) > len("npm_config_") &&
-			strings.EqualFold(name[:len("npm_config_")], "npm_config_") {
-			values[name[len("npm_config_"):]] = expandNPM(value, look)
+		const prefix = "npm_config_" // in any case
+		name, value, ok := strings.Cut(v, "=")
+		if ok && len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			values[name[len(prefix):]] = expandNPM(value, look)
 		}
 	}
 	return npmHeaders(values), nil

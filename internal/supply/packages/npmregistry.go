@@ -49,8 +49,8 @@ function refuse(program) {
 func alone(dir string, env []string) ([]string, error) {
 	path := filepath.Join(dir, "alone.cjs")
 	own, _ := process.Lookup(env)("NODE_OPTIONS")
-	return append(slices.Clip(env), "NODE_OPTIONS="+own+` --require "`+filepath.ToSlash(path)+`"`), os.WriteFile(path,
-		[]byte(npmAlone), 0o600)
+	env = append(slices.Clip(env), "NODE_OPTIONS="+own+` --require "`+filepath.ToSlash(path)+`"`)
+	return env, os.WriteFile(path, []byte(npmAlone), 0o600)
 }
 
 // readNPMConfig asks npm for its settings, so that files and variables have npm's precedence. It ignores .npmrc

@@ -45,8 +45,8 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 		if !ok || !dotted {
 			continue
 		}
-		if order := slices.Index([]string{"global", "install", ":env:"}, section) + 1; order >= rank[name] &&
-			order > 0 {
+		order := slices.Index([]string{"global", "install", ":env:"}, section) + 1 // of precedence
+		if order > 0 && order >= rank[name] {
 			values[name], rank[name] = strings.Trim(value, `'"`), order
 		}
 	}

@@ -237,8 +237,8 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lock.Part, publis
 		if sum == "" || sum != w.Download.Archive.Hashes["sha256"] {
 			continue
 		}
-		if named, version := wheelName(f.Filename); named != name ||
-			version != normalVersion(w.Metadata.Version) {
+		named, version := wheelName(f.Filename)
+		if named != name || version != normalVersion(w.Metadata.Version) {
 			return part, published, fmt.Errorf("the index has %q in place of a wheel of %s %s", f.Filename, name,
 				w.Metadata.Version)
 		}

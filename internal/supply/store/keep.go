@@ -101,8 +101,11 @@ func (r *restoration) moveIn(from string) error {
 				return err
 			}
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700),
-			os.Rename(filepath.Join(from, filepath.FromSlash(name)), at)); err != nil {
+		err := os.MkdirAll(filepath.Dir(at), 0o700)
+		if err == nil {
+			err = os.Rename(filepath.Join(from, filepath.FromSlash(name)), at)
+		}
+		if err != nil {
 			return err
 		}
 	}
