@@ -23,14 +23,14 @@ type Login struct {
 	path   string // file of the grant
 	client *http.Client
 
-	mu      sync.Mutex
-	grant   *Grant      // as last read; nil if the user is not signed in
-	read    fs.FileInfo // file state when grant was read; nil without a file
-	renewal *renewal    // running renewal, or nil
-	rest    time.Time   // no renewal before this time, because one has failed
-	failed  error       // error of the failed renewal
-	vain    string      // token that the server refused directly after its renewal
-	until   time.Time   // vain is not renewed before this time
+	mu           sync.Mutex
+	grant        *Grant      // as last read; nil if the user is not signed in
+	read         fs.FileInfo // file state when grant was read; nil without a file
+	renewal      *renewal    // running renewal, or nil
+	retryAt      time.Time   // no renewal before this time, because one has failed
+	failed       error       // error of the failed renewal
+	refusedToken string      // token that the server refused directly after its renewal
+	refusedUntil time.Time   // refusedToken is not renewed before this time
 
 	need atomic.Pointer[string] // message that the user has to sign in; nil if not needed
 }
@@ -44,8 +44,8 @@ func (l *Login) Token(ctx context.Context) (string, error) {
 		return "", err
 	}
 	g, now := l.grant, time.Now()
-	if l.vain != "" && !now.Before(l.until) { // the server may accept the token by now
-		l.vain = ""
+	if l.refusedToken != "" && !now.Before(l.refusedUntil) { // the server may accept the token by now
+		l.refusedToken = ""
 		l.startOverLocked()
 	}
 	if g == nil || !g.due(now) || g.Refresh == "" { // without a refresh token the server decides, because clocks differ
@@ -89,7 +89,7 @@ func (l *Login) Renew(ctx context.Context, refused string, challenge []string) (
 	case g.Access != refused:
 		l.mu.Unlock()
 		return g.Access, nil
-	case g.Access == l.vain && time.Now().Before(l.until):
+	case g.Access == l.refusedToken && time.Now().Before(l.refusedUntil):
 		l.mu.Unlock()
 		return "", l.refused()
 	case g.Ended != "":
@@ -121,7 +121,7 @@ func (l *Login) Refused(token string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.accessLocked() == token {
-		l.vain, l.until = token, time.Now().Add(renewalRest)
+		l.refusedToken, l.refusedUntil = token, time.Now().Add(renewalRest)
 	}
 	return l.refused()
 }
@@ -179,7 +179,7 @@ func (l *Login) refreshLocked() error {
 
 // startOverLocked clears errors of an earlier grant.
 func (l *Login) startOverLocked() {
-	l.rest, l.failed = time.Time{}, nil
+	l.retryAt, l.failed = time.Time{}, nil
 	l.need.Store(nil)
 }
 

@@ -168,7 +168,7 @@ func (l *Login) renewLocked() (*renewal, error) {
 		return l.renewal, nil
 	case l.grant.Ended != "":
 		return nil, l.needed(l.grant.Ended)
-	case time.Now().Before(l.rest):
+	case time.Now().Before(l.retryAt):
 		return nil, l.failed
 	}
 	// accessLocked must be called now: another program may renew the token before run begins
@@ -218,7 +218,7 @@ func (l *Login) run(r *renewal, before string) {
 		if retry, ok := errors.AsType[*retryLater](err); ok && retry.after > 0 {
 			fault.RetryAfter = retry.after
 		}
-		l.rest, l.failed, r.err = time.Now().Add(fault.RetryAfter), fault, fault
+		l.retryAt, l.failed, r.err = time.Now().Add(fault.RetryAfter), fault, fault
 	case after.Ended != "":
 		r.err = l.needed(after.Ended)
 	default:

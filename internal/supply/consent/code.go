@@ -138,8 +138,8 @@ func variant(name string) bool {
 		is(".env.", "") || strings.Contains(name, ".so.") || is(".", "") && settings.MatchString(name)
 }
 
-// types reports whether a file is a type declaration, which never runs.
-func types(name string) bool {
+// isTypes reports whether a file is a type declaration, which never runs.
+func isTypes(name string) bool {
 	return strings.HasSuffix(name, ".d.ts") || strings.HasSuffix(name, ".d.mts") || strings.HasSuffix(name, ".d.cts")
 }
 
@@ -147,7 +147,7 @@ func types(name string) bool {
 // and Windows.
 func languageOf(path string) *language {
 	name := strings.ToLower(filepath.Base(path))
-	if types(name) {
+	if isTypes(name) {
 		return nil
 	}
 	return cmp.Or(byName[name], byName[strings.ToLower(filepath.Base(filepath.Dir(path)))+"/"+name],

@@ -36,8 +36,8 @@ type Consent struct {
 	// they name are part of what is trusted.
 	Stated func(id string) Stated
 
-	looks looks
-	last  sync.Map // Files by Kind and folder, as last found; saves reading them again without a record
+	contents contentCache
+	last     sync.Map // Files by Kind and folder, as last found; saves reading them again without a record
 }
 
 // known returns file versions that need not be read again if unchanged.
@@ -145,7 +145,7 @@ func (k *Consent) stated(c *discovery.Candidate, dir string) ([]string, error) {
 }
 
 // files returns the files in an extension's folder, and the files in project that it loads.
-func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []string, known Files) (*sight, error) {
+func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []string, known Files) (*scan, error) {
 	m := cmp.Or(c.OwnedBy, c.Manifest)
 	// Programs are looked up relative to c.Dir as written, and find their own files relative to the resolved
 	// directory. A symbolic link makes these differ.
@@ -162,7 +162,7 @@ func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []st
 	if err != nil {
 		return nil, err
 	}
-	return folder(dir, k.compared(append(programs, stated...)), known, &k.looks)
+	return folder(dir, k.compared(append(programs, stated...)), known, &k.contents)
 }
 
 // compared drops installed packages if a lock file decides, because it does not record them.

@@ -30,7 +30,7 @@ var settingsEndings = set(".json .json5 .jsonc .yaml .yml .xml .ini .conf .cfg .
 // namesData reports whether a file is data by its name. Type declarations are data too, because they never run.
 func namesData(path string) bool {
 	name := strings.ToLower(filepath.Base(path))
-	return dataEndings[filepath.Ext(name)] || types(name)
+	return dataEndings[filepath.Ext(name)] || isTypes(name)
 }
 
 // namesSettings reports whether a data file may contain settings by its name.
@@ -69,26 +69,26 @@ var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
 	`[.\w-]+\s*:(?:\s+[\w./-]+)*\n\t\S`, // a Makefile rule
 }, "|") + `)`)
 
-// looks caches the content checks of files whose names are inconclusive. A nil looks caches nothing.
-type looks struct{ of sync.Map } // look by path
+// contentCache caches the content checks of files whose names are inconclusive. A nil contentCache caches nothing.
+type contentCache struct{ of sync.Map } // contentCheck by path
 
-type look struct {
+type contentCheck struct {
 	version regular.Version
 	code    bool
 }
 
 // holdsCode reports whether a file contains code: an executable format, or text with typical lines of programs. A
 // missing file contains none.
-func (l *looks) holdsCode(path string, info fs.FileInfo) (bool, error) {
+func (l *contentCache) holdsCode(path string, info fs.FileInfo) (bool, error) {
 	now := regular.VersionOf(info)
 	if l != nil {
-		if was, ok := l.of.Load(path); ok && was.(look).version.Is(now) {
-			return was.(look).code, nil
+		if was, ok := l.of.Load(path); ok && was.(contentCheck).version.Is(now) {
+			return was.(contentCheck).code, nil
 		}
 	}
 	code, err := holdsCode(path)
 	if l != nil && err == nil {
-		l.of.Store(path, look{now, code})
+		l.of.Store(path, contentCheck{now, code})
 	}
 	return code, err
 }
@@ -96,7 +96,7 @@ func (l *looks) holdsCode(path string, info fs.FileInfo) (bool, error) {
 func holdsCode(path string) (bool, error) {
 	f, _, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {
-		return false, gone(err)
+		return false, ignoreMissing(err)
 	}
 	defer f.Close()
 	head := make([]byte, maxHead)
@@ -116,7 +116,7 @@ func holdsCode(path string) (bool, error) {
 }
 
 // code reports whether a file may affect what runs: by name or mode, or by content if the name is inconclusive.
-func (l *looks) code(path string, info fs.FileInfo) (bool, error) {
+func (l *contentCache) code(path string, info fs.FileInfo) (bool, error) {
 	switch {
 	case IsCode(path, info.Mode()):
 		return true, nil
@@ -129,7 +129,7 @@ func (l *looks) code(path string, info fs.FileInfo) (bool, error) {
 // HoldsCode reports whether a file in a code folder may affect what runs, by the rules of [Folder]. It reports
 // true for an unreadable file.
 func HoldsCode(path string, info fs.FileInfo) bool {
-	code, err := (*looks)(nil).code(path, info)
+	code, err := (*contentCache)(nil).code(path, info)
 	return code || err != nil
 }
 

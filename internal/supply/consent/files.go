@@ -81,17 +81,17 @@ func (f Files) Differs(before Files) (changes []string) {
 
 // reader collects the files of one folder.
 type reader struct {
-	known   Files // earlier versions, not read again if unchanged
-	files   Files
-	bytes   int64
-	entries int
-	local   bool              // files being added are Local
-	place   string            // current folder, for the error about too many files
-	seen    map[string]string // resolved directory: the path under which it is compared
-	links   map[string]link   // links to directories in seen, by key
-	real    map[string]string // resolved directories of named files
-	looks   *looks            // cache of content checks
-	marks   []mark
+	known    Files // earlier versions, not read again if unchanged
+	files    Files
+	bytes    int64
+	entries  int
+	local    bool              // files being added are Local
+	place    string            // current folder, for the error about too many files
+	seen     map[string]string // resolved directory: the path under which it is compared
+	links    map[string]link   // links to directories in seen, by key
+	real     map[string]string // resolved directories of named files
+	contents *contentCache     // cache of content checks
+	marks    []mark
 }
 
 // link is a symbolic link to a folder that is compared under another path.
@@ -100,14 +100,14 @@ type link struct {
 	local  bool
 }
 
-func newReader(known Files, l *looks) *reader {
+func newReader(known Files, l *contentCache) *reader {
 	return &reader{
-		known: known,
-		looks: l,
-		files: Files{},
-		seen:  map[string]string{},
-		links: map[string]link{},
-		real:  map[string]string{},
+		known:    known,
+		contents: l,
+		files:    Files{},
+		seen:     map[string]string{},
+		links:    map[string]link{},
+		real:     map[string]string{},
 	}
 }
 
@@ -124,7 +124,7 @@ func Folder(dir string, named []string, known Files) (Files, error) {
 	return s.files, nil
 }
 
-func folder(dir string, named []string, known Files, l *looks) (*sight, error) {
+func folder(dir string, named []string, known Files, l *contentCache) (*scan, error) {
 	r := newReader(known, l)
 	if err := r.walk(dir, ""); err != nil {
 		return nil, err
@@ -133,13 +133,13 @@ func folder(dir string, named []string, known Files, l *looks) (*sight, error) {
 }
 
 // named returns the files in named, and the code in the folders in named, like [Folder].
-func named(dir string, named []string, known Files) (*sight, error) {
+func named(dir string, named []string, known Files) (*scan, error) {
 	return newReader(known, nil).all(dir, named)
 }
 
 // found returns the collected files, with an entry for each link to a folder of code that is compared under
 // another path.
-func (r *reader) found() *sight {
+func (r *reader) found() *scan {
 	folders := map[string]bool{}
 	for key := range r.files {
 		for folder := path.Dir(key); !folders[folder]; folder = path.Dir(folder) {
@@ -152,12 +152,12 @@ func (r *reader) found() *sight {
 			r.files[key+"/"] = File{Sum: hex.EncodeToString(sum[:]), Local: to.local}
 		}
 	}
-	return &sight{files: r.files, marks: r.marked(folders)}
+	return &scan{files: r.files, marks: r.marked(folders)}
 }
 
 // all adds the named paths. Installed packages come last, because they are Local unless something else includes
 // them.
-func (r *reader) all(dir string, named []string) (*sight, error) {
+func (r *reader) all(dir string, named []string) (*scan, error) {
 	for _, r.local = range []bool{false, true} {
 		for _, path := range named {
 			if installed(path) != r.local {
@@ -198,7 +198,7 @@ func (r *reader) named(dir, path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return gone(err)
+		return ignoreMissing(err)
 	case info.IsDir():
 		return r.walk(path, key)
 	}
@@ -210,7 +210,7 @@ func (r *reader) named(dir, path string) error {
 func (r *reader) walk(dir, prefix string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	if _, ok := r.seen[real]; ok {
 		return nil
@@ -218,7 +218,7 @@ func (r *reader) walk(dir, prefix string) error {
 	r.seen[real], r.place = prefix, real
 	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return gone(err)
+			return ignoreMissing(err)
 		}
 		if r.entries++; r.entries > maxEntries {
 			return tooMany(real)
@@ -237,7 +237,7 @@ func (r *reader) walk(dir, prefix string) error {
 			if err == nil {
 				r.mark(mark{path: path, key: key, dir: true}, info)
 			}
-			return gone(err)
+			return ignoreMissing(err)
 		case d.Type()&fs.ModeSymlink != 0:
 			return r.link(path, key)
 		case !d.Type().IsRegular():
@@ -253,11 +253,11 @@ func (r *reader) link(path, key string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return gone(err)
+		return ignoreMissing(err)
 	case info.IsDir():
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			return gone(err)
+			return ignoreMissing(err)
 		}
 		if first, ok := r.seen[real]; ok {
 			r.links[key] = link{first, r.local}
@@ -273,9 +273,9 @@ func (r *reader) link(path, key string) error {
 func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error {
 	info, err := stat()
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
-	if code, err := r.looks.code(path, info); err != nil || !code {
+	if code, err := r.contents.code(path, info); err != nil || !code {
 		return err
 	}
 	if filepath.Base(filepath.Dir(path)) == "__pycache__" && checkedCache(path) {
@@ -297,8 +297,8 @@ func tooMany(dir string) error {
 		maxBytes>>30, dir)
 }
 
-// gone drops the errors of a removed file and of a link cycle.
-func gone(err error) error {
+// ignoreMissing drops the errors of a removed file and of a link cycle.
+func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		return nil
 	}
@@ -321,7 +321,7 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	}
 	f, info, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	defer f.Close()
 	if !info.Mode().IsRegular() {

@@ -51,7 +51,7 @@ func (l *lines) folder(dir string, of *language) {
 		l.modules(dir)
 	}
 	switch {
-	case !l.open(dir):
+	case !l.uncompared(dir):
 	case within(dir, l.dir):
 		l.below(dir, of, false)
 	default:
@@ -74,7 +74,7 @@ func (l *lines) modules(dir string) {
 			if path := filepath.Join(dir, name); !found[name] && regularFiles(path) != nil {
 				l.paths, found[name] = append(l.paths, path), true
 				if name == "package.json" {
-					l.pack(path)
+					l.packageJSON(path)
 				}
 			}
 		}
@@ -139,11 +139,11 @@ func optionBefore(args []string, i int) string {
 func (l *lines) argument(of *language, option, arg, cwd string) {
 	if slices.Contains(evaluated, option) {
 		for _, word := range fields(arg) {
-			l.unended(of, absolute(cwd, word))
+			l.withExtensions(of, absolute(cwd, word))
 		}
 	}
 	for _, form := range forms(arg) {
-		l.unended(of, absolute(cwd, form))
+		l.withExtensions(of, absolute(cwd, form))
 		if folder := absolute(cwd, form); form != arg && isDir(folder) { // -Ilib
 			l.folder(folder, of)
 		}
@@ -176,12 +176,12 @@ func (l *lines) caches() {
 		if err == nil && d.Type().IsRegular() && filepath.Base(filepath.Dir(path)) == "__pycache__" {
 			l.paths = append(l.paths, path)
 		}
-		return gone(err)
+		return ignoreMissing(err)
 	}))
 }
 
-// unended adds the file at path, or at path with an extension of the language. Data files are left out.
-func (l *lines) unended(of *language, path string) {
+// withExtensions adds the file at path, or at path with an extension of the language. Data files are left out.
+func (l *lines) withExtensions(of *language, path string) {
 	if there := regularFiles(path); there != nil {
 		if !namesData(path) {
 			l.files(there)
@@ -310,7 +310,7 @@ func (l *lines) built(args []string, cwd string) {
 // workplace adds the files that a tool reads from its working directory.
 func (l *lines) workplace(dir string, of *language) {
 	l.folder(dir, nil)
-	l.pack(filepath.Join(dir, "package.json"))
+	l.packageJSON(filepath.Join(dir, "package.json"))
 	if of == &node {
 		l.modules(dir)
 	}
@@ -319,8 +319,8 @@ func (l *lines) workplace(dir string, of *language) {
 // maxPackage limits a package.json, in bytes.
 const maxPackage = 1 << 20
 
-// pack adds the files that a package.json names: entry points, and those of its scripts.
-func (l *lines) pack(path string) {
+// packageJSON adds the files that a package.json names: entry points, and those of its scripts.
+func (l *lines) packageJSON(path string) {
 	if l.read[path] {
 		return
 	}
@@ -355,7 +355,7 @@ func (l *lines) pack(path string) {
 func (l *lines) entries(value any, dir string) {
 	switch v := value.(type) {
 	case string:
-		l.unended(&node, absolute(dir, v))
+		l.withExtensions(&node, absolute(dir, v))
 	case []any:
 		for _, element := range v {
 			l.entries(element, dir)
@@ -367,21 +367,21 @@ func (l *lines) entries(value any, dir string) {
 	}
 }
 
-// open reports whether dir is in the project and not compared already.
-func (l *lines) open(dir string) bool {
+// uncompared reports whether dir is in the project and not compared already.
+func (l *lines) uncompared(dir string) bool {
 	return within(l.project, dir) && !(l.walked && within(l.dir, dir))
 }
 
 // below adds the files of a language (nil: all code) in dir, and with deep in its subfolders, except for those of
 // tools.
 func (l *lines) below(dir string, of *language, deep bool) {
-	if !l.open(dir) || l.err != nil {
+	if !l.uncompared(dir) || l.err != nil {
 		return
 	}
 	n := 0
 	l.err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if n++; err != nil {
-			return gone(err)
+			return ignoreMissing(err)
 		}
 		if n > maxEntries || len(l.paths) > maxEntries {
 			return tooMany(dir)
@@ -397,6 +397,6 @@ func (l *lines) below(dir string, of *language, deep bool) {
 		if err == nil && (info.IsDir() && deep || info.Mode().IsRegular() && of.loads(path, info.Mode())) {
 			l.paths = append(l.paths, path)
 		}
-		return gone(err)
+		return ignoreMissing(err)
 	})
 }

@@ -227,7 +227,7 @@ func (l *lines) command(argv []string, cwd string) {
 	if wraps {
 		argv = allFields(argv)
 	}
-	if own.MatchString(strings.Join(argv, " ")) {
+	if movesCaches.MatchString(strings.Join(argv, " ")) {
 		l.caches()
 	}
 	for i, word := range argv {
@@ -239,7 +239,7 @@ func (l *lines) command(argv []string, cwd string) {
 			l.shell(args, cwd)
 		}
 		if i == 0 || wraps {
-			l.works(name, args, cwd)
+			l.tools(name, args, cwd)
 		}
 	}
 	if n := slices.Index(argv, "cd"); wraps && n >= 0 && n+1 < len(argv) && isDir(absolute(cwd, argv[n+1])) {
@@ -258,8 +258,8 @@ func (l *lines) program(word string) {
 	}
 }
 
-// own matches command lines that set the location of Python's caches, or start Python without variables.
-var own = regexp.MustCompile(`PYTHONPYCACHEPREFIX|\benv( \S+)* (-[a-z]*i|--ignore-environment|-)( |$)`)
+// movesCaches matches command lines that set the location of Python's caches, or start Python without variables.
+var movesCaches = regexp.MustCompile(`PYTHONPYCACHEPREFIX|\benv( \S+)* (-[a-z]*i|--ignore-environment|-)( |$)`)
 
 // shell adds the script that a shell runs: its first argument, unless it has -c.
 func (l *lines) shell(args []string, cwd string) {
@@ -324,8 +324,8 @@ func (l *lines) line(line, cwd string) {
 	}
 }
 
-// works adds the files that a tool reads.
-func (l *lines) works(name string, args []string, cwd string) {
+// tools adds the files that a tool reads.
+func (l *lines) tools(name string, args []string, cwd string) {
 	of := byTool[name]
 	for _, arg := range args {
 		if of == nil {

@@ -65,8 +65,8 @@ func (m *mark) now() (regular.Version, error) {
 	return regular.Seen(info), nil
 }
 
-// sight is the result of reading files once.
-type sight struct {
+// scan is the result of reading files once.
+type scan struct {
 	files Files
 	marks []mark
 }

@@ -110,12 +110,14 @@ func (s Store) Put(r *Record) error {
 	return atomicfile.WritePrivate(s.path(r.Dir, r.Kind), append(data, '\n'))
 }
 
-func (s Store) Forget(dir string, kind Kind) error { return gone(os.Remove(s.path(dir, kind))) }
+func (s Store) Forget(dir string, kind Kind) error {
+	return ignoreMissing(os.Remove(s.path(dir, kind)))
+}
 
 // All returns all readable records, sorted by folder, and the errors of the others.
 func (s Store) All() (records []*Record, err error) {
 	entries, err := os.ReadDir(s.dir)
-	if err = gone(err); err != nil {
+	if err = ignoreMissing(err); err != nil {
 		return nil, err
 	}
 	var broken []error

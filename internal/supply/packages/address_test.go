@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A token in the path of a registry is in no lock file and in no error. Who fetches the package has one of
-// their own there.
+// TestTokenInPath: a token in the path of a registry is in no lock file and no error. Another user fetches the package
+// with a token of their own.
 func TestTokenInPath(t *testing.T) {
 	const token, others = "/t0ken-of-ada-0123456789", "/t0ken-of-bob-9876543210"
 	t.Run("npm", func(t *testing.T) {
@@ -40,7 +40,7 @@ func (b *workbench) check(t *testing.T, source, token string, change func()) {
 		t.Fatal(err)
 	}
 	e := locked(p)
-	if text := fmt.Sprintf("%+v", e); strings.Contains(text, token) || strings.Count(text, ofRegistry) != 2 {
+	if text := fmt.Sprintf("%+v", e); strings.Contains(text, token) || strings.Count(text, registryScheme) != 2 {
 		t.Errorf("the lock file has it: %s", text)
 	}
 	for _, missing := range []string{"-of-nobody", "-of-others"} {
@@ -53,7 +53,7 @@ func (b *workbench) check(t *testing.T, source, token string, change func()) {
 	}
 	gone := e
 	gone.Parts = append(gone.Parts[:0:0], gone.Parts...)
-	gone.Parts[0].URL = ofRegistry + "gone" + filepath.Ext(gone.Parts[0].URL)
+	gone.Parts[0].URL = registryScheme + "gone" + filepath.Ext(gone.Parts[0].URL)
 	if _, err := b.Fetch(t.Context(), gone); err == nil || strings.Contains(err.Error(), token) ||
 		!strings.Contains(err.Error(), "404") {
 		t.Errorf("of an archive that is gone: %v", err)
@@ -64,8 +64,8 @@ func (b *workbench) check(t *testing.T, source, token string, change func()) {
 	}
 }
 
-// What may be a secret and cannot be stated relative to the registry is refused.
-func TestStatedAddress(t *testing.T) {
+// TestLockedURL: a URL that may contain a secret, and is not below the registry, is refused.
+func TestLockedURL(t *testing.T) {
 	for _, tt := range []struct{ registry, archive, want string }{
 		{"https://r.example/", "https://r.example/a/-/a.tgz", "https://r.example/a/-/a.tgz"},
 		{"https://r.example", "https://u:p@r.example/a/-/a.tgz#x", "https://r.example/a/-/a.tgz"},
@@ -75,7 +75,7 @@ func TestStatedAddress(t *testing.T) {
 		{"https://r.example/t0ken-0123456789/", "https://r.example:8443/t0ken-0123456789/a.tgz", ""},
 		{"https://r.example/t0ken-0123456789/", "https://files.example/a.tgz?sig=x", ""},
 	} {
-		got, err := stated(tt.registry, tt.archive)
+		got, err := lockedURL(tt.registry, tt.archive)
 		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && strings.Contains(err.Error(), "t0ken-") {
 			t.Errorf("%s at %s: %q, %v; want %q", tt.archive, tt.registry, got, err, tt.want)
 			continue
@@ -84,7 +84,7 @@ func TestStatedAddress(t *testing.T) {
 			continue
 		}
 		u := strings.NewReplacer("u:p@", "", "#x", "").Replace(tt.archive)
-		if back, err := (origin{of: func(string) string { return tt.registry }}).address("a", got); back != u ||
+		if back, err := (origin{registryOf: func(string) string { return tt.registry }}).address("a", got); back != u ||
 			err != nil {
 			t.Errorf("%s is fetched from %s, %v", got, back, err)
 		}

@@ -162,12 +162,12 @@ func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lock.P
 	})
 }
 
-// ofRegistry starts archive URLs that are relative to the package's registry.
-const ofRegistry = "registry://"
+// registryScheme starts archive URLs that are relative to the package's registry.
+const registryScheme = "registry://"
 
-// stated returns the URL of an archive for the lock file. A registry URL may contain a user's token in its path,
+// lockedURL returns the URL of an archive for the lock file. A registry URL may contain a user's token in its path,
 // so the part it shares with the archive's URL is left out.
-func stated(registry, archive string) (string, error) {
+func lockedURL(registry, archive string) (string, error) {
 	at, err := url.Parse(registry)
 	if err != nil {
 		return "", errors.New("the registry is no address")
@@ -182,7 +182,7 @@ func stated(registry, archive string) (string, error) {
 	}
 	u.User, u.Fragment = nil, ""
 	if rel, ok := download.Relative(at, u); ok {
-		return ofRegistry + rel, nil
+		return registryScheme + rel, nil
 	}
 	for part := range strings.SplitSeq(at.EscapedPath(), "/") {
 		if len(part) >= minToken && strings.Contains(u.String(), part) {
@@ -208,14 +208,14 @@ const minToken = 16 // shortest path element that may be a token, in characters
 
 // address resolves the archive URL of a lock file.
 func (o origin) address(name, text string) (string, error) {
-	rel, ok := strings.CutPrefix(text, ofRegistry)
+	rel, ok := strings.CutPrefix(text, registryScheme)
 	if !ok {
 		return text, nil
 	}
-	if o.of == nil {
+	if o.registryOf == nil {
 		return "", errors.New("its archive is at a registry, and its source has none")
 	}
-	at, err := url.Parse(strings.TrimSuffix(o.of(name), "/") + "/")
+	at, err := url.Parse(strings.TrimSuffix(o.registryOf(name), "/") + "/")
 	if err != nil {
 		return "", errors.New("the registry is no address")
 	}

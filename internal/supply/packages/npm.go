@@ -105,7 +105,7 @@ func (i *Installer) locate(ctx context.Context, client *download.Client, config 
 	}
 	parts := make([]lock.Part, len(entries))
 	return parts, inParallel(ctx, byName, func(ctx context.Context, name string, at []int) error {
-		registry := config.of(name)
+		registry := config.registryOf(name)
 		doc, err := readPackument(ctx, client, registry, name)
 		if err != nil {
 			return err
@@ -130,10 +130,10 @@ func (i *Installer) locate(ctx context.Context, client *download.Client, config 
 			if err := sameHost(registry, v.Dist.Tarball); err != nil {
 				return fmt.Errorf("%s %s: %w", name, e.Version, err)
 			}
-			if err := i.old(name, e.Version, doc.published(e.Version)); err != nil {
+			if err := i.checkAge(name, e.Version, doc.published(e.Version)); err != nil {
 				return err
 			}
-			at, err := stated(registry, v.Dist.Tarball)
+			at, err := lockedURL(registry, v.Dist.Tarball)
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", name, e.Version, err)
 			}

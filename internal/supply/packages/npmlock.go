@@ -47,7 +47,7 @@ func parsePackageLock(data []byte) (entries []npmEntry, err error) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(lock.Packages)) {
 		e := lock.Packages[path]
-		if path == "" || e.InBundle || e.Dev || e.Optional && !e.here() {
+		if path == "" || e.InBundle || e.Dev || e.Optional && !e.supported() {
 			continue
 		}
 		e.path, e.name = path, e.Name
@@ -77,8 +77,8 @@ func (e *npmEntry) check() error {
 	return nil
 }
 
-// here reports whether an optional package supports this machine.
-func (e *npmEntry) here() bool {
+// supported reports whether an optional package supports this machine.
+func (e *npmEntry) supported() bool {
 	system, ok := map[string]string{"windows": "win32", "illumos": "sunos", "solaris": "sunos"}[goruntime.GOOS]
 	if !ok {
 		system = goruntime.GOOS

@@ -45,8 +45,8 @@ function refuse(program) {
 }
 `
 
-// alone returns an environment in which npm starts no program. It writes a script to dir.
-func alone(dir string, env []string) ([]string, error) {
+// withoutPrograms returns an environment in which npm starts no program. It writes a script to dir.
+func withoutPrograms(dir string, env []string) ([]string, error) {
 	path := filepath.Join(dir, "alone.cjs")
 	own, _ := process.Lookup(env)("NODE_OPTIONS")
 	env = append(slices.Clip(env), "NODE_OPTIONS="+own+` --require "`+filepath.ToSlash(path)+`"`)
@@ -56,7 +56,7 @@ func alone(dir string, env []string) ([]string, error) {
 // readNPMConfig asks npm for its settings, so that files and variables have npm's precedence. It ignores .npmrc
 // files above dir.
 func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, error) {
-	env, err := alone(dir, env)
+	env, err := withoutPrograms(dir, env)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, e
 	return c, nil
 }
 
-// of returns the registry of a package.
-func (c *npmConfig) of(name string) string {
+// registryOf returns the registry of a package.
+func (c *npmConfig) registryOf(name string) string {
 	if scope, _, ok := strings.Cut(name, "/"); ok && c.scopes[scope] != "" {
 		return c.scopes[scope]
 	}
@@ -103,7 +103,7 @@ func (c *npmConfig) of(name string) string {
 }
 
 func (c *npmConfig) origin() origin {
-	return origin{append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...), c.credentials, c.of}
+	return origin{append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...), c.credentials, c.registryOf}
 }
 
 // packument is a registry's answer about a package.

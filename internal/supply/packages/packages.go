@@ -226,8 +226,8 @@ func (i *Installer) scripts(dir string, parts []lock.Part) (run, held []string, 
 	return slices.Compact(run), slices.Compact(held), nil
 }
 
-// old refuses a part that was published too recently, or at an unknown time.
-func (i *Installer) old(name, version string, published time.Time) error {
+// checkAge refuses a part that was published too recently, or at an unknown time.
+func (i *Installer) checkAge(name, version string, published time.Time) error {
 	age, stated := i.AgeOf[name]
 	if !stated {
 		age = i.MinAge
@@ -249,7 +249,7 @@ func (i *Installer) old(name, version string, published time.Time) error {
 type origin struct {
 	registries  []string
 	credentials map[string]string // see [download.Client]
-	of          func(name string) (registry string)
+	registryOf  func(name string) (registry string)
 }
 
 func (o origin) client() (*download.Client, error) {

@@ -78,7 +78,7 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 
 // indexOrigin returns the origin of an index, with credentials from its URL or a netrc.
 func indexOrigin(index string, env []string) (origin, error) {
-	o := origin{registries: []string{index}, of: func(string) string { return index }}
+	o := origin{registries: []string{index}, registryOf: func(string) string { return index }}
 	u, err := url.Parse(index)
 	if err != nil || u.User != nil {
 		return o, nil // the client sends the credentials in the URL, or refuses it

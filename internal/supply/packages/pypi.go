@@ -109,7 +109,7 @@ func (i *Installer) locateWheel(ctx context.Context, client *download.Client, co
 	if one.part, published, err = page.find(config.index, name, w); err != nil {
 		return one, err
 	}
-	if one.young = i.old(name, one.part.Version, published); one.young != nil {
+	if one.young = i.checkAge(name, one.part.Version, published); one.young != nil {
 		one.others = page.after(published)
 	}
 	return one, nil
@@ -247,7 +247,7 @@ func (p *indexPage) find(index, name string, w pipWheel) (part lock.Part, publis
 			return part, published, err
 		}
 		part = lock.Part{Name: name, Version: w.Metadata.Version, Path: libFolder + "/" + name}
-		if part.URL, err = stated(index, at.String()); err != nil {
+		if part.URL, err = lockedURL(index, at.String()); err != nil {
 			return part, published, fmt.Errorf("%s %s: %w", name, part.Version, err)
 		}
 		if part.Integrity, err = download.SHA256(sum); err != nil {

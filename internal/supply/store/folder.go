@@ -68,7 +68,7 @@ func (l *lister) visit(path string, d fs.DirEntry, err error) error {
 	}
 	info, err := d.Info()
 	if err != nil {
-		return gone(err) // removed meanwhile
+		return ignoreMissing(err) // removed meanwhile
 	}
 	others := ownership.Own(path, info) != nil
 	if d.IsDir() {

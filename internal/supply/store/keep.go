@@ -139,7 +139,7 @@ func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
 		return left, err
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return left, gone(os.Remove(dir + notesEnding))
+		return left, ignoreMissing(os.Remove(dir + notesEnding))
 	}
 	unlock, err := s.lock()
 	if err != nil {
@@ -169,7 +169,7 @@ func (s Store) Remove(hash string, copies ...Copy) (left Left, err error) {
 		return left, err
 	}
 	if len(found) == 0 {
-		return left, gone(os.Remove(dir + notesEnding))
+		return left, ignoreMissing(os.Remove(dir + notesEnding))
 	}
 	return Left{dir, found.without(nil)}, nil
 }
@@ -230,7 +230,7 @@ func open(dir string) error {
 func removeEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	for _, e := range entries {
 		if e.IsDir() {
@@ -240,9 +240,9 @@ func removeEmpty(dir string) error {
 		}
 	}
 	if entries, err = os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return gone(err)
+		return ignoreMissing(err)
 	}
-	return gone(os.Remove(dir))
+	return ignoreMissing(os.Remove(dir))
 }
 
 // Copy is a data file that [Store.Carry] copied from one tree's folder to another's.
@@ -270,7 +270,7 @@ func (s Store) Carry(from, to string) (copies []Copy, err error) {
 	before, of := s.notes(old).tree(from), s.notes(dir).tree(to)
 	was, err := list(old)
 	if err != nil || before == nil || of == nil { // without notes, data and package files cannot be told apart
-		return nil, gone(err)
+		return nil, ignoreMissing(err)
 	}
 	is, err := list(dir)
 	if err != nil {

@@ -235,7 +235,7 @@ func (s Store) refuse(path string, found folder, beside []string) error {
 // Trees returns the hashes of all trees.
 func (s Store) Trees() (hashes []string, err error) {
 	entries, err := os.ReadDir(s.dir)
-	if err = gone(err); err != nil {
+	if err = ignoreMissing(err); err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
@@ -264,10 +264,10 @@ func removeAll(dir string) error {
 		}
 		return os.Chmod(path, 0o700)
 	})
-	return errors.Join(gone(err), os.RemoveAll(dir))
+	return errors.Join(ignoreMissing(err), os.RemoveAll(dir))
 }
 
-func gone(err error) error {
+func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
