@@ -106,9 +106,11 @@ func Check(rules []Rule) (list []Problem) {
 		}
 		switch {
 		case sum > 1.000001: // ten times 0.1 is a little more than 1
-			add("", fmt.Sprintf("the probabilities add up to %v: a call fails in one way", sum), "together at most 1")
+			add("", fmt.Sprintf("the probabilities add up to %v: a call fails in one way", sum),
+				"together at most 1")
 		case sum == 0 && r.Slow == 0:
-			add("", "has no effect", "state crash, hang, garbage, huge or noise as a probability, or slow as a duration")
+			add("", "has no effect",
+				"state crash, hang, garbage, huge or noise as a probability, or slow as a duration")
 		}
 	}
 	return list
