@@ -58,11 +58,8 @@ func split(line string, command bool) ([]string, error) {
 			s.end()
 		case c == '\'' || c == '"':
 			n, ok := s.quoted(line[i:])
-			if !ok && command {
-				return nil, fmt.Errorf("the quote %c is not closed in %q", c, line)
-			}
 			if !ok {
-				return nil, errOpen
+				return nil, s.unclosed(c, line)
 			}
 			i += n
 		case c == '\\' && i+1 < len(line):
@@ -81,6 +78,13 @@ func split(line string, command bool) ([]string, error) {
 	}
 	s.end()
 	return s.words, nil
+}
+
+func (s *splitter) unclosed(quote byte, line string) error {
+	if s.command {
+		return fmt.Errorf("the quote %c is not closed in %q", quote, line)
+	}
+	return errOpen
 }
 
 // shells reports whether rest begins with a character that is special to a shell.
