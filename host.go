@@ -362,7 +362,7 @@ func (h *Host) shutdown() error {
 	lastResort := time.AfterFunc(killAfter, h.units.KillAll)
 	defer lastResort.Stop()
 	left := h.remote.Close(ctx, closeDrain)
-	h.reloads.mu.Lock() // cancels a reload in progress, which holds it
+	h.reloads.mu.Lock() // waits for a reload in progress, which life.close has canceled
 	stopped := h.units.StopAll(ctx, closeDrain)
 	h.policies.ClosePipeline(ctx, h.snapshots.Load().Policies.Pipeline)
 	h.life.stop()

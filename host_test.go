@@ -159,7 +159,7 @@ func TestErrorsNameTheCulprit(t *testing.T) {
 }
 
 // A hung, a broken and a gated extension do not affect a good one.
-func TestNeighboursOfTheSick(t *testing.T) {
+func TestBrokenExtensionsDoNotAffectGoodOnes(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)
 	f.Add("good", hosttest.Child("sdk", ""))
@@ -319,7 +319,7 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 }
 
 // A child gets no undeclared variable that looks like a secret.
-func TestE1Environment(t *testing.T) {
+func TestChildrenGetNoUndeclaredSecrets(t *testing.T) {
 	f := hosttest.NewFolder(t).Add("plain", hosttest.Child("sdk", "")).Add("declares",
 		hosttest.Child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
 	cfg := f.Config()
@@ -477,7 +477,7 @@ func closing(h *exthost.Host) <-chan error {
 }
 
 // Close keeps its deadline with a child that ignores everything.
-func TestX1CloseOutlivesTheDeaf(t *testing.T) {
+func TestCloseKeepsItsDeadline(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("deaf",
 		hosttest.Plays("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"))
@@ -547,7 +547,7 @@ func (s stuck) Notify(context.Context, string, json.RawMessage) error {
 }
 
 // A client that ignores its context delays neither other notifications nor the end of the host.
-func TestX1ClientThatNeverReturns(t *testing.T) {
+func TestStuckClientDelaysNeitherOthersNorClose(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
 	h, err := exthost.Open(context.Background(), f.Config(),

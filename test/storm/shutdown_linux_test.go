@@ -169,7 +169,7 @@ func TestX5Shutdown(t *testing.T) {
 // all the time there is.
 func TestX1CloseKeepsItsDeadline(t *testing.T) {
 	if !stormtest.Full {
-		t.Skip("takes its 5 s; TestX1CloseOutlivesTheDeaf does so for one of them")
+		t.Skip("takes its 5 s; TestCloseKeepsItsDeadline does so for one of them")
 	}
 	program := subject(t)
 	processtest.Leaks(t)

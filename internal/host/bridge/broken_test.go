@@ -17,7 +17,7 @@ import (
 
 // A destination whose program was missing at the start of the host accepts connections once the program exists:
 // after each cooldown one connection checks again.
-func TestBrokenDestinationIsLookedAtAgain(t *testing.T) {
+func TestBrokenDestinationIsCheckedAgain(t *testing.T) {
 	m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindStdio, Cmd: manifest.Command{"later"}}}
 	dir := t.TempDir()
 	d := &Destination{

@@ -10,7 +10,7 @@ import (
 
 // An instance whose session has ended before its start gets no login, not even that of all callers. The key of an
 // instance belongs to its first caller.
-func TestLoginOfNobody(t *testing.T) {
+func TestEndedSessionGetsNoLogin(t *testing.T) {
 	d := &Destination{Unit: new(unit.Unit), sessions: make(map[string]brought)}
 	d.login = func(caller string) runtime.Login {
 		t.Errorf("asked for the login of %q", caller)

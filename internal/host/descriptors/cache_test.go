@@ -35,7 +35,7 @@ func entryOf(key string, descriptors ...string) *Entry {
 }
 
 // A stored handshake survives a restart byte for byte, and changes are relative to the previous one.
-func TestKnown(t *testing.T) {
+func TestEntrySurvivesRestart(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	known, err := cache.Open("x")
 	if err != nil || known.Last() != nil {
@@ -156,7 +156,7 @@ func many(n int) (list []string) {
 }
 
 // A handshake that cannot be stored holds in this process, and leaves no old file.
-func TestKnownTooLarge(t *testing.T) {
+func TestTooLargeEntryIsNotStored(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	known, err := cache.Open("x")
 	if err != nil {
@@ -216,7 +216,7 @@ func TestPrune(t *testing.T) {
 }
 
 // Open of a damaged file returns an error and a usable, empty Known.
-func TestKnownDamaged(t *testing.T) {
+func TestDamagedFileIsAnEmptyEntry(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	if err := cache.Store("x", entryOf("1", `{"name":"a"}`)); err != nil {
 		t.Fatal(err)

@@ -47,8 +47,8 @@ type Call struct {
 	fault   *faults.Fault  // drawn and still to be injected, see Inject
 }
 
-// IsToolCall reports whether the call is a tools/call.
-func (c *Call) IsToolCall() bool { return c.Request.Method == protocol.MethodToolsCall }
+// isToolCall reports whether the call is a tools/call.
+func (c *Call) isToolCall() bool { return c.Request.Method == protocol.MethodToolsCall }
 
 // Caller returns the authenticated caller, "" if anonymous.
 func (c *Call) Caller() string {
@@ -241,7 +241,7 @@ func (c *Call) Blame(err error) error {
 }
 
 // AskCaller sends a request to the caller while the call is in flight. The request passes the policies of the
-// call, with the ends swapped.
+// call, with caller and extension swapped.
 func (c *Call) AskCaller(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	x := c.reversed(method, params)
 	var end func(time.Time, status.Outcome)
@@ -284,7 +284,7 @@ func (c *Call) TellCaller(ctx context.Context, method string, params json.RawMes
 	})
 }
 
-// reversed returns the exchange of the call with the ends swapped, for a message of the instance.
+// reversed returns the exchange of the call with caller and extension swapped, for a message of the instance.
 func (c *Call) reversed(method string, params json.RawMessage) *governance.Exchange {
 	x := c.Exchange
 	x.Method, x.Request, x.Response, x.ToChild, x.Notify = method, params, nil, false, false

@@ -45,7 +45,7 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 // changed arguments again.
 func Hooks(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
-		if !c.IsToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
+		if !c.isToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
 			return next(ctx, c, params)
 		}
 		x, began := &c.Exchange, c.stages.now()
@@ -95,7 +95,7 @@ func refused(x *governance.Exchange, by string, err error) error {
 // afterHooks returns the step after the policies' decision about the outcome, if any hook is registered.
 func (c *Call) afterHooks() []governance.Stage {
 	set := c.Snapshot.Hooks
-	if !c.IsToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) &&
+	if !c.isToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) &&
 		!set.Has(hooks.ToolCallFailed) {
 		return nil
 	}

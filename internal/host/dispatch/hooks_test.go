@@ -34,7 +34,7 @@ func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.Appro
 }
 
 // An approval request of a hook reaches the same approver as those of policies, with the same exchange.
-func TestHooksAsk(t *testing.T) {
+func TestHookApprovalsReachTheApprover(t *testing.T) {
 	call := hooks.Event{
 		Point:     hooks.BeforeToolCall,
 		Extension: "x",

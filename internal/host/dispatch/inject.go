@@ -23,7 +23,7 @@ const (
 // hooks, policies, breaker and restarts treat it as real.
 func Inject(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
-		if c.Snapshot.Faults == nil || !c.IsToolCall() {
+		if c.Snapshot.Faults == nil || !c.isToolCall() {
 			return next(ctx, c, params)
 		}
 		f := c.fault

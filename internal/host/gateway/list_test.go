@@ -24,7 +24,7 @@ func (c calls) DoPart(_ context.Context, call *protocol.Call) (json.RawMessage, 
 }
 
 // An extension that fails at its second page is left out: its other items would have no known owner.
-func TestListThatBreaksOff(t *testing.T) {
+func TestBrokenListIsLeftOut(t *testing.T) {
 	g := &Gateway{
 		o: Options{Log: slog.New(slog.DiscardHandler)},
 		Calls: calls{answer: func(c *protocol.Call) (json.RawMessage, error) {

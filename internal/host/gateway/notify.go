@@ -26,7 +26,7 @@ func (g *Gateway) RouteToCaller(next dispatch.Deliver) dispatch.Deliver {
 }
 
 // caller is the caller of a call as the instance sees it. Messages of the instance pass the policies of the call,
-// with the ends swapped.
+// with caller and extension swapped.
 type caller struct {
 	g    *Gateway
 	call *dispatch.Call

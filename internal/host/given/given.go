@@ -236,7 +236,7 @@ func (r *run) value(name string) (string, error) {
 	switch {
 	case r.err != nil:
 		return "", r.err
-	case r.keys[name] == "": // from a variable of the host
+	case r.keys[name] == "": // a variable of the host refers to it
 		return "", protocol.Errorf(protocol.RequirementMissing,
 			"the secret %s is referred to by what does not state it", name)
 	case r.store == nil:

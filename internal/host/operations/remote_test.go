@@ -64,7 +64,7 @@ func TestOrderWithoutAnswer(t *testing.T) {
 }
 
 // Reading the audit log for one node delays neither operators nor, for long, other nodes.
-func TestAuditLogIsReadForOthers(t *testing.T) {
+func TestReadingTheAuditLogDelaysNoOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()
 		n.Local.State = new(policies.State)

@@ -9,7 +9,7 @@ import (
 )
 
 // A call of a session that ends meanwhile does not pin it to a node: nothing would ever unpin it.
-func TestCallOfAnEndedSession(t *testing.T) {
+func TestEndedSessionIsNotPinned(t *testing.T) {
 	for _, attached := range []bool{true, false} {
 		s := &set{
 			instances: make(map[string]*unit.Instance),

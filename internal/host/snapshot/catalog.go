@@ -42,7 +42,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 		diags = append(diags, found...)
 		sources = append(sources, tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld})
 	}
-	for d := range p.OrderedDestinations {
+	for d := range p.orderedDestinations {
 		diags = append(diags, p.Policies.WithheldBefore(d.Unit)...)
 		known.Extensions, known.Silent = append(known.Extensions, d.ID()), append(known.Silent, d.ID())
 	}
@@ -76,11 +76,15 @@ func hiddenText(x *unit.Extension) []protocol.Diagnostic {
 	if len(found) == 0 {
 		return nil
 	}
-	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: "hidden_text", Extension: x.ID(),
-		Path: x.Candidate.Path,
+	return []protocol.Diagnostic{{
+		Level:     protocol.LevelWarn,
+		Code:      "hidden_text",
+		Extension: x.ID(),
+		Path:      x.Candidate.Path,
 		Message: fmt.Sprintf("what the server says of itself has characters that a reader does not see: %s; clients "+
 			"get it without them", found[0]),
-		Hint: "ask its author why they are there"}}
+		Hint: "ask its author why they are there",
+	}}
 }
 
 // absent returns the ids of extensions that are not in force but that patterns of policies may select: disabled,

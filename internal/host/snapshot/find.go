@@ -190,7 +190,7 @@ func (s *Snapshot) SetToolsets(before *Snapshot) []protocol.Diagnostic {
 		}
 		all = append(all, toolset.Extension{ID: x.ID(), Opaque: more})
 	}
-	for d := range s.OrderedDestinations {
+	for d := range s.orderedDestinations {
 		all = append(all, toolset.Extension{ID: d.ID(), Opaque: true})
 	}
 	for _, id := range s.absent().Extensions {

@@ -103,7 +103,7 @@ func (p *Plan) Units() (list []unit.Runner) {
 	for _, x := range p.Replicas {
 		list = append(list, x)
 	}
-	for d := range p.OrderedDestinations {
+	for d := range p.orderedDestinations {
 		list = append(list, d)
 	}
 	return list
@@ -159,8 +159,8 @@ func (p *Plan) Local(yield func(*unit.Extension) bool) {
 	}
 }
 
-// OrderedDestinations yields the destinations by name.
-func (p *Plan) OrderedDestinations(yield func(*bridge.Destination) bool) {
+// orderedDestinations yields the destinations by name.
+func (p *Plan) orderedDestinations(yield func(*bridge.Destination) bool) {
 	for _, name := range slices.Sorted(maps.Keys(p.Destinations)) {
 		if !yield(p.Destinations[name]) {
 			return
@@ -207,7 +207,7 @@ func (p *Plan) programs() (list []watch.Program) {
 	for x := range p.Local {
 		list = append(list, watch.Program{Spec: x.Spec, Source: x.Source})
 	}
-	for d := range p.OrderedDestinations {
+	for d := range p.orderedDestinations {
 		list = append(list, watch.Program{Spec: d.Spec, Source: d.Source})
 	}
 	return list
@@ -221,7 +221,7 @@ func (p *Plan) Sum() [sha256.Size]byte {
 	for x := range p.Local {
 		fmt.Fprintf(h, "%s %x\n", x.ID(), x.Source.Sum)
 	}
-	for d := range p.OrderedDestinations {
+	for d := range p.orderedDestinations {
 		fmt.Fprintf(h, "%s %x\n", d.ID(), d.Source.Sum)
 	}
 	for _, c := range p.Skipped {

@@ -30,7 +30,7 @@ func (s *Snapshot) Describe(st *status.Status) {
 		}
 		st.Extensions = append(st.Extensions, e)
 	}
-	for d := range s.OrderedDestinations {
+	for d := range s.orderedDestinations {
 		st.Destinations = append(st.Destinations, d.Status())
 	}
 	unread, of := s.unreadable(), make(map[string][]protocol.Diagnostic)

@@ -141,9 +141,9 @@ const (
 	nextProgress  = 5 * time.Second
 )
 
-// Waiter returns what a request waits for. It is an interface because a method value would be allocated for every
+// waiter returns what a request waits for. It is an interface because a method value would be allocated for every
 // call.
-type Waiter interface{ Waiting() string }
+type waiter interface{ Waiting() string }
 
 type waiting func() string
 
@@ -152,7 +152,7 @@ func (f waiting) Waiting() string { return f() }
 // TellWhile sends progress with the text of w to the caller of r, if it asked for progress, until stop is called.
 // stop waits for the notification in flight. The numbers are small, because progress must grow, and the extension
 // then counts from its own first number.
-func TellWhile(ctx context.Context, r *protocol.Call, w Waiter) (stop func()) {
+func TellWhile(ctx context.Context, r *protocol.Call, w waiter) (stop func()) {
 	token := progressToken(r.Params)
 	if r.Client == nil || token == nil {
 		return func() {}

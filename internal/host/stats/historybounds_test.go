@@ -8,7 +8,7 @@ import (
 )
 
 // Masking a long secret does not expose the cut edge, where another secret may begin.
-func TestMaskBringsNoEdgeIntoView(t *testing.T) {
+func TestMaskDoesNotExposeTheEdge(t *testing.T) {
 	const one, other = "first-canary", "second-canary"
 	secret := strings.Repeat(one, 20)
 	p := &History{Mask: func(s string) string {

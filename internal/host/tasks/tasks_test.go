@@ -11,7 +11,7 @@ import (
 )
 
 // Of two tasks with the same id, the one that the toolset shows is found.
-func TestTasksAreFoundAmongThoseThatAreShown(t *testing.T) {
+func TestShownTaskIsFoundAmongEqualIDs(t *testing.T) {
 	all, s := New(nil), &protocol.Session{Caller: "ann"}
 	all.add(Key{extension: "seen", id: "1"}, Task{Caller: "ann", Tool: "ext_seen_run"})
 	all.add(Key{extension: "unseen", id: "1"}, Task{Caller: "ann", Tool: "ext_unseen_run"})
@@ -49,7 +49,7 @@ func TestTasksAreFoundAmongThoseThatAreShown(t *testing.T) {
 }
 
 // Only the caller who began a task is told of it, whatever extension the call names.
-func TestTasksThatWereBegun(t *testing.T) {
+func TestOnlyTheCallerIsToldOfItsTask(t *testing.T) {
 	all := New(nil)
 	all.add(Key{extension: "x", id: "1"}, Task{Caller: "ann"})
 	for _, tt := range []struct {
@@ -92,7 +92,7 @@ func TestTasksAreBounded(t *testing.T) {
 }
 
 // Notifications of a task end with the task and with the session; its ownership does not.
-func TestTasksAreToldOf(t *testing.T) {
+func TestTaskNotificationsEnd(t *testing.T) {
 	all, s := New(nil), &protocol.Session{Caller: "alice"}
 	one, two := Key{extension: "x", id: "1"}, Key{extension: "x", id: "2"}
 	all.add(one, Task{Caller: "alice", Session: s})

@@ -140,21 +140,23 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		Fingerprint:  func() string { return x.fingerprint(cfg) },
 	})
 	if err := x.recall(env, cfg); regular.Exhausted(err) || x.Source.Exhausted {
-		return nil, []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: manifest.CodeExhausted, Extension: c.ID,
-			Path:    c.Path,
-			Message: "its files cannot be read: the host has no file descriptor left"}}
+		return nil, []protocol.Diagnostic{{
+			Level:     protocol.LevelWarn,
+			Code:      manifest.CodeExhausted,
+			Extension: c.ID,
+			Path:      c.Path,
+			Message:   "its files cannot be read: the host has no file descriptor left",
+		}}
 	}
 	found, err := x.addCommands(runner, spec.Env)
 	if err != nil {
-		return nil, []protocol.Diagnostic{
-			{
-				Level:     protocol.LevelError,
-				Code:      string(protocol.KindOf(err)),
-				Extension: c.ID,
-				Path:      c.Path,
-				Message:   protocol.Reason(err),
-			},
-		}
+		return nil, []protocol.Diagnostic{{
+			Level:     protocol.LevelError,
+			Code:      string(protocol.KindOf(err)),
+			Extension: c.ID,
+			Path:      c.Path,
+			Message:   protocol.Reason(err),
+		}}
 	}
 	if len(report.Withheld) > 0 {
 		env.Log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
@@ -392,11 +394,15 @@ func (x *Extension) Changed(pinned bool) []protocol.Diagnostic {
 	if len(changes) == 0 {
 		return nil
 	}
-	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged),
-		Extension: x.ID(), Path: x.Candidate.Path,
-		Message: "tools changed: " + descriptors.Describe(changes),
+	return []protocol.Diagnostic{{
+		Level:     protocol.LevelWarn,
+		Code:      string(protocol.DescriptorChanged),
+		Extension: x.ID(),
+		Path:      x.Candidate.Path,
+		Message:   "tools changed: " + descriptors.Describe(changes),
 		Hint: "exthost tools accept " + x.ID() + " if that is right; else exthost disable " + x.ID() +
-			", and ask its author"}}
+			", and ask its author",
+	}}
 }
 
 // Pending returns the differences of each tool from the accepted one.

@@ -54,7 +54,7 @@ func TestSkillsOwnTheirFiles(t *testing.T) {
 }
 
 // A shared URI is reported once, and again when the conflict changes; a failed list keeps what is known.
-func TestSharedURIsAreToldOnce(t *testing.T) {
+func TestSharedURIsAreReportedOnce(t *testing.T) {
 	var o Index
 	l := List{Method: protocol.MethodResourcesList, Key: "uri"}
 	list := func(uris ...string) (items []json.RawMessage) {

@@ -11,7 +11,7 @@ import (
 
 // Bounds of a query and of its answer.
 const (
-	MaxQuery = 1 << 10 // bytes of a query that are used
+	maxQuery = 1 << 10 // bytes of a query that are used
 	MaxBest  = 5       // tools that an answer shows with their schemas
 	MaxMore  = 10      // tools that an answer shows as signatures
 
@@ -63,7 +63,7 @@ type term struct {
 
 func terms(query string) (list []term) {
 	seen := make(map[string]bool)
-	for _, word := range split(display.Prefix(query, MaxQuery)) {
+	for _, word := range split(display.Prefix(query, maxQuery)) {
 		if seen[word] || common[word] || len(list) == maxTerms {
 			continue
 		}

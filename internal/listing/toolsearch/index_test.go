@@ -105,8 +105,8 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// TestFindTogether searches concurrently while the catalog changes.
-func TestFindTogether(t *testing.T) {
+// TestConcurrentFind searches concurrently while the catalog changes.
+func TestConcurrentFind(t *testing.T) {
 	catalog, describe := extensions(t)
 	part, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {
 		return tools.Shown{Name: e.Name}, e.Extension != "slack"

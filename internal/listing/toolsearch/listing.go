@@ -65,16 +65,16 @@ func (l *Listing) Check() (list []toolset.Problem) {
 //     and defers all tools but some 30: https://github.com/microsoft/vscode-docs/pull/9695.
 var deferring = []string{"claude-code", "codex-mcp-client", "Visual Studio Code", "Visual Studio Code - Insiders"}
 
-// Defers reports whether a client is known to load definitions of tools on demand. A search by the host would get
+// defers reports whether a client is known to load definitions of tools on demand. A search by the host would get
 // in the way of its own.
-func Defers(clientInfo json.RawMessage) bool {
+func defers(clientInfo json.RawMessage) bool {
 	name, _ := rawjson.Text(rawjson.Get(clientInfo, "name"))
 	return slices.Contains(deferring, name)
 }
 
 // Searches reports whether a client that is shown entries gets a search instead. mode is a value of Listing.Mode.
 func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*tools.Entry) bool {
-	if mode != ModeAuto || Defers(clientInfo) {
+	if mode != ModeAuto || defers(clientInfo) {
 		return mode == ModeSearch
 	}
 	sum := 0
