@@ -162,7 +162,7 @@ func TestConnectHostileFiles(t *testing.T) {
 }
 
 // A link stays a link; its target keeps its mode, line ends and byte order mark.
-func TestConnectThroughLink(t *testing.T) {
+func TestConnectKeepsLinkModeAndLineEnds(t *testing.T) {
 	before := []byte("\xef\xbb\xbf{\r\n  \"mcpServers\": {}\r\n}\r\n")
 	dir := project(t, map[string]string{"dotfiles/cursor.json": string(before), ".cursor/other": ""})
 	target, link := filepath.Join(dir, "dotfiles/cursor.json"), filepath.Join(dir, ".cursor/mcp.json")
@@ -190,7 +190,7 @@ func TestConnectThroughLink(t *testing.T) {
 }
 
 // Concurrent runs do not lose each other's changes.
-func TestConnectAtOnce(t *testing.T) {
+func TestConcurrentConnectsLoseNothing(t *testing.T) {
 	dir := project(t, map[string]string{".claude.json": "{\n  \"numStartups\": 1\n}\n"})
 	var runs sync.WaitGroup
 	for n := range 6 {
@@ -214,7 +214,7 @@ func TestConnectAtOnce(t *testing.T) {
 }
 
 // After a kill at any time, the file is the old or the new one, and the next run removes leftovers of the killed one.
-func TestConnectKilled(t *testing.T) {
+func TestKilledConnectLeavesAWholeFile(t *testing.T) {
 	before := "{\n  \"mcpServers\": {},\n  \"pad\": \"" + strings.Repeat("x", 1<<20) + "\"\n}\n"
 	dir := project(t, map[string]string{".claude.json": before})
 	path := filepath.Join(dir, ".claude.json")

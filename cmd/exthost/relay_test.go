@@ -301,7 +301,7 @@ command = ["sh", "-c", "echo token=$SHARED_TOKEN"]
 
 // Clients do not share a host if a variable that an extension declares, or a flag, differs; other variables do not
 // matter. Values appear in no name and no log.
-func TestClientsOfOtherHosts(t *testing.T) {
+func TestClientsWithOtherVariablesShareNoHost(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
 		"extensions/vars/plugin.toml": varManifest,
@@ -365,7 +365,7 @@ func TestClientsOfOtherHosts(t *testing.T) {
 }
 
 // After a change of the manifests a variable matters: a client with another value gets another host at its next call.
-func TestVariableDeclaredLater(t *testing.T) {
+func TestClientMovesWhenAVariableMatters(t *testing.T) {
 	processtest.Leaks(t)
 	const needs = "[requires]\nenv = [\"SHARED_TOKEN\"]\n"
 	dir := project(t, map[string]string{"extensions/vars/plugin.toml": strings.Replace(varManifest, needs, "", 1)})
@@ -421,7 +421,7 @@ func TestHostOfClients(t *testing.T) {
 }
 
 // A client of a new program version gets a host of that version; the old host ends with its last client.
-func TestUpgradedProgram(t *testing.T) {
+func TestNewProgramGetsItsOwnHost(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
 	defer stopHosts(t, dir)

@@ -64,7 +64,7 @@ func TestServiceManager(t *testing.T) {
 
 // A host with another state directory is found by its directory and by --host, and is named in the error of other
 // commands. Disabling an extension changes the files of that host.
-func TestHostElsewhere(t *testing.T) {
+func TestHostWithAnotherStateDirectory(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "exthost.yaml": ""})
 	t.Setenv("XDG_STATE_HOME", "")

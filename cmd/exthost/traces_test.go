@@ -375,7 +375,7 @@ func TestTraces(t *testing.T) {
 }
 
 // A collector that is down does not delay calls and is logged once. Pending spans are sent when the host ends.
-func TestTracesWithoutCollector(t *testing.T) {
+func TestCollectorThatIsDown(t *testing.T) {
 	processtest.Leaks(t)
 	c := newCollector(t)
 	c.down.Store(true)
@@ -416,7 +416,7 @@ func TestTracesWithoutCollector(t *testing.T) {
 }
 
 // Without a collector a trace context is passed on unchanged, and a call without one gets none.
-func TestNoTraces(t *testing.T) {
+func TestTraceContextPassesWithoutCollector(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
 		"extensions/kit/plugin.toml": tracedManifest,

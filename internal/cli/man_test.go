@@ -14,7 +14,7 @@ import (
 
 // Every command has a manual page with every word of its description. A Markdown processor on the way would take * and
 // _ for emphasis.
-func TestMan(t *testing.T) {
+func TestEveryCommandHasAManualPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "share", "man1")
 	cmd := root(&console.Console{In: os.Stdin, Out: io.Discard, Err: io.Discard}, new(hangup))
 	cmd.SetArgs([]string{"man", dir})

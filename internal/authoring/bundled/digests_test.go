@@ -41,7 +41,7 @@ func TestDigests(t *testing.T) {
 }
 
 // The digest of a copy is recognized in a project that has packages of its own.
-func TestDigestsElsewhere(t *testing.T) {
+func TestDigestOfACopyIsKnown(t *testing.T) {
 	project := t.TempDir()
 	dir := filepath.Join(project, "extensions", "units")
 	if err := os.CopyFS(dir, os.DirFS("../../../extensions/units")); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // Names of tools with any characters are valid JSON in params: Go's quoting differs for some.
-func TestParamsOfCalls(t *testing.T) {
+func TestParamsAreValidJSON(t *testing.T) {
 	for _, name := range []string{"a", "a\"b", "\x7f", "\a", "\u00ad", "\U000e0041"} {
 		c := &fixtureCall{Tool: name, Arguments: json.RawMessage(`{"x":1}`)}
 		var params struct {

@@ -83,8 +83,8 @@ func TestCreateUndoesWhatItBegan(t *testing.T) {
 	}
 }
 
-// An extension inside an existing module uses that module.
-func TestGoInsideAModule(t *testing.T) {
+// An extension in Go uses the module that it is in, else one of its own that replaces exthost by the checkout.
+func TestGoModule(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/mine\n"), 0o600); err != nil {
 		t.Fatal(err)

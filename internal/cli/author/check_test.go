@@ -8,7 +8,7 @@ import (
 )
 
 // A check removes what a killed one left. It keeps the directories of running checks, and everything else.
-func TestLeftByKilledChecks(t *testing.T) {
+func TestCheckRemovesWhatKilledOnesLeft(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-leftAfter - time.Hour)
 	for _, name := range []string{checkPrefix + "1", checkPrefix + "2", "other-1"} {

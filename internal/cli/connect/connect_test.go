@@ -152,7 +152,7 @@ func TestUndoOfAMadeFile(t *testing.T) {
 }
 
 // A file below a linked directory has one record, before it exists and afterwards.
-func TestLinkedDirectory(t *testing.T) {
+func TestLinkedDirectoryHasOneRecord(t *testing.T) {
 	home := at(t)
 	if err := errors.Join(os.MkdirAll(home("dotfiles/cursor"), 0o755),
 		os.Symlink(home("dotfiles/cursor"), home(".cursor"))); err != nil {
@@ -166,7 +166,7 @@ func TestLinkedDirectory(t *testing.T) {
 }
 
 // Changes between the question and the answer are kept, unless they are to the server itself.
-func TestChangedMeanwhile(t *testing.T) {
+func TestChangesOfOthersAreKept(t *testing.T) {
 	home := at(t)
 	path := home(".claude.json")
 	write(t, path, "{\n  \"n\": 1\n}\n")
@@ -203,7 +203,7 @@ func TestChangedMeanwhile(t *testing.T) {
 }
 
 // A path that settings cannot express is refused.
-func TestPathOfNoText(t *testing.T) {
+func TestPathMustBeUTF8(t *testing.T) {
 	home := at(t)
 	dir := home("\xff")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -215,7 +215,7 @@ func TestPathOfNoText(t *testing.T) {
 }
 
 // The lock of a client is respected, and removed when it is stale.
-func TestLock(t *testing.T) {
+func TestStaleLockOfAClientIsRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := lock(t.Context(), path)
 	if err != nil {
@@ -247,7 +247,7 @@ func TestLock(t *testing.T) {
 }
 
 // Of a long line only the changed part is shown, and secrets in or near a change are masked.
-func TestDifference(t *testing.T) {
+func TestDiffShowsTheChangeAndMasksSecrets(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("x", 1000) + `"`
 	for name, tt := range map[string]struct{ before, after, want string }{
 		"one line":   {long + "}", long + `,"b":{}}`, "@@ line 1 @@\n+ …,\"b\":{}…\n"},
@@ -319,7 +319,7 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 }
 
 // Settings elsewhere need no home directory.
-func TestWithoutHome(t *testing.T) {
+func TestFileNeedsNoHome(t *testing.T) {
 	home := at(t)
 	for _, value := range []string{"", "here"} {
 		for _, name := range []string{"HOME", "USERPROFILE"} {
@@ -349,7 +349,7 @@ func (i interrupting) Write(p []byte) (int, error) {
 }
 
 // After Ctrl-C nothing is written, neither while the settings are read nor after the change was shown.
-func TestInterrupted(t *testing.T) {
+func TestCtrlCWritesNothing(t *testing.T) {
 	home := at(t)
 	path := home(".cursor/mcp.json")
 	before := "{}\n"

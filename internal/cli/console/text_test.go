@@ -54,7 +54,7 @@ func TestLinesAreBrokenBetweenWords(t *testing.T) {
 }
 
 // Escaping does not change the meaning of JSON and YAML.
-func TestFormsAreSafe(t *testing.T) {
+func TestEscapingKeepsTheMeaning(t *testing.T) {
 	value := map[string]any{
 		"esc\x1b":       "\x1b[2J",
 		"c1":            "\u009b",

@@ -24,7 +24,7 @@ input_schema = { type = "object", properties = { name = { type = "string" }, lou
 `
 
 // The tab key, in a session whose only tool is from helloManifest.
-func TestComplete(t *testing.T) {
+func TestTabCompletesToolsAndArguments(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "plugin.toml"), []byte(helloManifest), 0o600); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // Manifests are written for extensions with similar and with hostile ids.
-func TestReplaysOfAnyCassette(t *testing.T) {
+func TestReplaysOfSimilarAndHostileIDs(t *testing.T) {
 	cassette := func(ids ...string) string {
 		text := `{"cassette":1,"host":"1","begun":"2026-01-02T03:04:05Z"}` + "\n"
 		for i, id := range ids {

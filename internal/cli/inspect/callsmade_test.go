@@ -8,7 +8,7 @@ import (
 )
 
 // A call in flight is shown, although it is not counted yet.
-func TestCallsInFlight(t *testing.T) {
+func TestCallsInFlightAreShown(t *testing.T) {
 	var i extensionInfo
 	if got := i.callsMade(); !strings.HasPrefix(got, "0, 0 failed") {
 		t.Error(got)

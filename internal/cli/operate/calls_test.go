@@ -82,7 +82,7 @@ func TestCallText(t *testing.T) {
 }
 
 // The next command depends on how a call ended, and where it was slow.
-func TestAfterCall(t *testing.T) {
+func TestNextCommandAfterACall(t *testing.T) {
 	for outcome, want := range map[status.Outcome]string{
 		"ok":                "",
 		"tool_error":        "exthost logs x",

@@ -12,7 +12,7 @@ import (
 )
 
 // A new folder is reported as new. A folder that was left out before is reported only if nothing else has changed.
-func TestLeftOutByAReload(t *testing.T) {
+func TestReloadReportsWhatIsLeftOut(t *testing.T) {
 	skipped := status.Extension{ID: "old", State: status.StateSkipped, Reason: "no python3"}
 	untrusted := status.Extension{ID: "kit", State: status.StateUntrusted, Reason: "nobody has agreed"}
 	both := status.Status{Extensions: []status.Extension{skipped, untrusted, {ID: "runs", State: "ready"}}}
@@ -40,7 +40,7 @@ func TestLeftOutByAReload(t *testing.T) {
 }
 
 // Text from another node's reload is escaped for the terminal, and the next command names the node.
-func TestReloadOfAnotherNode(t *testing.T) {
+func TestReloadOfAnotherNodeIsEscaped(t *testing.T) {
 	change := status.Change{
 		Changed: []string{"\x1b[2J"},
 		Restart: []string{"\x1b[2Jlog"},

@@ -22,7 +22,7 @@ func parsed(t *testing.T, text []byte) *manifest.Manifest {
 
 // An upgrade changes the package's settings and keeps what the user wrote. Upgrading to the same version again changes
 // nothing.
-func TestUpgraded(t *testing.T) {
+func TestUpgradeKeepsTheUsersPart(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.0.0",
 		Run: packages.Run{
@@ -98,7 +98,7 @@ license = "MIT"
 }
 
 // The arguments of a program of the package itself belong to the user.
-func TestArgumentsOfABinary(t *testing.T) {
+func TestUpgradeKeepsArgumentsOfABinary(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.0.0",
 		Run:     packages.Run{Command: packages.Root + "/bin/server", Args: []string{"serve"}},
@@ -110,7 +110,7 @@ func TestArgumentsOfABinary(t *testing.T) {
 }
 
 // A plugin.toml in any valid form is understood, or refused.
-func TestUpgradedForms(t *testing.T) {
+func TestUpgradeReadsAnyForm(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.1.0",
 		Run:     packages.Run{Command: "node", Args: []string{packages.Root + "/main.js"}},

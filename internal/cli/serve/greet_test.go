@@ -81,7 +81,7 @@ func TestGreeting(t *testing.T) {
 }
 
 // Without extensions, the greeting says where to begin.
-func TestGreetingOfNothing(t *testing.T) {
+func TestGreetingSaysWhereToBegin(t *testing.T) {
 	got := greeted(t, project(t, nil), front{})
 	if !strings.Contains(got, "No extension was found") ||
 		!strings.Contains(got, "one MCP client on stdin and stdout") {
@@ -90,7 +90,7 @@ func TestGreetingOfNothing(t *testing.T) {
 }
 
 // The greeting names the variable with the token for every client.
-func TestGreetingExposed(t *testing.T) {
+func TestGreetingNamesTheTokenVariable(t *testing.T) {
 	got := greeted(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest}),
 		front{url: "http://127.0.0.1:1", token: "MY_TOKEN", exposed: true})
 	if n := strings.Count(got, "MY_TOKEN"); n != 5 {
@@ -119,7 +119,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 // The greeting warns that other users of the machine are let in.
-func TestGreetingAnyone(t *testing.T) {
+func TestGreetingWarnsOfOtherUsers(t *testing.T) {
 	files := map[string]string{"extensions/kit/plugin.toml": kitManifest}
 	const text = "to every user of this machine"
 	got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true})

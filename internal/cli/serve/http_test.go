@@ -10,7 +10,7 @@ import (
 )
 
 // The token file must be a regular file of a bounded size: a device has no end.
-func TestTokenFile(t *testing.T) {
+func TestTokenFileIsRegularAndBounded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for content, want := range map[string]string{
 		"  secret\n":                  "",

@@ -104,7 +104,7 @@ func TestCollectorThatHangs(t *testing.T) {
 }
 
 // The caller's sampling decision wins over the configured ratio. The instance gets a trace context in any case.
-func TestSampling(t *testing.T) {
+func TestCallersSamplingDecisionWins(t *testing.T) {
 	processtest.Leaks(t)
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -179,7 +179,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 }
 
 // Variables that ask for something unsupported are an error; variables that switch tracing off are respected.
-func TestVariables(t *testing.T) {
+func TestUnsupportedVariablesAreErrors(t *testing.T) {
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	for _, tt := range []struct {
 		environ   []string
@@ -207,7 +207,7 @@ func TestVariables(t *testing.T) {
 }
 
 // Invalid numbers are ignored: the SDK panics at some of them and busy-loops with others.
-func TestOddNumbers(t *testing.T) {
+func TestInvalidNumbersAreIgnored(t *testing.T) {
 	processtest.Leaks(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
