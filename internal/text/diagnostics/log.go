@@ -4,6 +4,7 @@ package diagnostics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -152,4 +153,18 @@ func (l *Log) All(files []protocol.Diagnostic) []protocol.Diagnostic {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]protocol.Diagnostic{}, slices.Concat(l.refused, files, l.starts, l.descriptors)...)
+}
+
+// Capped returns the first max diagnostics, and one more that counts the rest.
+func Capped(diags []protocol.Diagnostic, max int) []protocol.Diagnostic {
+	if len(diags) <= max {
+		return diags
+	}
+	rest := diags[max:]
+	last := rest[0]
+	last.Message, last.Hint = fmt.Sprintf("and %d more, from here on", len(rest)), ""
+	if slices.ContainsFunc(rest, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
+		last.Level = protocol.LevelError
+	}
+	return append(diags[:max:max], last)
 }
