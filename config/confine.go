@@ -2,7 +2,7 @@ package config
 
 import (
 	"github.com/exthost/exthost/governance/builtin"
-	"github.com/exthost/exthost/internal/text/below"
+	"github.com/exthost/exthost/internal/file/below"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 

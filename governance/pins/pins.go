@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/text/below"
+	"github.com/exthost/exthost/internal/file/below"
 )
 
 // Pins is the content of a lock file and the changes found since. Its methods are safe for

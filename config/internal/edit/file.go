@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/below"
 	"github.com/exthost/exthost/internal/file/dirlock"
-	"github.com/exthost/exthost/internal/text/below"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/below"
+	"github.com/exthost/exthost/internal/file/below"
 	"github.com/exthost/exthost/manifest"
 )
 

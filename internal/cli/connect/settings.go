@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/file/below"
 	"github.com/exthost/exthost/internal/file/regular"
 	"github.com/exthost/exthost/internal/local/clientsettings"
-	"github.com/exthost/exthost/internal/text/below"
 )
 
 // maxSettings is the largest settings file that is read, in bytes. Some clients keep histories in theirs.

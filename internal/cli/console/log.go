@@ -6,8 +6,8 @@ import (
 	"github.com/lmittmann/tint"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/file/below"
 	"github.com/exthost/exthost/internal/file/rotate"
-	"github.com/exthost/exthost/internal/text/below"
 )
 
 // Silent is a log level above every record.

@@ -16,8 +16,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file/below"
 	"github.com/exthost/exthost/internal/local/clientconfig"
-	"github.com/exthost/exthost/internal/text/below"
 )
 
 // known lists the known files of other programs on this machine. On a terminal it asks which of them to import.

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/exthost/exthost/internal/file/below"
 	"github.com/exthost/exthost/internal/file/rotate"
 	"github.com/exthost/exthost/internal/recording/cassette"
-	"github.com/exthost/exthost/internal/text/below"
 	"github.com/exthost/exthost/protocol"
 )
 
