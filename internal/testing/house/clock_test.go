@@ -1,55 +1,15 @@
 package house
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/exthost/exthost/internal/testing/hosttest"
 )
-
-// catalogue lists the rows of the fault catalogue by chapter, as inclusive ranges: F, faults at the fronts, and T,
-// threats from outside and from tools. Each row is in the name of a test, or a line of docs/decisions.md tells why it
-// has none.
-var catalogue = map[string][][2]int{
-	"F": {{1, 1}, {6, 6}},
-	"T": {{5, 6}, {12, 12}, {14, 19}},
-}
-
-func TestEveryFaultHasItsTest(t *testing.T) {
-	tests := regexp.MustCompile(`(?m)^func Test((?:[A-Z][0-9]+)+)[A-Z_]\w*\(t \*testing\.T\)`)
-	code := regexp.MustCompile(`[A-Z][0-9]+`)
-	tested := make(map[string]bool)
-	for name := range goFiles(t, ".") {
-		if strings.HasSuffix(name, "_test.go") {
-			for _, m := range tests.FindAllStringSubmatch(hosttest.ReadFile(t, name), -1) {
-				for _, row := range code.FindAllString(m[1], -1) {
-					tested[row] = true
-				}
-			}
-		}
-	}
-	decisions := hosttest.ReadFile(t, "docs/decisions.md")
-	check := func(row string) {
-		if excused := regexp.MustCompile(`(?m)^- ` + row + `\b`).MatchString(decisions); tested[row] == excused {
-			t.Errorf("%s: has a test %v, and docs/decisions.md says why not %v", row, tested[row], excused)
-		}
-	}
-	for chapter, ranges := range catalogue {
-		for _, rows := range ranges {
-			for n := rows[0]; n <= rows[1]; n++ {
-				check(fmt.Sprint(chapter, n))
-			}
-		}
-	}
-}
 
 // goFiles yields the names of the Go files below dir that are part of the module.
 func goFiles(t *testing.T, dir string) func(yield func(string) bool) {
