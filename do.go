@@ -20,19 +20,19 @@ func (h *Host) stages() []dispatch.Stage {
 	return []dispatch.Stage{
 		dispatch.Govern,                     // policies; after their response phase, the after-call hooks
 		dispatch.Answer(h.nodes, h.gateway), // calls without a target: the host's own tools, lists of all extensions
-		// removes withheld tools, and tools that policies hide from the caller, from lists
-		dispatch.Visible(h.life.rebuild.Add),
-		dispatch.Hooks,                             // before-call hooks, for tool calls
+		// removes from lists the items that are withheld or hidden from the caller
+		dispatch.FilterLists(h.life.rebuild.Add),
+		dispatch.RunHooks,                          // before-call hooks, for tool calls
 		dispatch.Validate,                          // checks arguments against the tool's schema
 		h.gateway.SignIns.AskSignIn,                // asks the caller to sign in if the call failed for lack of a login
 		dispatch.Replay,                            // sends the call once more after a crash, where that is safe
 		dispatch.Admit,                             // takes an instance: bound of calls, breaker, start on demand
 		h.gateway.RouteToCaller,                    // lets the instance reach the caller while the call is in flight
-		h.gateway.InputRounds,                      // puts input requests of a modern server to a legacy caller
+		h.gateway.RelayInputRequests,               // puts input requests of a modern server to a legacy caller
 		h.gateway.LogLevels.LowerLogLevel,          // sets the lowest log level that the instance's sessions want
 		h.gateway.Tasks.EnforceTaskOwner,           // keeps tasks to their callers
 		h.gateway.Subscriptions.ShareSubscriptions, // lets several sessions follow one resource
-		dispatch.Inject,                            // injects faults, for tests of agents
+		dispatch.InjectFaults,                      // for tests of agents
 	}
 }
 

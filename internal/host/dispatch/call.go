@@ -44,7 +44,7 @@ type Call struct {
 	stages  stages
 	span    Span           // nil without a tracer
 	history *stats.History // records questions to the caller
-	fault   *faults.Fault  // drawn and still to be injected, see Inject
+	fault   *faults.Fault  // drawn and still to be injected, see InjectFaults
 }
 
 // isToolCall reports whether the call is a tools/call.

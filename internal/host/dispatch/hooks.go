@@ -41,9 +41,9 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 	return c.Snapshot.Hooks.Run(context.WithValue(ctx, instanceKey{}, unit.SessionKey(c.Request.Session)), &e)
 }
 
-// Hooks runs the before-call hooks of a tool call, which may refuse it or change its arguments. Policies see
+// RunHooks runs the before-call hooks of a tool call, which may refuse it or change its arguments. Policies see
 // changed arguments again.
-func Hooks(next Deliver) Deliver {
+func RunHooks(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		if !c.isToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
 			return next(ctx, c, params)

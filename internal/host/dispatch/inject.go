@@ -19,9 +19,9 @@ const (
 	hugeBytes     = 4 << 20 // of text added to a result
 )
 
-// Inject makes tool calls fail as configured under inject. The failure occurs where an instance would fail, so
+// InjectFaults makes tool calls fail as configured under inject. The failure occurs where an instance would fail, so
 // hooks, policies, breaker and restarts treat it as real.
-func Inject(next Deliver) Deliver {
+func InjectFaults(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.Snapshot.Faults == nil || !c.isToolCall() {
 			return next(ctx, c, params)

@@ -17,10 +17,10 @@ import (
 // maxRounds bounds the answers with input requests to one call.
 const maxRounds = 16
 
-// InputRounds is the [dispatch.Stage] that puts the input requests of a modern server to a legacy caller. A
+// RelayInputRequests is the [dispatch.Stage] that puts the input requests of a modern server to a legacy caller. A
 // modern server asks in its result and is called again with the answers; a modern caller does that itself. The
 // host answers requests for roots that the operator states.
-func (g *Gateway) InputRounds(next dispatch.Deliver) dispatch.Deliver {
+func (g *Gateway) RelayInputRequests(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if err := refuseStaleAnswers(c.Instance, params); err != nil {
 			return nil, err

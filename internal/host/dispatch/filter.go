@@ -13,10 +13,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Visible removes items that are withheld or that the caller's toolset hides from the lists of a server, and
+// FilterLists removes items that are withheld or that the caller's toolset hides from the lists of a server, and
 // hidden tools from a destination's list. If a toolset may hide a part, the pages are joined into one, because
 // cursors may contain hidden names. changed is called after a list that changes the status or the pins.
-func Visible(changed func()) Stage {
+func FilterLists(changed func()) Stage {
 	return func(next Deliver) Deliver {
 		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 			if c.Target == nil {
