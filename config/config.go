@@ -20,8 +20,8 @@ import (
 
 // Config is the configuration of a host. [Default] has the defaults.
 //
-// The tag project of a key, or of the section around it, says what a file of the working directory may do: "yes"
-// states anything, "tighten" is restricted by loader.keep, and "no,TEXT" is ignored because such a file cannot TEXT.
+// The tag project of a key, or of the section around it, says what a file of the working directory may state: "yes" is
+// anything, "tighten" is what guard.keep allows, and "no,TEXT" is nothing, with a warning that the file cannot TEXT.
 type Config struct {
 	// where extensions come from and how they run
 	Extensions Extensions `json:"extensions"`

@@ -9,7 +9,7 @@ import (
 )
 
 // Every key says whether a project's file may state it, so that a new one cannot be forgotten. Where the decision is
-// "tighten", loader.keep and its tests have the rule.
+// "tighten", guard.keep and its tests have the rule.
 func TestEveryKeyHasADecisionAboutProjects(t *testing.T) {
 	var walk func(at string, typ reflect.Type)
 	walk = func(at string, typ reflect.Type) {
