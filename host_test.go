@@ -104,7 +104,7 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 }
 
 // Only a front may say who calls.
-func TestT18CallersMetaIsRemoved(t *testing.T) {
+func TestCallersMetaIsRemoved(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("told",
 		hosttest.Child("sdk", "[context]\npassthrough = true\n")).Open(exthost.Options{})
 	for _, sent := range []string{
@@ -505,7 +505,7 @@ func TestCloseKeepsItsDeadline(t *testing.T) {
 }
 
 // Calls that a policy and a child may read differently are refused.
-func TestT19AmbiguousCallsAreRefused(t *testing.T) {
+func TestAmbiguousCallsAreRefused(t *testing.T) {
 	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
 	for params, kind := range map[string]protocol.Kind{
 		`{"name":"ext_x_greet","Name":"die","arguments":{}}`:                   protocol.InvalidArguments,

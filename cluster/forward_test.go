@@ -305,7 +305,7 @@ func TestFrontEndsRequests(t *testing.T) {
 }
 
 // A node that asks gets nothing but the sessions' requests served.
-func TestC24HostileNode(t *testing.T) {
+func TestHostileNode(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
 	home := join(t, s.urls(), "home", peers.AsMine)

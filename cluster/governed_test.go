@@ -17,7 +17,7 @@ import (
 
 // A call that a policy of the owner denies is rejected and does not run at any replica. Both audit logs
 // contain it, and the owner's names the call of the front.
-func TestC15OwnerDenies(t *testing.T) {
+func TestOwnerDenies(t *testing.T) {
 	processtest.Leaks(t)
 	s, logs := startServers(t, 1), t.TempDir()
 	audited := func(name string, plugins ...governance.Spec) func(*config.Config) {

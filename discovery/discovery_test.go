@@ -180,7 +180,7 @@ func TestUnusableSearchPathsAreReported(t *testing.T) {
 	expect(t, discover(t, Options{SearchPaths: []string{"missing", "file", "ext"}}), wantIDs, want)
 }
 
-func TestT15Links(t *testing.T) {
+func TestLinks(t *testing.T) {
 	files := map[string]string{
 		"ext/real/plugin.toml": text("real"),
 		"ext/dir/note":         "",

@@ -15,8 +15,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-const module = "github.com/exthost/exthost"
-
 var firstCell = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
 
 // cells returns the code in the first column of the tables of a page's section.

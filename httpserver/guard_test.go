@@ -60,7 +60,7 @@ var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.
 
 func noMetrics(http.ResponseWriter, *http.Request) {}
 
-func TestF1T12ForeignRequestsReachNoRoute(t *testing.T) {
+func TestForeignRequestsReachNoRoute(t *testing.T) {
 	b := newFake()
 	addr := serve(t, Options{
 		Backend:        b,

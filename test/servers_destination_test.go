@@ -183,7 +183,7 @@ func TestRuleOfDestinationWithDottedName(t *testing.T) {
 	}
 }
 
-func TestT16DestinationsGetTheirEnvironmentOnly(t *testing.T) {
+func TestDestinationsGetTheirEnvironmentOnly(t *testing.T) {
 	processtest.Leaks(t)
 	secrets := filepath.Join(t.TempDir(), "secrets")
 	if err := os.WriteFile(secrets, []byte("# of the tracker\nexport TRACKER_TOKEN=\"s3cret-of-file\"\n\nPLAIN=a=b\n"),
@@ -234,7 +234,7 @@ func TestT16DestinationsGetTheirEnvironmentOnly(t *testing.T) {
 
 // Secrets of a child appear neither in the log nor in the status or for clients, even if the child writes them
 // everywhere.
-func TestT17SecretsOfDestinationsAreMasked(t *testing.T) {
+func TestSecretsOfDestinationsAreMasked(t *testing.T) {
 	processtest.Leaks(t)
 	secrets := filepath.Join(t.TempDir(), "secrets")
 	if err := os.WriteFile(secrets, []byte("PLAIN=canary-of-file\n"), 0o600); err != nil {

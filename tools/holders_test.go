@@ -12,7 +12,7 @@ import (
 
 // A name that two extensions want stays with the first holder, in any order and while that one is down, disabled
 // or changed.
-func TestT5NamesStayWithTheirHolder(t *testing.T) {
+func TestNamesStayWithTheirHolder(t *testing.T) {
 	owner := Source{Extension: "a_b", Tools: []protocol.Tool{raw(`{"name":"c"}`)}}
 	newcomer := Source{Extension: "a", Tools: []protocol.Tool{raw(`{"name":"b_c"}`), raw(`{"name":"d"}`)}}
 	down := Source{Extension: "a_b"}

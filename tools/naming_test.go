@@ -40,7 +40,7 @@ func TestRegister(t *testing.T) {
 
 // A million hostile pairs get unique names: ids and tools with many separators, long common prefixes, and
 // characters that become underscores.
-func TestT5NamesOfHostilePairsAreUnique(t *testing.T) {
+func TestNamesOfHostilePairsAreUnique(t *testing.T) {
 	n := stormtest.Sized(20_000, 1_000_000)
 	valid := regexp.MustCompile(`^ext_[A-Za-z0-9_-]+$`)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -199,7 +199,7 @@ func TestErrorIsBounded(t *testing.T) {
 }
 
 // Arguments are not interpreted, and errors are bounded.
-func TestT6HostileArgumentsAreBounded(t *testing.T) {
+func TestHostileArgumentsAreBounded(t *testing.T) {
 	e := withSchema(t, `{"properties":{"v":{"type":["string","number","array"],"maximum":10,"multipleOf":0.1}}}`)
 	for _, v := range []string{`"--upload-pack=touch x"`, `"-o"`, `"; rm -rf /"`, `"$(id)"`, `"\u0000"`, `[]`} {
 		if err := e.Validate(json.RawMessage(`{"v":` + v + `}`)); err != nil {

@@ -160,7 +160,7 @@ func free(t *testing.T, n int) (addresses []string) {
 
 // A node can neither send as another node, nor receive another node's messages, nor forge a server's
 // messages.
-func TestC18Identity(t *testing.T) {
+func TestIdentity(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")
 	h := open(t, hub.Options{Dir: dir, Listen: "127.0.0.1:0"})

@@ -49,7 +49,7 @@ func ask(t *testing.T, dir string, args ...string) (stdout string, code int) {
 }
 
 // The lock and the socket of a killed host are not taken for a host, and the next host works.
-func TestF6KilledHostIsNoObstacle(t *testing.T) {
+func TestKilledHostIsNoObstacle(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
 		"extensions/talk/plugin.toml":  talkManifest,

@@ -33,7 +33,7 @@ while read -r line; do :; done
 `
 
 // When a host is killed or asked to end, all its processes are gone within a second, the guardian too.
-func TestK1HostKilled(t *testing.T) {
+func TestHostKilled(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
 	files, processes := make(map[string]string), 0
@@ -98,7 +98,7 @@ func gone(t *testing.T, pids []string) time.Duration {
 }
 
 // A second signal ends a host whose extension is slow to end.
-func TestX4SecondSignal(t *testing.T) {
+func TestSecondSignal(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{
 		"extensions/deaf/leaf.sh": leaf + "touch asked\ntrap '' TERM\nwhile :; do sleep 1; done\n",

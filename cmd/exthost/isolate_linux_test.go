@@ -28,7 +28,7 @@ isolate = "pid"
 
 // When a serving host is killed, nothing of an extension in a pid namespace is left, whatever it did to hide. status
 // and info show the namespace for this extension only.
-func TestK1IsolatedExtension(t *testing.T) {
+func TestIsolatedExtension(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
 	plain := strings.NewReplacer(`"daemon"`, `"plain"`, `isolate = "pid"`, "", "36017", "0").Replace(isolatedManifest)

@@ -12,7 +12,7 @@ import (
 )
 
 // If the system gives no more watches, changes are found by polling, and the log and the status say so.
-func TestN4NoMoreWatches(t *testing.T) {
+func TestNoMoreWatches(t *testing.T) {
 	processtest.Leaks(t)
 	const limited = "echo 1 >/proc/sys/user/max_inotify_watches && "
 	if out, err := exec.Command("unshare", "-Ur", "sh", "-c", limited+"true").CombinedOutput(); err != nil {

@@ -30,10 +30,10 @@ func approverSpec(program, extension string, kind governance.Kind) governance.Sp
 	return s
 }
 
-// TestG1NothingRunsUnapproved kills required policies at random moments, those of
+// TestNothingRunsUnapproved kills required policies at random moments, those of
 // their start among them, in a whole host. What an extension has carried out is what
 // its policy had approved before, less the approvals that died on their way.
-func TestG1NothingRunsUnapproved(t *testing.T) {
+func TestNothingRunsUnapproved(t *testing.T) {
 	kills := stormtest.Sized(20, 1_000)
 	program := subject(t)
 	processtest.Leaks(t)

@@ -153,7 +153,7 @@ func provoke(h *exthost.Host) (stop func()) {
 
 // R7: calls that take for ever delay no other of the same extension, up to
 // max_in_flight; beyond that and the queue a call is refused at once.
-func TestR7SlowToolDelaysNoOther(t *testing.T) {
+func TestSlowToolDelaysNoOther(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("x",

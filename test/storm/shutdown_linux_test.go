@@ -139,11 +139,11 @@ func (x situation) ends(t *testing.T, program string, rounds, atOnce int) stormt
 	return took
 }
 
-// TestX5Shutdown closes hosts from every state of an extension. Whoever is willing
+// TestShutdown closes hosts from every state of an extension. Whoever is willing
 // costs no wait. The others get the second that Close leaves to calls in flight,
 // shutdown_grace and a second after SIGTERM: 2.5 s on top of the grace leaves 0.5 s.
 // Leaks sees that nothing was born after.
-func TestX5Shutdown(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	const grace = 200 * time.Millisecond
 	program := subject(t)
 	processtest.Leaks(t)
@@ -167,7 +167,7 @@ func TestX5Shutdown(t *testing.T) {
 
 // X1: the host keeps its own deadline with children that obey nothing and may take
 // all the time there is.
-func TestX1CloseKeepsItsDeadline(t *testing.T) {
+func TestCloseKeepsItsDeadline(t *testing.T) {
 	if !stormtest.Full {
 		t.Skip("takes its 5 s; TestCloseKeepsItsDeadline does so for one of them")
 	}

@@ -241,9 +241,9 @@ func (s *storm) call(extension, caller int, r *rand.Rand) {
 	}
 }
 
-// TestR1KillStorm kills extensions at random moments, those of their start among
+// TestKillStorm kills extensions at random moments, those of their start among
 // them. Each call has one outcome, which the journals bear out, and nothing is left.
-func TestR1KillStorm(t *testing.T) {
+func TestKillStorm(t *testing.T) {
 	kills := stormtest.Sized(30, 10_000)
 	if stormtest.Racing() {
 		kills = stormtest.Sized(30, 2_000)
@@ -269,7 +269,7 @@ func TestR1KillStorm(t *testing.T) {
 
 // K3: hosts follow one another while calls are under way, as at an upgrade. None is
 // lost: each is answered, or fails and says whether it may have run.
-func TestK3HostsFollowOneAnother(t *testing.T) {
+func TestHostsFollowOneAnother(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	random := randomly(t)

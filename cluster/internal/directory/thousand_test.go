@@ -11,7 +11,7 @@ import (
 )
 
 // 1,000 nodes join within 10 s, some of them die, and one changes. Without EXTHOST_STORM they are 150.
-func TestC21ThousandNodesJoin(t *testing.T) {
+func TestThousandNodesJoin(t *testing.T) {
 	count := stormtest.Sized(150, 1000)
 	simulate(t, func(t *testing.T, n *network) {
 		began := time.Now()

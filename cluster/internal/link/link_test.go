@@ -176,7 +176,7 @@ func TestRevoked(t *testing.T) {
 	until(t, "it connects when it is taken again", a.Connected)
 }
 
-func TestC18Refusals(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	processtest.Leaks(t)
 	subjects := wire.Subjects{Cluster: "main"}
 	spec := oneServer(t)

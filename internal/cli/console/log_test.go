@@ -10,7 +10,7 @@ import (
 )
 
 // Log text of extensions is escaped for the terminal.
-func TestT14Log(t *testing.T) {
+func TestLog(t *testing.T) {
 	var out bytes.Buffer
 	c := &Console{Err: &out}
 	log, err := c.Logger(config.Log{Level: "info", Format: "text"}, slog.LevelInfo)

@@ -84,8 +84,8 @@ func modeOf(t *testing.T, path string) fs.FileMode {
 	return info.Mode()
 }
 
-// TestT12WhereTheSocketIs: only the user can open the socket, in each of its places, and Find finds it.
-func TestT12WhereTheSocketIs(t *testing.T) {
+// TestWhereTheSocketIs: only the user can open the socket, in each of its places, and Find finds it.
+func TestWhereTheSocketIs(t *testing.T) {
 	processtest.Leaks(t)
 	long := filepath.Join(shortDir(t), strings.Repeat("long", 30))
 	taken := shortDir(t)
@@ -151,8 +151,8 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 	}
 }
 
-// TestF6SecondDaemon: a second daemon with the same state directory is refused, naming the first one's pid.
-func TestF6SecondDaemon(t *testing.T) {
+// TestSecondDaemon: a second daemon with the same state directory is refused, naming the first one's pid.
+func TestSecondDaemon(t *testing.T) {
 	processtest.Leaks(t)
 	state := shortDir(t)
 	d := claim(t, state, "")
@@ -170,8 +170,8 @@ func TestF6SecondDaemon(t *testing.T) {
 	claim(t, state, "")
 }
 
-// TestF6StaleSocket: the files of a killed daemon do not prevent Claim, and Find does not report it as running.
-func TestF6StaleSocket(t *testing.T) {
+// TestStaleSocket: the files of a killed daemon do not prevent Claim, and Find does not report it as running.
+func TestStaleSocket(t *testing.T) {
 	processtest.Leaks(t)
 	state, runtime := shortDir(t), shortDir(t)
 	exe, err := os.Executable()
@@ -258,8 +258,8 @@ func TestForeignFileStays(t *testing.T) {
 	}
 }
 
-// TestT12OtherUsersAreKeptOut: the listener checks the peer's user, in addition to the file mode.
-func TestT12OtherUsersAreKeptOut(t *testing.T) {
+// TestOtherUsersAreKeptOut: the listener checks the peer's user, in addition to the file mode.
+func TestOtherUsersAreKeptOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux is asked")
 	}

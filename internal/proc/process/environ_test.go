@@ -53,7 +53,7 @@ var hostEnv = []string{
 	"PYTHONSTARTUP=canary", "GIT_SSH_COMMAND=canary", "BASH_FUNC_ls%%=canary",
 }
 
-func TestE1EnvironmentFilter(t *testing.T) {
+func TestEnvironmentFilter(t *testing.T) {
 	set := map[string]string{
 		"EXTHOST_EXTENSION_ID": "weather",
 		"DUP":                  "set",

@@ -105,8 +105,8 @@ func hatch(c *Containment, script string, argv []string) *Process {
 	return p
 }
 
-// TestK1HostKilled kills hosts with all kinds of children. This process adopts the orphans, to see them all.
-func TestK1HostKilled(t *testing.T) {
+// TestHostKilled kills hosts with all kinds of children. This process adopts the orphans, to see them all.
+func TestHostKilled(t *testing.T) {
 	processtest.Leaks(t)
 	processtest.Needs(t, "setsid")
 	rounds, limit := stormtest.Sized(3, 200), stormtest.Sized(patience, time.Second)

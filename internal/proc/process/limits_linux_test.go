@@ -49,7 +49,7 @@ func TestLimitOfOpenFiles(t *testing.T) {
 }
 
 // A fork bomb ends at the limit, and the limit cannot be raised.
-func TestR10Processes(t *testing.T) {
+func TestProcesses(t *testing.T) {
 	if limited.OfSandbox() == 0 {
 		t.Skip("NOT TESTED: the number of processes, which Linux bounds since 6.14")
 	}
@@ -77,9 +77,9 @@ func TestR10Processes(t *testing.T) {
 	}
 }
 
-// TestR10EachSandboxBoundsProcesses reads the limit inside sandboxes with and without a network, with and without a
+// TestEachSandboxBoundsProcesses reads the limit inside sandboxes with and without a network, with and without a
 // configured limit.
-func TestR10EachSandboxBoundsProcesses(t *testing.T) {
+func TestEachSandboxBoundsProcesses(t *testing.T) {
 	if limited.OfSandbox() == 0 {
 		t.Skip("NOT TESTED: the number of processes, which Linux bounds since 6.14")
 	}
@@ -168,7 +168,7 @@ func TestLimitOfCPUTime(t *testing.T) {
 	}
 }
 
-func TestR10Memory(t *testing.T) {
+func TestMemory(t *testing.T) {
 	processtest.Leaks(t)
 	for block, fits := range map[string]bool{"10M": true, "200M": false} {
 		p := shell(t, `exec dd if=/dev/zero of=/dev/null count=1 bs=`+block, limited.Limits{Memory: 100 << 20})

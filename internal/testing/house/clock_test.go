@@ -59,7 +59,7 @@ var wallClock = map[string]bool{
 // Whatever waits, counts or compares reads the monotonic clock, which [time.Now]
 // carries along until something strips it; and nothing here does. (A clock that
 // everybody uses cannot be set by a test.)
-func TestR11NobodyReadsTheWallClock(t *testing.T) {
+func TestNobodyReadsTheWallClock(t *testing.T) {
 	allowed := map[string]string{
 		"internal/wire/ndjson/transport.go":      "Unix", // a deadline that has passed by any clock
 		"internal/proc/process/isolate_linux.go": "Unix", // the same

@@ -86,9 +86,9 @@ func balance(t *testing.T, servers ...string) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestC24BehindAProxy has every client list and call tools at two hosts behind a proxy that gives each
+// TestBehindAProxy has every client list and call tools at two hosts behind a proxy that gives each
 // the next request, whatever the session.
-func TestC24BehindAProxy(t *testing.T) {
+func TestBehindAProxy(t *testing.T) {
 	h := newHost(t, bundled(t))
 	url := h.listenTwice(t)
 	for _, client := range clients {

@@ -186,8 +186,8 @@ func newListener() *listener { return &listener{tools: make(chan struct{}, 64)} 
 func (l *listener) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
+			RootsV2: &mcp.RootCapabilities{},
 			//lint:ignore SA1019 servers use what is deprecated
-			RootsV2:  &mcp.RootCapabilities{},
 			Sampling: &mcp.SamplingCapabilities{},
 			Elicitation: &mcp.ElicitationCapabilities{
 				Form: &mcp.FormElicitationCapabilities{},
