@@ -186,6 +186,7 @@ func newListener() *listener { return &listener{tools: make(chan struct{}, 64)} 
 func (l *listener) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
+			//lint:ignore SA1019 servers use what is deprecated
 			RootsV2: &mcp.RootCapabilities{},
 			//lint:ignore SA1019 servers use what is deprecated
 			Sampling: &mcp.SamplingCapabilities{},
