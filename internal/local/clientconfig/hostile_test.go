@@ -102,8 +102,8 @@ func TestMergeOfTwoDocuments(t *testing.T) {
 }
 
 // TestSecretsAnywhere: no secret is written to a file, wherever it was.
-func TestSecretsAnywhere(t *testing.T) { // form of a known token
-	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789" // the form of a known token
+func TestSecretsAnywhere(t *testing.T) {
+	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789" // form of a known token
 	for name, tt := range map[string]struct{ path, data, want string }{
 		"name of a URL": {".mcp.json", `{"mcpServers":{"a":{"url":"https://s3cret-1@h/mcp"}}}`,
 			`"https://${A_TOKEN}@h/mcp"`},

@@ -176,8 +176,8 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 	}
 	timeout := helloTimeout
 	if c.Strict {
-		timeout = 0 // the extensions start first; ctx ends the wait
-	} // the host starts its extensions first; ctx limits the wait
+		timeout = 0 // the host starts its extensions first; ctx limits the wait
+	}
 	var a answer
 	if err := receive(conn, timeout, &a); err != nil {
 		return conn, "", err

@@ -31,8 +31,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	logins  map[Place]*Login
-	clients map[string]*http.Client // by the address of the server
-} // by server URL
+	clients map[string]*http.Client // by server URL
+}
 
 // Open returns the store in dir. client returns the HTTP client for renewing tokens of a server.
 func Open(dir string, client func(server string) *http.Client) *Store {

@@ -55,8 +55,8 @@ func ConfiguredPrograms(cfg *config.Config, dir string) ([]string, error) {
 	for _, d := range cfg.Destinations {
 		l.transport(&manifest.Transport{Cmd: d.Command, Cwd: d.Cwd, Env: d.Env})
 		if d.SecretsFile != "" {
-			l.paths = append(l.paths, regularFiles(absolute(dir, d.SecretsFile))...) // of variables
-		} // an environment file
+			l.paths = append(l.paths, regularFiles(absolute(dir, d.SecretsFile))...) // an environment file
+		}
 	}
 	return l.configured()
 }
