@@ -101,11 +101,11 @@ type Extensions struct {
 	Env Env `json:"env" project:"tighten"`
 	// values that a manifest's [runtime] does not state
 	Defaults manifest.Runtime `json:"defaults" project:"tighten"`
-	// directories whose files are used, with everything below, whoever owns or may write them; / means all; not in
-	// a project's file; default: none
+	// directories whose files are used, with everything below, also if other users own or may write them; / means
+	// all; not in a project's file; default: none
 	SafeDirectories []string `json:"safe_directories" project:"tighten" path:"true"`
-	// what of the working directory may run: ask: what the user agreed to; lock: what exthost.lock states; off:
-	// all; not in a project's file; default ask
+	// which code of the working directory may run: ask: what the user agreed to; lock: what exthost.lock states;
+	// off: all; not in a project's file; default ask
 	Trust string `json:"trust" project:"no,say whether it is trusted" jsonschema:"enum=ask,enum=lock,enum=off"`
 	// minimum age of a package and its dependencies for exthost add and upgrade; a project's file can only raise
 	// it; default 72h

@@ -26,7 +26,7 @@ func checkFullID(id string) error {
 	return nil
 }
 
-// badListen returns what is wrong with host:port, or "".
+// badListen returns the error in host:port, or "".
 func badListen(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -48,7 +48,7 @@ var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 // isHeader reports whether name is a valid header name.
 func isHeader(name string) bool { return headerName.MatchString(name) }
 
-// badURL returns what is wrong with a server's address and a hint, or "".
+// badURL returns the error in a server's address and a hint, or "".
 func badURL(raw string) (problem, hint string) {
 	if strings.Contains(raw, "${") {
 		return "", "" // unknown until the destination's secrets are read
