@@ -101,7 +101,7 @@ func shares(n *status.Node) string {
 // times.
 const clockBound = 2 * time.Second
 
-// ClusterProblems lists what is wrong with the cluster of a host.
+// ClusterProblems lists the problems of a host's cluster.
 func ClusterProblems(s status.Status) (found []string) {
 	c := s.Cluster
 	switch {

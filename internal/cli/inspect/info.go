@@ -317,7 +317,7 @@ func (i *extensionInfo) processes(now time.Time) (lines []string) {
 	return lines
 }
 
-// health describes what is wrong with the instances, and when that may change.
+// health describes the problems of the instances, and when they may end.
 func (i *extensionInfo) health(now time.Time) string {
 	words := []string{}
 	for _, one := range i.Instances {

@@ -105,8 +105,8 @@ func reload(ctx context.Context, r *hosts.Running, query url.Values) (change sta
 	return change, err
 }
 
-// printBroken prints on stderr which files became no extension, what is wrong with policies that the reload changed,
-// and which extensions do not run. It returns the number of such files, which a reload does not count as changes.
+// printBroken prints on stderr the files that became no extension, the errors of policies that the reload changed, and
+// the extensions that do not run. It returns the number of such files, which a reload does not count as changes.
 func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, before status.Status, change status.Change,
 ) int {
 	s, err := r.Status(ctx)

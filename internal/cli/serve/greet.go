@@ -129,7 +129,7 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 	g.rights(x)
 }
 
-// faults writes why an extension does not run, and what is wrong with its manifest.
+// faults writes why an extension does not run, and the errors in its manifest.
 func (g *greeting) faults(x status.Extension, diags []protocol.Diagnostic) {
 	if x.State != string(supervisor.Ready) && x.Reason != "" {
 		g.text("      ", x.Reason)

@@ -236,8 +236,8 @@ func (r *run) serve(ctx context.Context) error {
 	return errors.Join(err, host.Close(), endHub(), endControl())
 }
 
-// load reads the configuration, asks what of the directory may run, and returns the options of the host that depend on
-// these alone.
+// load reads the configuration, asks which code of the directory may run, and returns the host's options that depend
+// only on these.
 func (r *run) load(ctx context.Context) (cfg *config.Config, o exthost.Options, err error) {
 	cfg, origins, err := hosts.Load(r.console, r.flags...)
 	if err != nil {

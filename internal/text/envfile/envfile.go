@@ -15,7 +15,7 @@ import (
 const maxBytes = 1 << 20
 
 // Read returns the variables of a file. A .yaml, .yml or .json file is an object of variables, or an object of
-// sections with variables, of which section is used; a missing section means no variables. Any other file has
+// sections with variables: section selects one, and a missing section has no variables. Any other file has
 // NAME=value lines: blank lines and # comments are skipped, a leading `export ` and quotes around the value are
 // removed. Errors name file and line, and never quote a value.
 func Read(path, section string) (map[string]string, error) {

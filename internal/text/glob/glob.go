@@ -85,7 +85,7 @@ func classEnd(pattern string) int {
 	return len(pattern)
 }
 
-// List is a list of patterns of which one has to fit, see [Match].
+// List is a list of patterns; one of them has to fit, see [Match].
 type List []string
 
 // Match reports whether one of the patterns fits the whole name.

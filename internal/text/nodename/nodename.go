@@ -13,7 +13,7 @@ const Nobody = "nobody"
 
 var pattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// Check returns what is wrong with the name of a node or cluster.
+// Check returns the error in the name of a node or cluster.
 func Check(name string) error {
 	if name == Nobody || !pattern.MatchString(name) {
 		return fmt.Errorf("%q is no name of a node or a cluster: 1 to 32 of a-z, 0-9 and -, which is neither first "+

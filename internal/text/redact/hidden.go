@@ -115,7 +115,7 @@ func (w *search) encodedSpans(list []span, text []byte) []span {
 }
 
 // wrapped returns the end of base64 text whose first line is text[start:end]. Programs break it into lines of one
-// length, of which the last may be shorter.
+// length; only the last may be shorter.
 func wrapped(text []byte, start, end int) int {
 	width := end - start
 	if width%4 != 0 || start > 0 && text[start-1] != '\n' {
