@@ -209,7 +209,8 @@ func (h *Host) Status() status.Status {
 	return s
 }
 
-// load returns the memory and CPU time that the host's processes use now, see [status.Status.Load].
+// load returns the memory of the host and its processes in bytes, and the calls in flight and queued, as
+// [status.Status.Load] does.
 func (h *Host) load() (memory, busy int64) {
 	now := h.snapshots.Load()
 	s := status.Status{Host: &status.Host{RSS: process.Memory()}, Policies: h.policies.Status(now.Policies, nil)}

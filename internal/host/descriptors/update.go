@@ -29,7 +29,7 @@ func (k *Known) Update(now *Entry, announced bool) error {
 	return k.cache.Store(k.id, now)
 }
 
-// judge sets the accepted and withdrawn tools of o, which follows last.
+// judge sets the accepted and withdrawn tools of e, which follows last.
 func (e *Entry) judge(last *Entry, announced bool) {
 	offered := make(map[string]protocol.Tool, len(e.Handshake.Tools))
 	for _, t := range e.Handshake.Tools {
