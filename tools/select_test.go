@@ -42,9 +42,8 @@ func TestSelect(t *testing.T) {
 	for _, e := range s.Entries() {
 		names = append(names, e.Name+"="+e.Registered())
 	}
-	got, want := strings.Join(names,
-		" "), "exthost_result_page=exthost_result_page git_log=ext_git_log git_status=ext_git_status"
-	if got != want {
+	want := "exthost_result_page=exthost_result_page git_log=ext_git_log git_status=ext_git_status"
+	if got := strings.Join(names, " "); got != want {
 		t.Errorf("it has %s", got)
 	}
 	if len(refused) != 1 || refused[0].Extension != "exthost" {
