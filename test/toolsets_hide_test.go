@@ -26,7 +26,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// shownTools, shownPrompts and shownURIs are the items of each server in these tests.
+// shownTools, shownPrompts and urisOf are the items of each server in these tests.
 var (
 	shownTools   = []string{"read", "write", "later"}
 	shownPrompts = []string{"plan", "tell"}
