@@ -38,8 +38,8 @@ type chaos struct {
 	next config.Config
 }
 
-// TestChaosKeepsNothing does everything to a host that operators, authors and the system do to
-// one, and holds what the host keeps in memory at the end against what it kept before.
+// TestChaosKeepsNothing does to a host everything that operators, authors and the system do. The host must then
+// keep no more memory than before.
 func TestChaosKeepsNothing(t *testing.T) {
 	if !stormtest.Full || stormtest.Racing() {
 		t.Skip("minutes of chaos: set EXTHOST_STORM=1")
@@ -60,7 +60,7 @@ func TestChaosKeepsNothing(t *testing.T) {
 	c.url = hosttest.OverHTTP(t, c.h)
 	c.round(0)
 	c.fill()
-	// During the first try, logs go on to fill up to their bounds.
+	// logs fill up to their bounds during the first try
 	stormtest.Claim(t, "KiB more that are alive in the second half", 512, func() (int, string) {
 		var alive []int
 		for n := range 24 {
@@ -72,8 +72,7 @@ func TestChaosKeepsNothing(t *testing.T) {
 	})
 }
 
-// fill fills what a host keeps a bounded number of: the latest calls, and what policies
-// decided about them.
+// fill fills the bounded records of a host: the latest calls, and the decisions about them.
 func (c *chaos) fill() {
 	for range 600 {
 		ctx, cancel := context.WithTimeout(context.Background(), hosttest.Patience)
@@ -107,8 +106,7 @@ func (c *chaos) disturb(id string) {
 	}
 }
 
-// reload changes an extension, breaks and mends another, has one come and go, and changes the
-// policies.
+// reload changes an extension, breaks and mends another, adds or removes a third, and changes the policies.
 func (c *chaos) reload(n int) {
 	id := stormID(n % stormExtensions)
 	c.f.Add(id, runs(c.program, fmt.Sprint("round", n))+tireless)
@@ -140,7 +138,7 @@ func (c *chaos) reloads() {
 	}
 }
 
-// client has a session in which it lists and calls, and which it leaves.
+// client lists and calls in a session of its own, and ends the session.
 func (c *chaos) client(n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), hosttest.Patience)
 	defer cancel()
@@ -165,7 +163,7 @@ func (c *chaos) client(n int) {
 	}
 }
 
-// alive returns the bytes that are reachable once every extension is ready again.
+// alive returns the reachable memory in bytes once every extension is ready again.
 func (c *chaos) alive() int {
 	hosttest.Eventually(c.t, "all extensions are ready", func() bool {
 		for _, x := range c.h.Status().Extensions {

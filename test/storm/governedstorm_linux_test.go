@@ -14,8 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// approverSpec is a required policy of a kind over one extension, in a process that
-// approves two calls of three.
+// approverSpec returns a required policy over one extension, whose process approves two calls of three.
 func approverSpec(program, extension string, kind governance.Kind) governance.Spec {
 	s := governance.Spec{
 		Name:     "over-" + extension,
@@ -30,9 +29,8 @@ func approverSpec(program, extension string, kind governance.Kind) governance.Sp
 	return s
 }
 
-// TestNothingRunsUnapproved kills required policies at random moments, those of
-// their start among them, in a whole host. What an extension has carried out is what
-// its policy had approved before, less the approvals that died on their way.
+// TestNothingRunsUnapproved kills required policies of a host at random moments, also during their start. Every call
+// that an extension carried out was approved before. The reverse need not hold: an approval can get lost.
 func TestNothingRunsUnapproved(t *testing.T) {
 	kills := stormtest.Sized(20, 1_000)
 	program := subject(t)
@@ -65,7 +63,7 @@ func TestNothingRunsUnapproved(t *testing.T) {
 	}
 }
 
-// policyPID is the process of the policy over an extension; 0: it has none.
+// policyPID returns the process of the policy over an extension, 0 if it has none.
 func policyPID(h *exthost.Host, i int) int {
 	for _, p := range h.Status().Policies {
 		if p.Name == "over-"+stormID(i) && len(p.Process.Instances) > 0 {
@@ -75,7 +73,7 @@ func policyPID(h *exthost.Host, i int) int {
 	return 0
 }
 
-// approved wants every call of the extension's journal in that of its policy.
+// approved checks that the policy's journal has every call of the extension's journal.
 func approved(t *testing.T, journal, approvals string) {
 	t.Helper()
 	approved := make(map[string]bool)

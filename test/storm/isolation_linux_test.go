@@ -17,16 +17,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hostilities are what a hostile extension does.
+// hostilities are the modes of a hostile extension.
 var hostilities = []string{"stdout-flood", "stderr-flood", "crash-loop", "hang", "deaf", "huge-lines",
 	"noise", "late", "duplicates", "forks", "spin", "memory"}
 
 // neighbours are the good extensions beside a hostile one.
 const neighbours = 19
 
-// TestHostileNeighbour has one hostile extension among 19 good ones, which must not
-// notice: no error, and a p99 that is at most twice that of idle times, or 10 ms.
-// The hostile one is called all the time, by more callers than it has room for.
+// TestHostileNeighbour runs a hostile extension beside 19 good ones. Their calls must not fail, and their p99 may be
+// 10 ms or twice that of quiet times. The hostile one is called all the time, by more callers than it has room for.
 func TestHostileNeighbour(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
@@ -48,7 +47,7 @@ func TestHostileNeighbour(t *testing.T) {
 	}
 }
 
-// suburb is a host of good extensions, into which a bad one moves at times.
+// suburb is a host of good extensions, which gets a hostile one at times.
 type suburb struct {
 	*hosttest.Folder
 	t       *testing.T
@@ -56,9 +55,8 @@ type suburb struct {
 	program string
 }
 
-// besides returns how long the calls of the good extensions took while there was no
-// other, and while there was a hostile one that was called. The two take turns, so
-// that whatever else the machine does meets both.
+// besides measures the calls of the good extensions alone, and beside a hostile one that is called. It alternates
+// between the two, so that other load of the machine affects both.
 func (s *suburb) besides(how string) (idle, beside stormtest.Durations) {
 	for range stormtest.Sized(1, 4) {
 		d := time.Duration(stormtest.Sized(100, 400)) * time.Millisecond
@@ -70,8 +68,7 @@ func (s *suburb) besides(how string) (idle, beside stormtest.Durations) {
 	return idle, beside
 }
 
-// settle has a hostile extension move in, and returns, once it has been seen to be
-// hostile, what makes it move out.
+// settle adds a hostile extension, and returns once it has shown to be hostile. leave removes it.
 func (s *suburb) settle(how string) (leave func()) {
 	s.Add("bad", runs("nice", "-n", "10", s.program, how)+
 		"[runtime]\ncall_timeout = \"200ms\"\nshutdown_grace = \"100ms\"\nmax_in_flight = 8\n"+tireless)
@@ -99,8 +96,8 @@ func (s *suburb) reload() {
 	}
 }
 
-// callAll calls each neighbour in turn, all of them at a time, and returns how long
-// that took. Every call must succeed.
+// callAll calls all neighbours in parallel for the time d, every 10 ms, and returns the durations of the calls. Every
+// call must succeed.
 func callAll(t *testing.T, h *exthost.Host, d time.Duration) stormtest.Durations {
 	took := make([]stormtest.Durations, neighbours)
 	end := time.Now().Add(d)
@@ -151,8 +148,8 @@ func provoke(h *exthost.Host) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// R7: calls that take for ever delay no other of the same extension, up to
-// max_in_flight; beyond that and the queue a call is refused at once.
+// Calls that never end delay no other call of the same extension, up to max_in_flight. When the queue is full too, a
+// call is refused at once.
 func TestSlowToolDelaysNoOther(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)

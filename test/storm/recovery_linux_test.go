@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// From the death of a Go child to the next one that can be called.
+// The time from the death of a Go child until its successor can be called is bounded.
 func TestRecovery(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
@@ -44,10 +44,10 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// many is how many extensions a host has that has many.
+// many is the number of extensions of a large host.
 var many = stormtest.Sized(5, 100)
 
-// manySubjects is a folder of them.
+// manySubjects returns a folder of that many extensions.
 func manySubjects(t *testing.T, program string) *hosttest.Folder {
 	f := hosttest.NewFolder(t)
 	for i := range many {
@@ -56,9 +56,8 @@ func manySubjects(t *testing.T, program string) *hosttest.Folder {
 	return f
 }
 
-// TestManyStart holds the start of a host with many extensions against that of
-// the same processes with nobody to look after them, until each has answered its
-// first request. The two are measured in turns.
+// TestManyStart compares the start of a host with many extensions with a start of the same processes without a host,
+// each until all have answered their first request. It alternates between the two.
 func TestManyStart(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
@@ -131,8 +130,8 @@ func startOne(t *testing.T, program, state string) *exec.Cmd {
 
 func init() { verbs["host"] = serveHost }
 
-// serveHost is a host over dir that says when its extensions have started and what
-// the starts left over is collected, and ends with its stdin.
+// serveHost runs a host over dir. It reports when the extensions have started and the garbage of the starts is
+// collected, and ends with its stdin.
 func serveHost(dir string) {
 	h, err := exthost.Open(context.Background(), (&hosttest.Folder{Dir: dir}).Config(),
 		exthost.Options{StateDir: dir + "/state", Logger: slog.New(slog.DiscardHandler)})
@@ -151,10 +150,10 @@ func serveHost(dir string) {
 	}
 }
 
-// TestManyIdle holds the memory of a host with many idle extensions against that of a host with one, which has
-// what the first of them brings in. Its live objects are the same in each run. The pages that hold them, and
-// the stacks, depend on the order in which the extensions started and the collector ran: 65 KiB for each on a
-// quiet machine, over 80 on a busy one.
+// TestManyIdle compares the memory of a host with many idle extensions with that of a host with one, which includes
+// the cost of the first. The live objects are the same in each run. The pages that hold them, and the stacks, depend
+// on the order in which the extensions started and the collector ran: 65 KiB each on a quiet machine, over 80 on a
+// busy one.
 func TestManyIdle(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector's own memory would be measured")
@@ -172,7 +171,7 @@ func TestManyIdle(t *testing.T) {
 	claim("anonymous pages", 100, func(m memory) int { return m.resident })
 }
 
-// memory is what a host has for itself, in KiB.
+// memory is the private memory of a host, in KiB.
 type memory struct {
 	live     int // objects
 	resident int // anonymous pages

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// crowd is a folder of n small extensions.
+// crowd returns a folder of n small extensions.
 func crowd(t testing.TB, n int, activation string) *hosttest.Folder {
 	f := hosttest.NewFolder(t)
 	for i := range n {
@@ -69,8 +69,8 @@ func visit(t *testing.T, f *hosttest.Folder, n int, state string) (v visited) {
 	return v
 }
 
-// known is a crowd of which a host knows all tools. A host that has too few descriptors for all
-// of them learns the rest at the next start.
+// known returns a crowd whose tools a host knows. A host with too few file descriptors for all of them learns the
+// rest at its next start.
 func known(t *testing.T, n int) (f *hosttest.Folder, state string) {
 	f, state = crowd(t, n, "lazy"), t.TempDir()
 	for range 5 {
@@ -82,7 +82,7 @@ func known(t *testing.T, n int) (f *hosttest.Folder, state string) {
 	return nil, ""
 }
 
-// cpuTime is the processor time of this process without its children.
+// cpuTime returns the processor time of this process without its children.
 func cpuTime(t *testing.T) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -91,8 +91,8 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestStartScales holds the time that each of many extensions takes, for the start and the end
-// of a host together, against the time with few: it does not grow with their number.
+// TestStartScales checks that the time per extension, for the start and the end of a host together, does not grow
+// with the number of extensions.
 func TestStartScales(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector would be measured")
@@ -115,8 +115,8 @@ func TestStartScales(t *testing.T) {
 	}
 }
 
-// TestKnownStartScales holds the same of lazy extensions that are known: no process starts, and
-// five thousand take as long each as one thousand, which are ready within two seconds.
+// TestKnownStartScales checks the same for known lazy extensions, of which no process starts: one thousand are ready
+// within two seconds, and five thousand take as long each.
 func TestKnownStartScales(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector would be measured")
@@ -151,8 +151,8 @@ func TestKnownStartScales(t *testing.T) {
 
 func ratio(a, b time.Duration) float64 { return rounded(float64(a) / float64(b)) }
 
-// TestManySleep holds how often the threads of a host with many idle extensions wake up,
-// beside those of a Go program that only waits for its stdin.
+// TestManySleep compares how often the threads of a host with many idle extensions wake up with those of a Go
+// program that only waits for its stdin.
 func TestManySleep(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector wakes up too")
@@ -168,8 +168,7 @@ func TestManySleep(t *testing.T) {
 		})
 }
 
-// wakeUps returns how often in a second the threads of scripted programs that have nothing to do
-// wake up, side by side.
+// wakeUps returns how often per second the threads of idle scripted programs wake up, measured at the same time.
 func wakeUps(t *testing.T, window time.Duration, scripts ...string) (each []float64) {
 	var pids []int
 	for _, script := range scripts {
@@ -199,7 +198,7 @@ func wakeUps(t *testing.T, window time.Duration, scripts ...string) (each []floa
 	return each
 }
 
-// waits returns how often the threads of a process have gone to sleep of their own accord.
+// waits returns the number of voluntary context switches of a process's threads.
 func waits(t *testing.T, pid int) (n int) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(threads) == 0 {
@@ -215,7 +214,7 @@ func waits(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// Extensions that failed start again beside each other: one whose start hangs delays no other.
+// Failed extensions are restarted in parallel: a start that hangs delays no other.
 func TestRetriedTogether(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t)

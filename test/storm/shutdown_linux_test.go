@@ -37,8 +37,7 @@ func (s *scene) kill() {
 	hosttest.Eventually(s.t, "it is killed", func() bool { return kill(hosttest.PidOf(s.t, s.h, "x")) })
 }
 
-// calls has so many calls under way that nobody answers. How they end is not
-// looked at.
+// calls begins n calls that are never answered, and waits until they are in flight. It ignores how they end.
 func (s *scene) calls(n int) {
 	s.t.Helper()
 	for range n {
@@ -50,14 +49,13 @@ func (s *scene) calls(n int) {
 	})
 }
 
-// situation is a state of an extension at the end of its host, or a way of its
-// child to make the end hard.
+// situation is a state of an extension, or a misbehaviour of its child, in which its host is closed.
 type situation struct {
 	name    string
-	willing bool   // its child ends when it is asked to, and nobody waits for an answer
-	how     string // what the subject does; "": good
-	script  string // of a child that is no subject
-	runtime string // of the manifest, after shutdown_grace
+	willing bool   // its child ends when it is asked to, and no call waits for an answer
+	how     string // the mode of the subject; "": well-behaved
+	script  string // of a scripted child in place of the subject
+	runtime string // further keys of [runtime], after shutdown_grace
 	bring   func(s *scene)
 }
 
@@ -123,7 +121,7 @@ func (x situation) end(t *testing.T, program string) time.Duration {
 	return took
 }
 
-// ends closes rounds hosts, so many at once.
+// ends closes as many hosts as rounds says, atOnce of them in parallel, and returns how long each took.
 func (x situation) ends(t *testing.T, program string, rounds, atOnce int) stormtest.Durations {
 	took := make(stormtest.Durations, rounds)
 	slots := make(chan struct{}, atOnce)
@@ -139,10 +137,9 @@ func (x situation) ends(t *testing.T, program string, rounds, atOnce int) stormt
 	return took
 }
 
-// TestShutdown closes hosts from every state of an extension. Whoever is willing
-// costs no wait. The others get the second that Close leaves to calls in flight,
-// shutdown_grace and a second after SIGTERM: 2.5 s on top of the grace leaves 0.5 s.
-// Leaks sees that nothing was born after.
+// TestShutdown closes hosts in every state of an extension. Willing children cost no wait. The others get 1 s for
+// calls in flight, shutdown_grace, and 1 s after SIGTERM: a limit of 2.5 s beyond the grace leaves 0.5 s of slack.
+// Leaks checks that no process was started afterwards.
 func TestShutdown(t *testing.T) {
 	const grace = 200 * time.Millisecond
 	program := subject(t)
@@ -165,11 +162,10 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// X1: the host keeps its own deadline with children that obey nothing and may take
-// all the time there is.
+// Close keeps its deadline with children that ignore every request to end and have a shutdown_grace of an hour.
 func TestCloseKeepsItsDeadline(t *testing.T) {
 	if !stormtest.Full {
-		t.Skip("takes its 5 s; TestCloseKeepsItsDeadline does so for one of them")
+		t.Skip("takes 5 s; the test of this name in the root package has one such child")
 	}
 	program := subject(t)
 	processtest.Leaks(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// slow holds the scripted extension x, whose handshake takes that long once it was started
-// before.
+// slow returns a folder with the scripted extension x. From its second start on, its handshake takes that long.
 func slow(t *testing.T, takes time.Duration) *hosttest.Folder {
 	f := hosttest.NewFolder(t)
 	f.Add("x", hosttest.OffersTwo+
@@ -28,8 +27,8 @@ func slow(t *testing.T, takes time.Duration) *hosttest.Folder {
 	return f
 }
 
-// From the second start on, the list is complete within 100 ms whatever the handshake
-// takes, and of 10,000 calls during the start none is of an unknown tool.
+// From the second start on, the list is complete within 100 ms, however long the handshake takes, and none of 10,000
+// calls during the start fails for an unknown tool.
 func TestListBeforeSlowHandshakes(t *testing.T) {
 	if !stormtest.Full {
 		t.Skip("handshakes of up to 90 s: set EXTHOST_STORM=1; TestCachedToolsWhileStarting runs always")
@@ -79,8 +78,7 @@ func TestListBeforeSlowHandshakes(t *testing.T) {
 	}
 }
 
-// At the first start, a server that its package runner installs for 20 s is in the first
-// list.
+// At the first start, the first list has the tools of a server that its package runner takes 20 s to install.
 func TestFirstListHasASlowInstallation(t *testing.T) {
 	if !stormtest.Full {
 		t.Skip("an installation of 20 s: set EXTHOST_STORM=1; TestFirstListWaits runs always")

@@ -24,11 +24,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// rounded has two digits after the point.
+// rounded returns x with two decimals.
 func rounded(f float64) float64 { return math.Round(100*f) / 100 }
 
-// randomly returns a source whose seed EXTHOST_STORM_SEED gives, else chance, and
-// which a failed test names.
+// randomly returns a source with the seed of EXTHOST_STORM_SEED, else with a random one. It logs the seed.
 func randomly(t testing.TB) func() *rand.Rand {
 	t.Helper()
 	seed, err := strconv.ParseUint(os.Getenv("EXTHOST_STORM_SEED"), 10, 64)
@@ -40,7 +39,7 @@ func randomly(t testing.TB) func() *rand.Rand {
 	return func() *rand.Rand { return rand.New(rand.NewPCG(seed, streams.Add(1))) }
 }
 
-// subject returns the extension that the storms are about, built by the first who asks.
+// subject returns the program of the tested extension. The first call builds it.
 func subject(t testing.TB) string {
 	t.Helper()
 	dir, err := buildSubject()
@@ -54,7 +53,7 @@ var buildSubject = sync.OnceValues(func() (string, error) {
 	return processtest.Build("-race=false", "-ldflags=-w", "./test/storm/testdata/subject")
 })
 
-// runs is a manifest's [transport] that runs a program, with the tools of the subject.
+// runs returns a manifest's [transport] that runs a program, and the tools of the subject.
 func runs(program string, args ...string) string {
 	return fmt.Sprintf("[capabilities]\ntools = [\"echo\", \"wait\", \"record\"]\n[transport]\ncommand = %q\nargs = "+
 		"[%s]\n",
@@ -71,7 +70,7 @@ func quoted(list []string) (out []string) {
 // tireless is a [runtime.restart] that never gives up and never waits.
 const tireless = "[runtime.restart]\nmax_attempts = -1\nbase_backoff = \"0s\"\n"
 
-// kill kills pid if that is our child, and not, by now, somebody else.
+// kill kills pid if it is still a child of this process, and reports whether it did.
 func kill(pid int) (killed bool) {
 	p, err := os.FindProcess(pid) // from here on p is one process, dead or alive
 	if err != nil {
@@ -89,7 +88,7 @@ const (
 	stormCallers    = 8 // of each
 )
 
-// outcome is what a call came to.
+// outcome is how a call ended.
 type outcome byte
 
 const (
@@ -99,9 +98,8 @@ const (
 	wrong                    // anything else
 )
 
-// ledger is what the calls of one extension came to. Each call carries a nonce of
-// its own, its caller and its number, which the extension writes to a journal
-// before it answers with it.
+// ledger records how the calls of one extension ended. Each call carries a nonce, its caller and its number. The
+// extension writes the nonce to a journal before it answers with it.
 type ledger [stormCallers][]outcome
 
 // call makes a caller's next call. It may end with an answer, or with one of kinds.
@@ -131,8 +129,8 @@ func (c tally) String() string {
 		c[unsent])
 }
 
-// reconcile holds the ledger against the journal: one that was answered ran once,
-// one that failed at most once, one that says it was never sent never.
+// reconcile checks the ledger against the journal: an answered call ran once, a failed one at most once, and one
+// that was reported as unsent never.
 func (l *ledger) reconcile(t *testing.T, journal string) (count tally) {
 	t.Helper()
 	ran := make(map[[2]int]int)
@@ -165,7 +163,7 @@ func entriesOf(t *testing.T, journal string) []string {
 	return entries.Whole(string(data))
 }
 
-// storm has callers call extensions while processes are killed all the time.
+// storm calls extensions while their processes are killed all the time.
 type storm struct {
 	t       *testing.T
 	h       *exthost.Host
@@ -176,8 +174,8 @@ type storm struct {
 	ledgers [stormExtensions]ledger
 }
 
-// rage kills so many processes, closes the host and returns what the calls came to,
-// which the journals bear out.
+// rage kills that many processes, closes the host, checks the outcomes of the calls against the journals, and
+// returns them.
 func (s *storm) rage(kills int, random func() *rand.Rand, state string) (all tally) {
 	s.t.Helper()
 	s.done = make(chan struct{})
@@ -212,7 +210,7 @@ func stormID(i int) string { return fmt.Sprintf("subject%d", i) }
 
 func journalOf(state string, i int) string { return filepath.Join(state, stormID(i), "journal") }
 
-// moments bound how long a process may live: to its handshake, or well into its calls.
+// moments bound the life of a process before it is killed: up to its handshake, or well into its calls.
 var moments = []time.Duration{4 * time.Millisecond, 20 * time.Millisecond}
 
 // kill kills one process after another.
@@ -229,7 +227,7 @@ func (s *storm) kill(i int, r *rand.Rand) {
 	}
 }
 
-// call calls until the storm is over.
+// call makes calls until the storm is over.
 func (s *storm) call(extension, caller int, r *rand.Rand) {
 	for {
 		select {
@@ -241,8 +239,8 @@ func (s *storm) call(extension, caller int, r *rand.Rand) {
 	}
 }
 
-// TestKillStorm kills extensions at random moments, those of their start among
-// them. Each call has one outcome, which the journals bear out, and nothing is left.
+// TestKillStorm kills extensions at random moments, also during their start. Each call has one outcome, which agrees
+// with the journals, and no process is left.
 func TestKillStorm(t *testing.T) {
 	kills := stormtest.Sized(30, 10_000)
 	if stormtest.Racing() {
@@ -267,8 +265,8 @@ func TestKillStorm(t *testing.T) {
 	}
 }
 
-// K3: hosts follow one another while calls are under way, as at an upgrade. None is
-// lost: each is answered, or fails and says whether it may have run.
+// Hosts replace one another while calls are in flight, as at an upgrade. No call is lost: each is answered, or fails
+// and says whether it may have run.
 func TestHostsFollowOneAnother(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
