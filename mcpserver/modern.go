@@ -31,7 +31,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	session := e.modernSession(r, &meta)
+	session := e.modernSession(r, by, &meta)
 	if home := e.homeOfCall(r, m); home != "" {
 		e.forwarder.call(w, r, e.forwardable(r, endpointMCP), home, m)
 		return
@@ -58,15 +58,14 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 }
 
-// mayContinue reports whether m is about a task or may continue a pending call.
+// mayContinue reports whether m is a request about a task, or one that may continue a pending call.
 func mayContinue(m *jsonrpc.Message, meta *wire.Meta) bool {
 	return m.ID != nil &&
 		(strings.HasPrefix(m.Method, protocol.TaskMethods) || wire.MayAsk(m.Method, meta.Capabilities))
 }
 
 // modernSession returns the session of one modern request. It warns once if clients cannot be told apart.
-func (e *endpoint) modernSession(r *http.Request, meta *wire.Meta) *protocol.Session {
-	by := requesterFrom(r)
+func (e *endpoint) modernSession(r *http.Request, by requester, meta *wire.Meta) *protocol.Session {
 	session := by.session(protocol.FrontHTTP, meta.Version, e.extension, meta.Capabilities)
 	session.ClientInfo = meta.ClientInfo
 	session.Instance = wire.Instance(meta.ClientInfo, r.RemoteAddr)
