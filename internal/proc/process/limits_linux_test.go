@@ -49,7 +49,7 @@ func TestLimitOfOpenFiles(t *testing.T) {
 }
 
 // A fork bomb ends at the limit, and the limit cannot be raised.
-func TestProcesses(t *testing.T) {
+func TestLimitOfProcesses(t *testing.T) {
 	if limited.OfSandbox() == 0 {
 		t.Skip("NOT TESTED: the number of processes, which Linux bounds since 6.14")
 	}
@@ -168,7 +168,7 @@ func TestLimitOfCPUTime(t *testing.T) {
 	}
 }
 
-func TestMemory(t *testing.T) {
+func TestLimitOfMemory(t *testing.T) {
 	processtest.Leaks(t)
 	for block, fits := range map[string]bool{"10M": true, "200M": false} {
 		p := shell(t, `exec dd if=/dev/zero of=/dev/null count=1 bs=`+block, limited.Limits{Memory: 100 << 20})
