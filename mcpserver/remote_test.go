@@ -212,17 +212,17 @@ func TestTaskIsFoundOnItsServer(t *testing.T) {
 	all.mu.Lock()
 	delete(all.serves, "slow")
 	all.mu.Unlock()
-	carried := all.count.Load()
+	before := all.count.Load()
 	for _, id := range []string{"task-x", strings.Repeat("x", 1<<20)} {
 		body := `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"` + id + `",` + metaOnly + `}}`
 		if status, got := post(t, urls[0],
 			sent("Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tasks/get", "Mcp-Name", "task-x"),
 			body); id == "task-x" && !strings.Contains(got, `there is no task`) {
-			t.Errorf("a task that there is not: %d %s", status, got)
+			t.Errorf("an unknown task: %d %s", status, got)
 		}
 	}
-	if n := all.count.Load() - carried; n != 2 {
-		t.Errorf("%d requests were carried for tasks that there are not", n)
+	if n := all.count.Load() - before; n != 2 {
+		t.Errorf("%d requests were forwarded for unknown tasks", n)
 	}
 }
 
@@ -371,7 +371,7 @@ func TestSessionIsServedFromAnyServer(t *testing.T) {
 		t.Errorf("after its end: %d", status)
 	}
 	if all.count.Load() == 0 {
-		t.Error("nothing was carried")
+		t.Error("nothing was forwarded")
 	}
 }
 

@@ -23,7 +23,7 @@ func TestShared(t *testing.T) {
 		t.Errorf("the second of two that share a run has the result %d", got)
 	}
 	if later == first {
-		t.Error("whoever asks during a run shares it")
+		t.Error("a caller that joins during a run shares it")
 	}
 	if got := s.await(later, count); got != 2 || s.Do(count) != 3 {
 		t.Errorf("the next run has the result %d, of %d", got, runs)

@@ -103,7 +103,7 @@ func (at *Place) path(name string) (string, error) {
 		name = filepath.Join(at.Dir, name)
 	}
 	path := real(name)
-	if base != "" && !within(path, real(base)) { // whoever can write there could redirect it
+	if base != "" && !within(path, real(base)) { // otherwise a writer of base could redirect it
 		return "", fmt.Errorf("%s leads to %s by a symbolic link, out of %s; state where it leads", name, path, base)
 	}
 	return path, at.refuse(path)
