@@ -203,9 +203,13 @@ func TestRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "the servers refuse it", func() bool { return strings.Contains(forger.logged(), "Publish to") })
-	if log := forger.logged(); strings.Count(log, "Publish to") != 1 || strings.Count(log, "Subscription to") != 1 ||
-		!strings.Contains(log, "cluster permissions") {
+	if err := forger.Broadcast(nil); err != nil { // refused after all of the above
+		t.Fatal(err)
+	}
+	all := subjects.All("b")
+	until(t, "the servers refuse it", func() bool { return strings.Contains(forger.logged(), all) })
+	if log := forger.logged(); strings.Count(log, "Publish to") != 2 || strings.Count(log, all) != 1 ||
+		strings.Count(log, "Subscription to") != 1 || !strings.Contains(log, "cluster permissions") {
 		t.Errorf("the log: %s", log)
 	}
 	if got := a.got(&a.messages, "b "); len(got) > 0 {
