@@ -1,6 +1,5 @@
 // Package link connects one run of a node to the NATS servers of its cluster. It sends and receives messages,
 // and reports which messages were certainly not sent.
-// rejects this run.
 package link
 
 import (
@@ -98,8 +97,8 @@ const (
 	maxPendingBytes = 128 << 20 // pending bytes per subscription
 )
 
-// Connect opens a link. It is no error if servers cannot be reached: the link keeps trying. Connect waits at
-// most
+// Connect opens a link. It is no error if servers cannot be reached: the link keeps trying. Connect waits at most 2 s
+// per server, and until ctx ends for the reason of a failure. It returns [ErrRefused] if a server rejects this run.
 func Connect(ctx context.Context, o Options) (*Link, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
