@@ -39,6 +39,7 @@ type Hub struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	told     chan []byte // the newest record, to be published to other hubs
+	newest   []byte      // the last record from told; used by converse alone
 	peers    []string    // addresses of the other hubs
 	counts   bool        // stores the counters of shared limits
 	revoked  []string    // keys that the server's claims revoke

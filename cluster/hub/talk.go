@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,8 +50,8 @@ func (h *Hub) talk(ctx context.Context) {
 	}
 }
 
-// converse exchanges records over one connection until it or ctx ends. It publishes the newest record every tellEach,
-// for hubs that have just started or reconnected.
+// converse exchanges records over one connection until it or ctx ends. It publishes the newest record at once and every
+// tellEach, for hubs that have just started or reconnected.
 func (h *Hub) converse(ctx context.Context) error {
 	closed := make(chan struct{})
 	conn, err := h.user(h.files.system, []string{recordSubject}, []string{recordSubject}, nats.NoEcho(),
@@ -75,20 +76,19 @@ func (h *Hub) converse(ctx context.Context) error {
 	}
 	tick := time.NewTicker(tellEach)
 	defer tick.Stop()
-	for newest := []byte(nil); ; {
+	for {
+		if h.newest != nil {
+			if err := conn.Publish(recordSubject, h.newest); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-closed:
-			return errors.New("the connection is closed")
-		case newest = <-h.told:
+			return cmp.Or(conn.LastError(), nats.ErrConnectionClosed)
+		case h.newest = <-h.told:
 		case <-tick.C:
-		}
-		if newest == nil {
-			continue
-		}
-		if err := conn.Publish(recordSubject, newest); err != nil {
-			return err
 		}
 	}
 }
