@@ -195,6 +195,9 @@ func (h *Hub) user(account nkeys.KeyPair, publish, subscribe []string, more ...n
 	}
 	return nats.Connect("", append(more, nats.InProcessServer(h.server), nats.CustomInboxPrefix(inbox),
 		nats.NoReconnect(), nats.Timeout(countersWait),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { // by default they go to stderr
+			h.log.Warn("an error on the hub's connection to its own server", "error", err)
+		}),
 		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))...)
 }
 

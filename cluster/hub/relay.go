@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -85,7 +86,7 @@ func (h *Hub) relayOn(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-closed:
-		return errors.New("the connection is closed")
+		return cmp.Or(conn.LastError(), nats.ErrConnectionClosed)
 	}
 }
 

@@ -3,8 +3,11 @@
 package hub
 
 import (
+	"bytes"
+	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,12 +28,16 @@ func alone(t *testing.T, log slog.Handler) *Hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := h.Close(t.Context()); err != nil && t.Context().Err() == nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { finish(t, h) })
 	return h
+}
+
+func finish(t *testing.T, h *Hub) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := h.Close(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 // A hub whose connection to its server broke publishes its record on the next one, though the record is unchanged.
@@ -62,7 +69,7 @@ func TestRecordIsToldOnANewConnection(t *testing.T) {
 			}
 		}
 	}
-	if err := conn.Flush(); err != nil { // what the closed connection published has come
+	if err := conn.Flush(); err != nil { // after what the closed connection published
 		t.Fatal(err)
 	}
 	for n, _, _ := records.Pending(); n > 0; n-- {
@@ -86,4 +93,29 @@ func clients(t *testing.T, h *Hub) (ids []uint64) {
 		ids = append(ids, c.Cid)
 	}
 	return ids
+}
+
+// What the server refuses to a user of the hub is logged, and does not go to stderr as text.
+func TestRefusalsOfTheOwnServerAreLogged(t *testing.T) {
+	processtest.Leaks(t)
+	var log bytes.Buffer
+	h := alone(t, slog.NewTextHandler(&log, nil))
+	closed := make(chan struct{})
+	conn, err := h.user(h.files.system, []string{recordSubject}, nil,
+		nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Publish("exthost.other", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	<-closed // the last callback
+	finish(t, h)
+	if text := log.String(); !strings.Contains(text, "connection to its own server") {
+		t.Errorf("the log: %s", text)
+	}
 }
