@@ -39,7 +39,6 @@ type Tool struct {
 //
 // AddTool panics if the name is invalid or taken, and if In makes no input schema: it is not a struct, or a field
 // contains its own type.
-// not a struct, or a field contains its own type.
 func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in In) (Out, error)) {
 	if t.InputSchema == nil {
 		t.InputSchema = schemaOf[In]()

@@ -48,7 +48,7 @@ var (
 	ErrNotInvited = errors.New("is not invited")
 )
 
-// Files is the directory with the keys of a cluster. Whoever can read it decides who is a node.
+// Files is the directory with the keys of a cluster. Reading it suffices to invite nodes.
 type Files struct {
 	dir                       string
 	operator, account, system nkeys.KeyPair

@@ -57,7 +57,7 @@ const (
 	maxBytes   = 256 << 20        // bytes of bodies that arrive in parts; the same for those that leave
 	maxStreams = 1 << 13          // concurrent forwarded HTTP requests
 	maxRuns    = 16               // runs per node
-	maxDropped = 4096             // dropped runs of which the lowest number is kept
+	maxDropped = 4096             // dropped runs whose lowest acceptable number is kept
 )
 
 // Pairs holds the pairs of one run with all remote runs. Its methods may be called concurrently.

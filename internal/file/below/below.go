@@ -28,7 +28,6 @@ func Relative(dir, path string) (string, error) {
 // regular are errors. With dir "" it returns path. It creates nothing.
 //
 // A process that replaces directories below dir after File returns can still escape.
-// not bound by this.
 func File(dir, path string) (string, error) {
 	if dir == "" {
 		return path, nil
