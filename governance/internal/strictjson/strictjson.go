@@ -55,7 +55,8 @@ type object struct {
 // and the receiver may read the other.
 func NoTwins(text json.RawMessage) error { return unique(text, ignoringCase) }
 
-// unique returns an error when an object in text, which is valid JSON, has two names that are the same by c.
+// unique returns an error when an object in text, which is valid JSON, has two names that are the same
+// by c, or when text is not UTF-8.
 func unique(text json.RawMessage, c comparison) error {
 	var names [][]byte // of the enclosing objects
 	var inside []object
@@ -115,19 +116,22 @@ type comparison struct {
 	key  func(name []byte) string
 }
 
-// ignoringCase includes ſ and s, and the Kelvin sign and k.
+// ignoringCase includes ſ and s, the Kelvin sign and k, and İ, ı and i.
 var ignoringCase = comparison{
-	same: bytes.EqualFold,
+	same: func(a, b []byte) bool { return bytes.EqualFold(plainI(a), plainI(b)) },
 	key:  func(name []byte) string { return strings.ToLower(strings.ToUpper(string(name))) },
 }
 
-// exactly reads each invalid byte as U+FFFD, as decoders do.
-var exactly = comparison{
-	same: func(a, b []byte) bool {
-		return bytes.EqualFold(a, b) && string([]rune(string(a))) == string([]rune(string(b)))
-	},
-	key: func(name []byte) string { return string([]rune(string(name))) },
+// plainI returns name with an i for each İ and ı, which are the only letters that EqualFold tells from
+// a letter with the same upper or lower case.
+func plainI(name []byte) []byte {
+	if bytes.IndexByte(name, "İ"[0]) < 0 { // both begin with this byte
+		return name
+	}
+	return bytes.ReplaceAll(bytes.ReplaceAll(name, []byte("İ"), []byte("i")), []byte("ı"), []byte("i"))
 }
+
+var exactly = comparison{same: bytes.Equal, key: func(name []byte) string { return string(name) }}
 
 func twins(one, other []byte) error {
 	if bytes.Equal(one, other) {
