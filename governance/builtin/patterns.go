@@ -7,10 +7,10 @@ import (
 	"github.com/exthost/exthost/governance/internal/settings"
 )
 
-// Pattern is a glob of a policy and what it is compared with.
+// Pattern is a glob in the spec of a policy.
 type Pattern struct {
 	Field string // the dotted key within the spec: "config.rules[0].tools"
-	Of    string // tools, extensions or callers
+	Of    string // the names that it matches: tools, extensions or callers
 	Glob  string
 }
 

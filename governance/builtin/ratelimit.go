@@ -27,8 +27,8 @@ import (
 //	scope: node             # count at this node (default), or cluster: at all nodes together
 //
 // Requests to extensions count, notifications and denied requests do not. A denial states when to
-// retry. Category rate_limiting only. With scope: cluster, all nodes together allow calls
-// requests in each window of the servers' clock, and burst must be left out; see [limits of all
+// retry. Category rate_limiting only. With scope: cluster, all nodes share each limit, windows
+// begin by the clock of the servers, and burst must be left out; see [limits of all
 // nodes](#limits-of-all-nodes).
 type rateLimitConfig struct {
 	Limits []rateLimit `json:"limits"`
