@@ -73,10 +73,13 @@ var (
 	// bareReference matches a value that contains a secret only by name.
 	bareReference = regexp.MustCompile(`^((?i:bearer|basic|token) )?` + secrets.Scheme + `[A-Za-z0-9._-]+$`)
 	secretKey     = regexp.MustCompile(
-		`(?i)((^|[_-])(token|key|secret|passwd|pwd|credentials?|pat|auth|api_?key|bearer|session|authorization|cookie)$|password|secret|credential|private_key)`)
+		`(?i)((^|[_-])(token|key|secret|passwd|pwd|credentials?|pat` +
+			`|auth|api_?key|bearer|session|authorization|cookie)$|password|secret|credential|private_key)`)
 	// secretValue matches tokens of known issuers, PEM keys and URLs with a password.
 	secretValue = regexp.MustCompile(
-		`(?i)\b(sk-|sk_live_|gh[pousr]_|github_pat_|xox[abeprs]-|glpat-|npm_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{10,}\.|\bbearer +\S{8,}|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@`)
+		`(?i)\b(sk-|sk_live_|gh[pousr]_|github_pat_|xox[abeprs]-|glpat-|npm_|AKIA|ASIA|AIza)` +
+			`[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{10,}\.|\bbearer +\S{8,}` +
+			`|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@`)
 )
 
 // isSecret reports whether the value of a key must be masked.

@@ -152,7 +152,8 @@ func (l *loader) lookup(name string) (value string, ok bool) {
 
 // lateKeys match values that only one extension or destination needs.
 var lateKeys = regexp.MustCompile(
-	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
+	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)` +
+		`|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
 
 // late records an unset variable and reports whether it affects only what path describes. Elsewhere it makes the
 // configuration invalid, because the value concerns the host or the rules for calls.

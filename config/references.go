@@ -22,7 +22,8 @@ type foundReference struct {
 var (
 	// referable are the keys whose values may refer to secrets.
 	referable = regexp.MustCompile(
-		`^(extensions\.entries\.("[^"]*"|[^."]+)\.env\.|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|oauth\.client_secret$)|otel\.headers\.)`)
+		`^(extensions\.entries\.("[^"]*"|[^."]+)\.env\.` +
+			`|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|oauth\.client_secret$)|otel\.headers\.)`)
 	policyEnv = regexp.MustCompile(`^plugins\[\d+\]\.(mcp\.)?env\.`)
 )
 

@@ -30,7 +30,8 @@ func Tool() protocol.Tool {
 		InputSchema: fmt.Appendf(nil,
 			`{"type":"object","properties":{"handle":{"type":"string","description":"from the shortened result"},`+
 				`"offset":{"type":"integer","minimum":0,"default":0,"description":"where to begin, in bytes"},`+
-				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d,"description":"how much to return at most, in bytes"}},`+
+				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d,`+
+				`"description":"how much to return at most, in bytes"}},`+
 				`"required":["handle"],"additionalProperties":false}`, MaxPage, DefaultPage),
 		Annotations: json.RawMessage(`{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}`),
 	}

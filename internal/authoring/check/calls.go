@@ -18,7 +18,8 @@ import (
 
 func (s *subject) probeCalls(ctx context.Context) error {
 	if len(s.fixture.Calls) == 0 {
-		return skipf(`there is no %s: {"calls": [{"tool": "…", "arguments": {…}, "text": "…"}]} says what may be called, and what comes of it`, fixtureName)
+		return skipf(`there is no %s: {"calls": [{"tool": "…", "arguments": {…}, "text": "…"}]} `+
+			"says what may be called, and what comes of it", fixtureName)
 	}
 	var failures []string
 	made := 0
@@ -105,7 +106,9 @@ func (s *subject) callWith(e *tools.Entry, name, value string) *fixtureCall {
 func (s *subject) probeProgress(ctx context.Context) error {
 	call, err := s.sample()
 	if err != nil {
-		return skipf(`nothing may be called: name a harmless call in %s, {"calls": [{"tool": "…", "arguments": {…}}]}, or annotate a tool with readOnlyHint and give its parameters examples`, fixtureName)
+		return skipf(`nothing may be called: name a harmless call in %s, `+
+			`{"calls": [{"tool": "…", "arguments": {…}}]}, or annotate a tool with readOnlyHint `+
+			"and give its parameters examples", fixtureName)
 	}
 	c, err := s.client(ctx)
 	if err != nil {

@@ -46,7 +46,8 @@ func (s *subject) probePlaceholders(_ context.Context) error {
 			case options && e.Validate(optionLike(e.InputSchema, name)) == nil:
 				hints = append(hints,
 					fmt.Sprintf(
-						`%s: a %s that begins with "-" is refused; with "--" before {%s} it would be taken, if the command knows that`, e.Tool, name, name))
+						`%s: a %s that begins with "-" is refused; with "--" before {%s} it would be taken, `+
+							"if the command knows that", e.Tool, name, name))
 			}
 		}
 	}

@@ -124,7 +124,8 @@ func (s *subject) probeStderr(_ context.Context) error {
 	case s.stderr.lines > maxStderrLines:
 		return hintf("%d lines; the host keeps 100 a second and drops the rest", s.stderr.lines)
 	case s.stderr.plain > 0:
-		return hintf(`%d lines that do not say how serious they are count as warnings, such as %q; begin them with "I! ", or "E! "`, s.stderr.plain, cut(s.stderr.first))
+		return hintf("%d lines that do not say how serious they are count as warnings, such as %q; "+
+			`begin them with "I! ", or "E! "`, s.stderr.plain, cut(s.stderr.first))
 	}
 	return nil
 }

@@ -89,7 +89,8 @@ func readFixture(dir string) (f fixture, err error) {
 
 func invalidFixture(path string, err error) error {
 	return protocol.Errorf(protocol.ManifestInvalid,
-		`%s: %w; it is {"calls": [{"tool": …, "arguments": {…}, "text" | "contains" | "structured" | "error" | "cancel": …}]}`, path, err)
+		`%s: %w; it is {"calls": [{"tool": …, "arguments": {…}, `+
+			`"text" | "contains" | "structured" | "error" | "cancel": …}]}`, path, err)
 }
 
 // judge compares the result of the call with the expected one.

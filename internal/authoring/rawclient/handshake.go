@@ -53,7 +53,8 @@ func (c *Client) initializeMCP(ctx context.Context) error {
 	if c.Dead() {
 		return err
 	}
-	c.meta = fmt.Sprintf(`{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":%s,"io.modelcontextprotocol/clientCapabilities":{}}`,
+	c.meta = fmt.Sprintf(`{"io.modelcontextprotocol/protocolVersion":%q,`+
+		`"io.modelcontextprotocol/clientInfo":%s,"io.modelcontextprotocol/clientCapabilities":{}}`,
 		protocol.MCP20260728, client)
 	id = c.NewID()
 	return c.open(ctx, c.Request(id, protocol.MethodDiscover, "{}"), id)

@@ -84,7 +84,8 @@ func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *tool
 	key := owners.ItemKey(c.Params)
 	if key == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments,
-			`%s: the params name no item by "uri", "name" or "id", and %s serve the method; call it at /{id}/mcp of one`,
+			`%s: the params name no item by "uri", "name" or "id", and %s serve the method; `+
+				"call it at /{id}/mcp of one",
 			c.Method, strings.Join(servers, ", "))
 	}
 	if out.Extension = g.ownerOfItem(ctx, c, key, view); !slices.Contains(servers, out.Extension) {

@@ -58,7 +58,8 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 				known, list = k.Extensions, "exthost list shows the ids"
 			case "callers":
 				known, list = k.callers(),
-					`callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`
+					`callers are "" (anonymous), "token", "operator", "stdio:…" and those that `+
+						"exthost client list shows"
 			}
 			if k.covers(p, known) {
 				continue

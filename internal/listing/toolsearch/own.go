@@ -14,14 +14,22 @@ var Own = sync.OnceValue(func() *tools.Catalog {
 	own := tools.Source{}
 	for _, descriptor := range []string{
 		`{"name":"` + tools.FindName +
-			`","title":"Find tools","description":"Finds tools for a task. Most tools of this server are not in its list: search for them here before you say that you cannot do something. ` +
-			`Returns the best matches with their input schemas, and others of the same extension as name(argument: type, optional?: type).",` +
-			`"inputSchema":{"type":"object","properties":{"query":{"type":"string","minLength":1,"description":"what to do, in a few words, with the name of the service if there is one, such as: close an issue on github"}},` +
-			`"required":["query"],"additionalProperties":false},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}`,
+			`","title":"Find tools","description":"Finds tools for a task. ` +
+			`Most tools of this server are not in its list: ` +
+			`search for them here before you say that you cannot do something. ` +
+			`Returns the best matches with their input schemas, ` +
+			`and others of the same extension as name(argument: type, optional?: type).",` +
+			`"inputSchema":{"type":"object","properties":{"query":{"type":"string","minLength":1` +
+			`,"description":"what to do, in a few words, with the ` +
+			`name of the service if there is one, such as: close an issue on github"}},` +
+			`"required":["query"],"additionalProperties":false},` +
+			`"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}`,
 		`{"name":"` + tools.CallName + `","title":"Call a tool","description":"Calls a tool that ` + tools.FindName +
 			` has found, with arguments that follow its input schema, and returns what that tool returns.",` +
-			`"inputSchema":{"type":"object","properties":{"tool":{"type":"string","minLength":1,"description":"the name of the tool"},` +
-			`"arguments":{"type":"object","description":"its arguments; {} if it has none"}},"required":["tool"],"additionalProperties":false}}`,
+			`"inputSchema":{"type":"object","properties":{` +
+			`"tool":{"type":"string","minLength":1,"description":"the name of the tool"},` +
+			`"arguments":{"type":"object","description":"its arguments; {} if it has none"}},` +
+			`"required":["tool"],"additionalProperties":false}}`,
 	} {
 		own.Tools = append(own.Tools, protocol.Tool{Raw: json.RawMessage(descriptor)})
 	}

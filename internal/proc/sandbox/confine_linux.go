@@ -41,7 +41,9 @@ func (p *Policy) protection() (is Protection) {
 	holds(filters, "system calls", noFilter)
 	if p.Namespaced() {
 		holds(p.OwnNet && filters, "network",
-			`a network of its own takes namespaces, which this system does not give (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile); net = "none" takes none`)
+			"a network of its own takes namespaces, which this system does not give (user.max_user_namespaces, "+
+				"kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile); "+
+				`net = "none" takes none`)
 	} else {
 		holds(filters, "network", noFilter)
 	}

@@ -131,7 +131,8 @@ func (at *Place) Name(path string, write bool) (string, error) {
 // refuse returns an error if path is, contains or lies in one of the host's private paths.
 func (at *Place) refuse(path string) error {
 	if within(path, "/proc") {
-		return errors.New(`/proc shows all processes; with runtime.isolate = "pid" it has one of its own, which it may read`)
+		return errors.New(
+			`/proc shows all processes; with runtime.isolate = "pid" it has one of its own, which it may read`)
 	}
 	state := real(at.State)
 	for _, private := range at.Private {

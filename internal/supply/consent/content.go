@@ -16,9 +16,10 @@ import (
 
 // dataEndings are extensions of files that no program loads as code: documents, tables, databases and their
 // journals, images, archives of data. Their content is not examined.
-var dataEndings = set(`.txt .md .markdown .rst .adoc .org .tex .csv .tsv .json .jsonl .ndjson .json5 .jsonc .geojson .yaml .yml .xml .html .htm .css .scss
-	.ini .conf .cfg .cnf .plist .properties .srt .vtt .ics .vcf .eml .mbox .log .out .err .diff .patch
-	.db .db3 .sqlite .sqlite3 .sqlite-wal .sqlite-shm .sqlite-journal .db-wal .db-shm .db-journal .duckdb .wal .shm .journal .mdb .ldb .sst .rdb .aof .lmdb .kuzu
+var dataEndings = set(`.txt .md .markdown .rst .adoc .org .tex .csv .tsv .json .jsonl .ndjson .json5 .jsonc .geojson .yaml .yml .xml
+	.html .htm .css .scss .ini .conf .cfg .cnf .plist .properties .srt .vtt .ics .vcf .eml .mbox .log .out .err .diff .patch
+	.db .db3 .sqlite .sqlite3 .sqlite-wal .sqlite-shm .sqlite-journal .db-wal .db-shm .db-journal
+	.duckdb .wal .shm .journal .mdb .ldb .sst .rdb .aof .lmdb .kuzu
 	.parquet .arrow .feather .avro .orc .npy .npz .h5 .hdf5 .mat .safetensors .gguf .onnx .faiss .index .idx
 	.png .jpg .jpeg .gif .webp .bmp .ico .svg .tif .tiff .heic .avif .mp3 .mp4 .m4a .wav .ogg .flac .webm .mov .avi .mkv
 	.pdf .epub .doc .docx .xls .xlsx .ppt .pptx .odt .ods .odp .rtf .woff .woff2 .ttf .otf .eot
@@ -46,7 +47,9 @@ func set(words string) map[string]bool {
 
 // settingsName matches options, variables and files that concern settings.
 var settingsName = regexp.MustCompile(
-	`(?i)conf(ig)?([^a-z]|$)|config|settings|rules|polic(y|ies)|plugin|module|script|hook|preset|profile|startup|makefile|compose|servers?[._-]|rcfile|init-file|^-c$|^env$|^\.env`)
+	`(?i)conf(ig)?([^a-z]|$)|config|settings|rules|polic(y|ies)|plugin|` +
+		`module|script|hook|preset|profile|startup|makefile|compose|servers?[._-]` +
+		`|rcfile|init-file|^-c$|^env$|^\.env`)
 
 // maxHead is how many bytes of a file are examined.
 const maxHead = 4096
@@ -65,7 +68,9 @@ var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
 	`exec\s*\(`, `eval\s*\(`,
 	`exec\s+\S`, `eval\s+\S`, `source\s+\S`, `\.\s+[\w./~$"]`, `echo\s+\S`, `printf\s+\S`, `set\s+-\w`, `if\s+\[`,
 	`if\s+test\b`, `for\s+\w+\s+in\b`, `while\s+\S+.*;?\s*do\b`,
-	`\w+\s*\(\)\s*\{`, `(?:touch|rm|cp|mv|curl|wget|cat|sh|bash|python3?|node|sudo|chmod|mkdir|exit|cd|trap|unset|alias)\s+\S`, `\w+=\$\(`, `(?:use|package)\s+[\w:]+;`, `<\?php`,
+	`\w+\s*\(\)\s*\{`,
+	`(?:touch|rm|cp|mv|curl|wget|cat|sh|bash|python3?|node|sudo|chmod|mkdir|exit|cd|trap|unset|alias)\s+\S`,
+	`\w+=\$\(`, `(?:use|package)\s+[\w:]+;`, `<\?php`,
 	`[.\w-]+\s*:(?:\s+[\w./-]+)*\n\t\S`, // a Makefile rule
 }, "|") + `)`)
 

@@ -23,7 +23,8 @@ while read -r line; do
 done
 `
 
-const TwoTools = `[{"name":"greet","description":"Greets <all>.","input_schema":{"type":"object"}}, {"name":"part","input_schema":{"type":"object"}}]`
+const TwoTools = `[{"name":"greet","description":"Greets <all>.","input_schema":{"type":"object"}}, ` +
+	`{"name":"part","input_schema":{"type":"object"}}]`
 
 const OffersTwo = "[capabilities]\ntools = [\"greet\", \"part\"]\n"
 

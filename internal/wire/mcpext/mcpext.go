@@ -34,7 +34,8 @@ type Extension struct {
 // wellFormed matches the identifiers of extensions: a prefix of labels, a slash and a name (MCP 2026-07-28, basic,
 // "_meta", and SEP-2133).
 var wellFormed = regexp.MustCompile(
-	`^[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+	`^[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*` +
+		`/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 // ofConnection are the extensions about the connection between one client and one server. The host itself is the
 // client of its servers, so merged declarations omit them. A modern client's own declarations are passed on

@@ -118,7 +118,9 @@ func (o *Outbox) count(bytes int) {
 func size(m *jsonrpc.Message) int { return len(m.Result) + len(m.Error) + len(m.Params) }
 
 var tooManyAnswers = json.RawMessage(
-	`{"code":-32016,"message":"the answer was dropped: more than 64 MiB of answers wait for this client to read them","data":{"kind":"overloaded","outcome":"unknown"}}`)
+	`{"code":-32016,"message":"the answer was dropped: ` +
+		`more than 64 MiB of answers wait for this client to read them",` +
+		`"data":{"kind":"overloaded","outcome":"unknown"}}`)
 
 // Close ends the current stream once the queue is written, and later streams at once. It is idempotent and does not
 // wait.
