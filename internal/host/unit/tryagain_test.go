@@ -97,45 +97,68 @@ func (d dialing) Serve(context.Context, func()) error {
 	return errors.New("cannot be reached")
 }
 
+// dialingUnit returns a unit whose first start has failed, and whose restart dials until refused is closed. The start
+// after that succeeds.
+func dialingUnit(t *testing.T, maxQueue int) (u *Unit, refused chan struct{}) {
+	m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
+	starts := make(chan runtime.Instance, 3)
+	u = New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
+		Candidate: discovery.Candidate{ID: "x", Manifest: m},
+		Spec: runtime.Spec{
+			ID:       "x",
+			Manifest: m,
+			Options: manifest.Options{
+				CallTimeout: time.Minute,
+				MaxInFlight: 8,
+				MaxQueue:    maxQueue,
+				Restart: manifest.RestartOptions{
+					MaxAttempts: -1,
+					BaseBackoff: time.Hour,
+					MaxBackoff:  time.Hour,
+				},
+			},
+		},
+		Start: func(runtime.Spec, string) (runtime.Instance, error) { return <-starts, nil },
+	})
+	refused = make(chan struct{})
+	starts <- away{}
+	starts <- dialing{refused: refused} // the first restart has no delay
+	starts <- ready{}
+	if u.Start(t.Context()) == nil {
+		t.Fatal("it starts")
+	}
+	synctest.Wait()
+	return u, refused
+}
+
 // A call that comes during a start that began before the server was back waits for the next start.
 func TestCallOutlivesTheStartThatBeganBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
-		starts := make(chan runtime.Instance, 3)
-		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
-			Candidate: discovery.Candidate{ID: "x", Manifest: m},
-			Spec: runtime.Spec{
-				ID:       "x",
-				Manifest: m,
-				Options: manifest.Options{
-					CallTimeout: time.Minute,
-					MaxInFlight: 8,
-					MaxQueue:    8,
-					Restart: manifest.RestartOptions{
-						MaxAttempts: -1,
-						BaseBackoff: time.Hour,
-						MaxBackoff:  time.Hour,
-					},
-				},
-			},
-			Start: func(runtime.Spec, string) (runtime.Instance, error) { return <-starts, nil },
-		})
+		u, refused := dialingUnit(t, 8)
 		defer func() { _ = u.Stop(context.Background(), 0) }()
-		before := dialing{refused: make(chan struct{})}
-		starts <- away{}
-		starts <- before // the first restart has no delay
-		starts <- ready{}
-		if u.Start(t.Context()) == nil {
-			t.Fatal("it starts")
-		}
-		synctest.Wait()
 		got := make(chan bool, 1)
 		go func() { got <- u.TryAgain(t.Context()) }()
 		synctest.Wait()
-		close(before.refused)
+		close(refused)
 		if !<-got {
 			t.Error("the call shares the failure of a start that began before it")
 		}
+	})
+}
+
+// A call that finds the queue of a start full fails at once, and does not ask again until there is room.
+func TestCallFailsWhereTheQueueOfAStartIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, refused := dialingUnit(t, 1)
+		defer func() { _ = u.Stop(context.Background(), 0) }()
+		waited := make(chan error, 1)
+		go func() { waited <- u.Try(t.Context()) }()
+		synctest.Wait()
+		if u.TryAgain(t.Context()) {
+			t.Error("there is an instance")
+		}
+		close(refused)
+		<-waited
 	})
 }
 

@@ -256,9 +256,9 @@ func (u *Unit) Try(ctx context.Context) error {
 const tryPause = time.Second
 
 // TryAgain starts an instance for a call that does not wait for the scheduled restart. It tries for one call at a
-// time, and tryPause after the latest failure. Waiting calls share the failure of a start that began after them,
-// so the server gets at most one connection per tryPause. A start that began before the call says nothing about
-// the server now, so its failure is followed by another try. TryAgain reports whether there is an instance.
+// time, and tryPause after the latest failure. Waiting calls share the failure of a try that began after them, so the
+// server gets at most one connection per tryPause. A start that began before the call says nothing about the server
+// now, so its failure is followed by one more try. TryAgain reports whether there is an instance.
 func (u *Unit) TryAgain(ctx context.Context) bool {
 	before := u.tries.Load()
 	select {
@@ -267,17 +267,24 @@ func (u *Unit) TryAgain(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-	for u.tries.Load() == before && ctx.Err() == nil {
+	if u.tries.Load() != before {
+		return false
+	}
+	for range 2 {
 		select {
 		case <-time.After(time.Until(u.Phase.failed().Add(tryPause))):
 		case <-ctx.Done():
 			return false
 		}
-		if !u.Phase.is(supervisor.Spawning) {
+		joins := u.Phase.is(supervisor.Spawning)
+		if !joins {
 			u.tries.Add(1)
 		}
 		if u.Try(ctx) == nil {
 			return true
+		}
+		if !joins {
+			break
 		}
 	}
 	return false
