@@ -71,14 +71,14 @@ func TestCircles(t *testing.T) {
 
 type goPackage struct {
 	ImportPath, Dir, Export string
-	GoFiles                 []string
+	GoFiles, Imports        []string
 	Module                  *struct{ Main bool }
 }
 
 // list returns the export data of every package that ours depend on, and our packages.
 func list(t *testing.T) (exports map[string]string, packages []goPackage) {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module",
+	out, err := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Imports,Module",
 		"./...").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ var wallClock = map[string]bool{
 	"Truncate":        true,
 }
 
-// R11: a clock that is set and a machine that sleeps end no call and start nothing.
+// A clock that is set and a machine that sleeps end no call and start nothing.
 // Whatever waits, counts or compares reads the monotonic clock, which [time.Now]
 // carries along until something strips it; and nothing here does. (A clock that
 // everybody uses cannot be set by a test.)

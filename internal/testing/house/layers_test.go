@@ -1,9 +1,6 @@
 package house
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -46,10 +43,11 @@ func layer(pkg string) (area string, number int) {
 }
 
 func TestLayers(t *testing.T) {
-	for _, p := range graph(t) {
-		area, number := layer(p.name())
+	_, packages := list(t)
+	for _, p := range packages {
+		area, number := layer(name(p.ImportPath))
 		if number < 0 {
-			t.Errorf("package %s is in no area: put it below one, or add an area to the layers", p.name())
+			t.Errorf("package %s is in no area: put it below one, or add an area to the layers", name(p.ImportPath))
 			continue
 		}
 		for _, path := range p.Imports {
@@ -58,13 +56,13 @@ func TestLayers(t *testing.T) {
 			}
 			imported, lower := layer(name(path))
 			if imported != area && lower >= number {
-				t.Errorf("package %q imports %q, whose area is not below its own", p.name(), name(path))
+				t.Errorf("package %q imports %q, whose area is not below its own", name(p.ImportPath), name(path))
 			}
 			if imported != area && slices.Contains(workers, area) && slices.Contains(workers, imported) {
-				t.Errorf("package %q imports %q: workers know nothing of each other", p.name(), name(path))
+				t.Errorf("package %q imports %q: workers know nothing of each other", name(p.ImportPath), name(path))
 			}
-			if isCommand(p.name()) && isCommand(name(path)) && !slices.Contains(shared, name(path)) {
-				t.Errorf("package %q imports %q: commands share nothing but %q", p.name(), name(path), shared)
+			if isCommand(name(p.ImportPath)) && isCommand(name(path)) && !slices.Contains(shared, name(path)) {
+				t.Errorf("package %q imports %q: commands share nothing but %q", name(p.ImportPath), name(path), shared)
 			}
 		}
 	}
@@ -84,34 +82,9 @@ var shared = []string{
 	"internal/cli/trust",
 }
 
-type node struct {
-	ImportPath string
-	Imports    []string
-}
-
-func (p node) name() string { return name(p.ImportPath) }
-
 // name returns the path of a package within the module.
 func name(importPath string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
-}
-
-// graph returns the packages of the module.
-func graph(t *testing.T) (packages []node) {
-	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p node
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return packages
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		packages = append(packages, p)
-	}
 }
 
 // heavy are modules that a Go program gets only when it asks for them: by exthost.PolicyKinds, by mounting the HTTP
