@@ -187,7 +187,7 @@ func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(left, err, l.Close(ctx))
 }
 
-// connected records a state of the connection and wakes whoever waits for it.
+// connected records the state of the connection, and wakes the goroutines that wait for a change.
 func (n *Node) connected(yes bool, reason string) {
 	for {
 		before := n.state.Load()

@@ -597,7 +597,7 @@ func (p *callPlan) wrong(e *protocol.Error) string {
 		return "a call that was given to nobody may not have run"
 	case ran > 1 && !p.reads:
 		return "a call that may not be repeated ran more than once"
-	case ran > 2 && !p.lost.Load() || ran > 4: // both the node and whoever has lost the node may repeat it
+	case ran > 2 && !p.lost.Load() || ran > 4: // the node may repeat it, and so may the host that lost the node
 		return "a call was sent again too often"
 	}
 	return ""

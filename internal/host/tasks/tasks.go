@@ -46,8 +46,8 @@ type Sessions interface {
 	IfAttached(s *protocol.Session, f func()) (attached bool)
 }
 
-// Tasks are the known tasks. An unknown task, such as one of a remote server that outlived the host, is open to
-// whoever knows its id. Tasks is safe for concurrent use.
+// Tasks maps tasks to their callers. Any caller that knows the id of an unknown task, such as one of a remote server
+// that outlived the host, may use it. Tasks is safe for concurrent use.
 type Tasks struct {
 	sessions Sessions
 

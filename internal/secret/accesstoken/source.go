@@ -16,8 +16,8 @@ import (
 // maxRedirects limits the redirects per fetch.
 const maxRedirects = 3
 
-// get fetches and decodes a JSON document. It requires https or a loopback address, because whoever can answer
-// for the issuer can make every token valid. go-jose's decoder matches member names exactly and refuses
+// get fetches and decodes a JSON document. It requires https or a loopback address, because an attacker that
+// answers for the issuer could make every token valid. go-jose's decoder matches member names exactly and refuses
 // duplicates.
 func (v *Verifier) get(ctx context.Context, at string, into any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)

@@ -38,8 +38,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// wallClock are the ways to a time that does not know how long ago it was: a clock
-// that is set moves it.
+// wallClock lists methods that return a time without its monotonic clock, or a wall clock time.
 var wallClock = map[string]bool{
 	"Date":            true,
 	"Unix":            true,
@@ -55,10 +54,8 @@ var wallClock = map[string]bool{
 	"Truncate":        true,
 }
 
-// A clock that is set and a machine that sleeps end no call and start nothing.
-// Whatever waits, counts or compares reads the monotonic clock, which [time.Now]
-// carries along until something strips it; and nothing here does. (A clock that
-// everybody uses cannot be set by a test.)
+// Setting the clock, or suspending the machine, ends no call and starts nothing: code that waits or compares uses
+// the monotonic clock of [time.Now]. A test cannot set the machine's clock, so this one looks for calls that strip it.
 func TestNobodyReadsTheWallClock(t *testing.T) {
 	allowed := map[string]string{
 		"internal/wire/ndjson/transport.go":      "Unix", // a deadline that has passed by any clock

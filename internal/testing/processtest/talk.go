@@ -82,7 +82,7 @@ type Stdout interface {
 	SetReadDeadline(t time.Time) error
 }
 
-// FirstLine returns the first line that a child says, or what is wrong with it, and ends the child.
+// FirstLine returns the first line that a child writes, or the error of reading it, and ends the child.
 func FirstLine(c Child, out Stdout) string {
 	defer out.Close()
 	_ = out.SetReadDeadline(time.Now().Add(patience))
