@@ -39,7 +39,7 @@ func listNodes(c *console.Console) *cobra.Command {
 func check(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Say what is wrong with the cluster, as this host sees it",
+		Short: "Show the problems of the cluster, as this host sees them",
 		Args:  console.NoArgs,
 		Long: "Ask the running host of this directory whether it is connected, which nodes are away, and\nwhich " +
 			"have another version, a clock that differs, or replicas that differ. The exit code is 1 when\nsomething " +

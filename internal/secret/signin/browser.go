@@ -114,7 +114,8 @@ func (b *Browser) serve(w http.ResponseWriter, r *http.Request) {
 	select {
 	case b.back <- query:
 		_, _ = io.WriteString(w,
-			"exthost has the answer. You can close this page; whoever asked you to sign in says what came of it.\n")
+			"exthost has the answer. You can close this page; the program that asked you to sign in shows the "+
+				"result.\n")
 	default:
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, "exthost has an answer already.\n")

@@ -116,8 +116,8 @@ func TestBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestC24Conformance runs the official conformance suite against two hosts behind such a proxy.
-func TestC24Conformance(t *testing.T) {
+// TestConformanceBehindAProxy runs the official conformance suite against two hosts behind such a proxy.
+func TestConformanceBehindAProxy(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)
 	folder(dir).add(t, "child", fmt.Sprintf("command = %q", buildEverything(t))+"\nprotocol = \"mcp\"")
@@ -127,8 +127,8 @@ func TestC24Conformance(t *testing.T) {
 	}
 }
 
-// TestC24Tasks runs tools as tasks at two hosts behind such a proxy.
-func TestC24Tasks(t *testing.T) {
+// TestTasksBehindAProxy runs tools as tasks at two hosts behind such a proxy.
+func TestTasksBehindAProxy(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
 	s := everything(h.peers)

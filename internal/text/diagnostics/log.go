@@ -101,7 +101,7 @@ func (l *Log) SetDescriptors(diags []protocol.Diagnostic) {
 		l.Write(d)
 	}
 	if room > 0 && len(fresh) > room {
-		l.log.Warn("more is wrong with what extensions offer than is logged; exthost status shows all", "most",
+		l.log.Warn("more diagnostics of extensions than are logged; exthost status shows all", "most",
 			maxLines)
 	}
 }

@@ -167,7 +167,7 @@ var rulesByID = sync.OnceValue(func() map[string]*rule {
 	var all []rule
 	if err := json.Unmarshal(rulesJSON, &all); err != nil {
 		panic(err) // generated; covered by a test
-	} // generated; covered by a test
+	}
 	all = append(all, ownRules...)
 	byID := make(map[string]*rule, len(all))
 	for i := range all {
