@@ -179,12 +179,12 @@ func (h *Hub) Record(o Options) (*Recording, error) {
 		return nil, fmt.Errorf("%d recordings are under way, which is the most", len(list))
 	}
 	r := newRecording(h, o)
-	go r.write()
 	for w := range h.wires {
 		w.join(r)
 	}
 	list := append(slices.Clone(h.recordings()), r)
 	h.active.Store(&list)
+	go r.write() // last: readers take the first write as the sign that frames are recorded
 	return r, nil
 }
 

@@ -93,6 +93,39 @@ func TestEveryFrameIsRecordedInOrder(t *testing.T) {
 	}
 }
 
+// firstWrite calls do at the first write.
+type firstWrite struct{ do func() }
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	if w.do != nil {
+		w.do()
+		w.do = nil
+	}
+	return len(b), nil
+}
+
+// TestFramesAreRecordedFromTheFirstWrite: a reader takes the begin of a cassette as the sign that a recording is
+// under way.
+func TestFramesAreRecordedFromTheFirstWrite(t *testing.T) {
+	for range 100 {
+		h := New("1.0", new(redact.Redactor))
+		var w *Wire
+		for range 64 {
+			w = h.Wire("x")
+			w.Start(cassette.Start{})
+			w.Offer(func() *cassette.Offer { return &cassette.Offer{Protocol: "mcp"} })
+		}
+		on := false
+		r, err := h.Record(Options{To: &firstWrite{func() { on = w.On() }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.End(""); err != nil || !on {
+			t.Fatalf("%v, frames are recorded: %v", err, on)
+		}
+	}
+}
+
 func TestOnlyNamedExtensionsAreRecorded(t *testing.T) {
 	h := New("1.0", new(redact.Redactor))
 	var out bytes.Buffer
