@@ -12,7 +12,7 @@ import (
 const (
 	maxChunk   = 256 << 10
 	headRoom   = 16 << 10        // reserved per message for its head
-	allWindow  = 4 << 20         // unacknowledged bytes of all incoming bodies
+	allWindow  = 4 << 20         // unacknowledged bytes, shared by the bodies that are incoming at a grant
 	bodyWindow = 1 << 20         // unacknowledged bytes of one body
 	maxBodies  = 256             // concurrent incoming bodies per run
 	maxCarried = 256 << 10       // of a forwarded HTTP request, in addition to its body
