@@ -10,6 +10,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -214,34 +215,37 @@ func (h *hangup) set(act func()) { h.act.Store(&act) }
 // SIGHUP runs the action of h; it ends the context if there is no action or the terminal is gone. An ignored SIGHUP, as
 // under nohup, stays ignored.
 func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context.Context, func()) {
-	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	if signal.Ignored(syscall.SIGHUP) {
-		return ctx, stop
+	ctx, cancel := context.WithCancelCause(parent)
+	ends, hangups, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(ends, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(hangups, syscall.SIGHUP)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
 	terminal := console.IsTerminal(stderr)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
 			select {
-			case <-ctx.Done():
+			case <-done:
+				return
+			case s := <-ends:
+				signal.Stop(ends) // before ctx ends: whoever sees that it has ended may send the second signal
+				cancel(fmt.Errorf("%v signal received", s))
 				return
 			case <-hangups:
 			}
 			if act := h.act.Load(); act != nil && console.IsTerminal(stderr) == terminal {
 				(*act)()
 			} else {
-				cancel()
+				cancel(errors.New("hangup signal received"))
 			}
 		}
 	})
 	return ctx, func() {
-		cancel()
-		stop()
+		cancel(nil)
+		close(done)
 		wg.Wait()
+		signal.Stop(ends)
 		signal.Stop(hangups)
 	}
 }
