@@ -205,7 +205,7 @@ type HookSpec struct {
 	Event string `toml:"event" json:"event"`
 	// which tools: names, a pattern or a regular expression; "" or "*" is all
 	Matcher string `toml:"matcher" json:"matcher,omitempty"`
-	// run without a shell; a path with a slash is relative to the file
+	// run without a shell; a relative path with a slash starts at the folder of the manifest
 	Command Command   `toml:"command" json:"command"`
 	Timeout *Duration `toml:"timeout" json:"timeout,omitempty"` // default 15 s
 	// the decision if the hook fails: allow or deny; default deny at gates, allow for an extension's own
@@ -225,9 +225,9 @@ type Server struct {
 	URL     string            `toml:"url" json:"url,omitempty"`         // of http and sse
 	Headers map[string]string `toml:"headers" json:"headers,omitempty"` // sent with every request
 
-	// as [context] passthrough, for this server
+	// like passthrough in [context], for this server only
 	ContextPassthrough bool `toml:"context_passthrough" json:"context_passthrough,omitempty"`
-	// accepted, not supported
+	// accepted but ignored
 	LogLevel string `toml:"log_level" json:"log_level,omitempty"`
 }
 

@@ -76,7 +76,7 @@ func (f *file) resume() (torn []byte, err error) {
 	return torn, err
 }
 
-// lastLine returns the link of the last complete line of r, the offset of its end, and the
+// lastLine returns the hash-chain link of the last complete line of r, the offset at which that line ends, and the
 // bytes after it.
 func lastLine(r *os.File) (last link, end int64, torn []byte, err error) {
 	info, err := r.Stat()

@@ -27,7 +27,8 @@ type socket struct {
 	first     atomic.Pointer[net.Conn] // the connection of waitListening, until dial uses it
 }
 
-// newSocket creates the directory where the path is short enough.
+// newSocket creates the directory of the socket under the first root that keeps the path of the socket within the limit
+// of the system.
 func newSocket() (*socket, error) {
 	var err error
 	for _, root := range []string{os.TempDir(), "/tmp"} {

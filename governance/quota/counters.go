@@ -23,8 +23,8 @@ type Counters[K comparable] struct {
 // sweepEach is the minimum interval of sweeps over all counters.
 const sweepEach = 100 * time.Millisecond
 
-// Of returns the counters of key. It fails if [MaxCounters] keys are in use in this window; none is evicted,
-// because its caller would get a fresh limit.
+// Of returns the counters of key. It fails if [MaxCounters] keys are in use in this window; no key is evicted,
+// because the caller of an evicted key would get a fresh limit.
 func (s *Counters[K]) Of(key K, now time.Time) ([]*Counter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

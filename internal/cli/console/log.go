@@ -43,7 +43,8 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 		slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
 }
 
-// QuietLogger returns a logger that writes to stderr only with --log-level: the output tells the result.
+// QuietLogger returns a logger for commands whose output already states the result: it writes to stderr only if
+// --log-level is set.
 func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
 	if c.LogLevel == "" {
 		return c.Logger(cfg, Silent)

@@ -121,7 +121,7 @@ func hint(err error) string {
 	return "exthost login --help"
 }
 
-// way returns how the user approves, and a function that ends that.
+// way returns the way in which the user approves the sign-in, and a function that releases what it needs.
 func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *logins.Grant,
 ) (signin.Way, func(), error) {
 	switch {

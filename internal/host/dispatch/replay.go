@@ -31,9 +31,9 @@ func Replay(next Deliver) Deliver {
 	}
 }
 
-// replays reports whether a call that ended with err is sent once more: the operator allows it for the extension,
-// the process had the request and ended before its answer, and the tool is repeatable. A too long answer would be
-// too long again. Calls to another node are replayed there, unless the node is lost.
+// replays reports whether to send a call that ended with err once more. All must hold: the operator allows it for the
+// extension, the process received the request and ended before it answered, and the tool is repeatable. A call whose
+// answer was too long is not sent again. A call to another node is replayed by that node, or here if the node is lost.
 func (c *Call) replays(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	switch {

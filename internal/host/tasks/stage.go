@@ -74,8 +74,8 @@ func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 	}
 }
 
-// own keeps the tasks in a list that the caller is known to have begun. Ids of others would let it read tasks
-// whose caller is unknown.
+// own removes from a tasks/list result each task that the caller is not known to have started: with its id the caller
+// could read a task whose caller is unknown.
 func (t *Tasks) own(c *dispatch.Call, result json.RawMessage) json.RawMessage {
 	if c.Request.Method != protocol.MethodTasksList || c.Request.Session == nil {
 		return result

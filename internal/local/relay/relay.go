@@ -1,6 +1,6 @@
 // Package relay lets the MCP clients of a directory share one host. A relay is the process that a client starts.
-// It passes messages between the client and a host over a unix socket, which the host serves with a [Host]. Of a
-// message it knows only id and method.
+// It passes messages between the client and a host over a unix socket; [Host] is the host's end. It reads only the id
+// and the method of a message.
 //
 // A relay outlives its host. Each request in flight when the host ends gets one error. The client's next message
 // finds or starts another host, in which the relay resumes the client's session.

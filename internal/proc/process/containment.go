@@ -202,8 +202,8 @@ func (c *Containment) prepare() *containedChild {
 	return &containedChild{c: c, mark: fmt.Sprint(c.hostMark, c.lastChild.Add(1)), number: c.live.take()}
 }
 
-// marks returns the child's mark as a limit. If all numbers were taken, the mark only says that the process is a child
-// of this host.
+// marks returns the marks by which a sweep finds the processes of this child. If no number was free for the child, they
+// match the processes of all such children of this host.
 func (h *containedChild) marks() sweep.Marks {
 	if h == nil || h.number == 0 || h.c.number == 0 {
 		return sweep.OwnMarks().Containment(0).Child(0)

@@ -94,7 +94,7 @@ type reader struct {
 	marks    []mark
 }
 
-// link is a symbolic link to a folder that is compared under another path.
+// link is a symbolic link to a folder. The files of the folder are compared under another path than the link's.
 type link struct {
 	target string
 	local  bool

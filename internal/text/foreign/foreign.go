@@ -99,8 +99,8 @@ func removeNoEffect(n *strict.Node, report *strict.Report, path ...string) {
 	})
 }
 
-// bareDestinations moves the content of a destinations file, which may state names at its top, below the key
-// destinations.
+// bareDestinations handles a destinations file that has the names at its top level: it moves them below a key
+// "destinations".
 func bareDestinations(root *strict.Node) {
 	name := strings.TrimSuffix(filepath.Base(root.File), filepath.Ext(root.File))
 	if name != "destinations" || len(root.Fields) == 0 || root.At("destinations") != nil || root.Kind != strict.Map {

@@ -3,7 +3,6 @@
 //
 // The editing functions expect valid JSON, which the transports check. They read an invalid object up to the first
 // error, and treat any other value as an empty object.
-// an invalid object up to its first fault, and treat any other value as an empty object.
 package rawjson
 
 import (

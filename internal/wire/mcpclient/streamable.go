@@ -66,7 +66,8 @@ func (s *Streamable) SetMirrors(mirrors map[string][]mcphttp.Mirror) {
 	s.mirrors = mirrors
 }
 
-// Write implements [jsonrpc.Transport]. It returns once a request is written or another message is accepted.
+// Write implements [jsonrpc.Transport]. For a request it returns once the request is written, for
+// another message once the server has accepted it.
 func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 	body, err := jsonrpc.Append(nil, &m)
 	switch {

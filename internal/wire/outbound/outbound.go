@@ -17,8 +17,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox/egress"
 )
 
-// Rules restrict where connections may go. They follow the proxies of the environment, which may have private
-// addresses.
+// Rules restrict where connections may go. Connections use the proxies that the environment states; a proxy may have a
+// private address.
 type Rules struct {
 	// Exempt reports whether an address, host:port, may be private.
 	Exempt func(address string) bool

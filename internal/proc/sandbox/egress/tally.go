@@ -39,7 +39,7 @@ func (t *tally) add(a Attempt) {
 	}
 }
 
-// count counts an attempt, and reports whether it is to be recorded at once instead.
+// count reports whether a is the first of its kind, which is recorded at once; any other it adds to the tally.
 func (t *tally) count(a Attempt) bool {
 	k := kind{a.Target, a.Address, a.Refused != ""}
 	t.mu.Lock()
