@@ -66,7 +66,8 @@ func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call, view *tool
 	return json.RawMessage("{}"), nil
 }
 
-// subject returns the kind of item that a request is about, and the path of its name in the params; "" if none.
+// subject returns the kind of the item that a request is about, and the path of the item's name in params. kind is ""
+// if the request is about no item.
 func subject(method string, params json.RawMessage) (kind string, path []string) {
 	switch method {
 	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe:
@@ -136,7 +137,8 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 }
 
 // findOwner returns the extension that lists an item, and the item's name there. For an unknown name it lists
-// everything again. It finds nothing that view hides. The error is the denial of a list that may hold the name.
+// everything again. Items that view hides are not found. The error is a policy's denial of a list that may contain
+// the name.
 func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string, view *toolset.View,
 ) (extension, own string, err error) {
 	if view != nil && kind == "prompt" {

@@ -10,19 +10,19 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// relayedMCP are the client capabilities that the host relays between an MCP server and its callers, without
-// extensions of MCP. A caller that lacks a capability is not asked.
+// relayedMCP are the client capabilities that the host declares to shared MCP servers, without extensions of MCP. It
+// relays requests that need them to callers, except to a caller that lacks the capability.
 var relayedMCP = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`)
 
-// always is declared before any client has declared it: pages of MCP Apps reach the client in resources and
-// _meta, and a client that shows none has the text of the result.
+// always is the extension of MCP that the host declares to servers even before any client has declared it. Clients
+// without it lose nothing: pages of MCP Apps are in resources and _meta, and the text of the result is there too.
 var always = mcpext.Extension{
 	ID:       protocol.ExtensionUI,
 	Settings: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
 }
 
-// Clients are the extensions of MCP that clients have declared since the host was opened. A shared legacy server
-// is told all of them at its start; a modern one is told its caller's with each request.
+// Clients are the extensions of MCP that clients have declared since the host was opened. A shared legacy server is
+// told all of them at its start; a modern one is told those of the caller with each request.
 type Clients struct {
 	o *Options
 

@@ -23,9 +23,9 @@ import (
 // toolsOnly are the capabilities of an extension that is not an MCP server.
 var toolsOnly = json.RawMessage(`{"tools":{"listChanged":true}}`)
 
-// Describe returns the description of what s is served: its extension, whose instance for s is started if need
-// be, or all extensions that have started. A destination describes itself. The words of a server pass the
-// policies of the response flow, without invisible characters.
+// Describe returns the description of the server that s sees: of the extension or destination that s names, whose
+// instance for s is started if needed, or else of all extensions that have started. Texts of a server pass the
+// policies of the response flow, and lose invisible characters.
 func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
 	g.Clients.note(s) // stateless clients begin with this
 	if s.Extension == "" {
@@ -41,7 +41,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	}
 	i, release, err := c.Target.Acquire(ctx, unit.Want{Session: s})
 	switch {
-	// the caller is asked at its first call, which it would not make if it were refused here
+	// the caller is asked to sign in at its first call; after a refusal here, it would make no call
 	case err != nil && g.SignIns.asks(c, err):
 		return protocol.Description{Capabilities: toolsOnly}, nil
 	case err != nil:
@@ -70,7 +70,7 @@ func serverCapabilities(c *dispatch.Call, hs *runtime.Handshake) json.RawMessage
 		capabilities = emptyObject
 	}
 	_, isExtension := c.Target.(*unit.Extension)
-	// the host announces changes of its own
+	// the host notifies clients of changed tools, whether or not the server does
 	if isExtension && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) {
 		capabilities = rawjson.Set(capabilities, "tools",
 			rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
@@ -142,8 +142,8 @@ func govern(ctx context.Context, c *dispatch.Call, said json.RawMessage) (d prot
 	return d, nil
 }
 
-// Mirrored returns the input schema of the tool that s knows by this name if the schema has x-mcp-header, which
-// repeats arguments in headers; else nil.
+// Mirrored returns the input schema of the tool that s knows by this name, if x-mcp-header in the schema has clients
+// repeat arguments in HTTP headers; else nil.
 func (g *Gateway) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 	schema := g.inputSchema(s, s.Extension, tool)
 	if !bytes.Contains(schema, []byte("x-mcp-header")) {
@@ -152,8 +152,8 @@ func (g *Gateway) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 	return schema
 }
 
-// inputSchema returns the input schema of a tool by the name that s knows it by. extension is "" for a client of
-// all.
+// inputSchema returns the input schema of a tool by the name that s knows it by. extension is "" for a client of all
+// extensions.
 func (g *Gateway) inputSchema(s *protocol.Session, extension, tool string) json.RawMessage {
 	now := g.o.Snapshots.Load()
 	view, err := now.View(s)
@@ -182,8 +182,8 @@ func (g *Gateway) inputSchema(s *protocol.Session, extension, tool string) json.
 	return rawjson.Get(e.Own, "inputSchema")
 }
 
-// capabilitiesOf merges the capabilities of all extensions that view reaches. merged holds their extensions of
-// MCP.
+// capabilitiesOf merges the capabilities of all extensions that view reaches. merged holds the extensions of MCP that
+// those extensions declare.
 func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset.View) json.RawMessage {
 	all := map[string]json.RawMessage{"tools": json.RawMessage(`{"listChanged":true}`)}
 	declared := slices.DeleteFunc(slices.Clone(merged.List),

@@ -103,11 +103,11 @@ func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
 
 // Calls lets the gateway make calls.
 type Calls interface {
-	// DoPart carries a call that is part of the call being answered.
+	// DoPart makes a call whose result becomes a part of the answer to another call.
 	DoPart(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
-	// AwaitListed waits for starting extensions whose items belong into the list of c.
+	// AwaitListed waits for starting extensions whose items belong in the list that c requests.
 	AwaitListed(ctx context.Context, c *protocol.Call)
-	// Enter routes a call without sending it. The caller of Enter leaves its snapshot.
+	// Enter routes a call without sending it. The caller of Enter must leave the snapshot of the result.
 	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
 }
 
@@ -116,7 +116,7 @@ type Options struct {
 	Snapshots *snapshot.Store
 	Units     *unit.Registry
 	Hooks     *dispatch.HookEvents
-	Beside    *inflight.Gate          // admits work beside calls
+	Beside    *inflight.Gate          // admits work that belongs to no call
 	Closing   context.Context         // ends when the host begins to close
 	Ended     func(*protocol.Session) // called when a session with an id has ended; nil: ignored
 	Changed   func()                  // called when pins of server descriptions have changed

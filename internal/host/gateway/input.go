@@ -14,18 +14,18 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// maxRounds bounds the answers with input requests to one call.
+// maxRounds bounds how many times a server may answer one call with input requests.
 const maxRounds = 16
 
 // RelayInputRequests is the [dispatch.Stage] that puts the input requests of a modern server to a legacy caller. A
-// modern server asks in its result and is called again with the answers; a modern caller does that itself. The
-// host answers requests for roots that the operator states.
+// modern server asks in its result, and expects the call again with the answers; a modern caller sends it again
+// itself. If the operator states roots, the host answers requests for roots.
 func (g *Gateway) RelayInputRequests(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if err := refuseStaleAnswers(c.Instance, params); err != nil {
 			return nil, err
 		}
-		// as the operator states them; nil: the caller is asked
+		// the roots that the operator states; nil: the caller is asked for roots
 		roots := runtime.RootsResult(c.Target.Base().Spec.Roots)
 		round := withRoots(params, roots)
 		for range maxRounds {
@@ -65,7 +65,7 @@ func refuseStaleAnswers(i *unit.Instance, params json.RawMessage) error {
 	if hs := i.Handshake(); hs != nil && !protocol.IsModern(hs.ProtocolVersion) {
 		e := protocol.Errorf(protocol.ExtensionError,
 			"requestState: no call waits for these answers any more; make the call anew")
-		e.Code = protocol.InvalidArguments.Code() // an error instead of a result, because the model made no mistake
+		e.Code = protocol.InvalidArguments.Code() // an error, not a tool result: the model made no mistake
 		return e
 	}
 	return nil
@@ -77,8 +77,8 @@ func needsInput(result json.RawMessage) bool {
 		string(rawjson.Get(result, "resultType")) == `"input_required"`
 }
 
-// withAnswers puts the input requests of result to the client, except those that roots answers, and returns
-// params with the answers.
+// withAnswers sends the input requests of result to the client, and returns params with the answers. Requests for
+// roots are answered with roots, unless it is nil.
 func withAnswers(ctx context.Context, client protocol.Peer, params, result, roots json.RawMessage,
 ) (json.RawMessage, error) {
 	answers := []byte{'{'}
@@ -107,7 +107,8 @@ func withAnswers(ctx context.Context, client protocol.Peer, params, result, root
 // result: its other input requests go to the caller, and the host's answers are added when the caller comes back
 // with its own.
 
-// rootsState begins a requestState that wraps the server's and names the requests that the host answers.
+// rootsState is the prefix of a requestState that wraps the server's own and names the requests that the host
+// answers.
 const rootsState = "exthost-roots."
 
 // maxRootsKeys bounds the input requests in such a state.
@@ -146,8 +147,8 @@ func withoutRoots(result json.RawMessage, keys []string) json.RawMessage {
 	})
 }
 
-// withRoots adds the host's answers to params with a requestState of [withoutRoots]. A caller that tampers with
-// it gains nothing: it could answer any of the keys itself.
+// withRoots adds the host's answers to params whose requestState is from [withoutRoots]. Tampering with that state
+// gains a caller nothing: it could answer any of the keys itself.
 func withRoots(params, roots json.RawMessage) json.RawMessage {
 	if roots == nil || !bytes.Contains(params, []byte(rootsState)) {
 		return params

@@ -24,7 +24,8 @@ import (
 // because results, links and clients refer to them; of two extensions that list the same URI, the first owns it.
 // A request that names a resource or a prompt goes to its owner.
 
-// listing is a kind of list: of a capability, or of an extension of MCP by its method.
+// listing is a kind of list. It belongs to a capability of MCP or, without one, to an extension of MCP that owns
+// method.
 type listing struct{ method, capability, member, key string }
 
 var listings = []listing{
@@ -36,8 +37,8 @@ var listings = []listing{
 const (
 	listTimeout    = 5 * time.Second // for the complete list of one extension; a slower one is left out
 	maxListed      = 4096            // items of one kind of one extension
-	maxListedBytes = 64 << 20        // bytes of its pages together
-	maxPages       = 64              // pages of one extension
+	maxListedBytes = 64 << 20        // bytes of all pages of one list
+	maxPages       = 64              // pages of one list
 )
 
 // listsAtOnce bounds the extensions that list in parallel.
@@ -64,8 +65,8 @@ func listers(now *snapshot.Snapshot, l listing) (ids []string) {
 	return ids
 }
 
-// absent returns the extensions that cannot list now and keep their names and URIs meanwhile: those without a
-// handshake, such as one whose server is down, and those of unreachable nodes.
+// absent returns the extensions that are not in order because they cannot list now, but still own their names and
+// URIs: those without a handshake, such as one whose server is down, and those of unreachable nodes.
 func absent(now *snapshot.Snapshot, order []string) (ids []string) {
 	for x := range now.Ordered {
 		if x.Handshake() == nil && !slices.Contains(order, x.ID()) {
@@ -80,8 +81,8 @@ func absent(now *snapshot.Snapshot, order []string) (ids []string) {
 	return ids
 }
 
-// list answers a list of one kind with the items of the extensions in order that view shows, in one page. refused
-// is a denial of an extension's list, if any.
+// list returns one page with the items of all extensions in order, without the items that view hides. refused is a
+// policy's denial of an extension's list, if any.
 func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order []string, view *toolset.View,
 ) (list json.RawMessage, refused error) {
 	away := absent(g.o.Snapshots.Load(), order)
@@ -89,7 +90,7 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 	each, items, errs := make([]listed, len(order)), make([][]json.RawMessage, len(order)), make([]error, len(order))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, listsAtOnce)
-	var kept []string // not asked, denied or failed: these keep what is known of them
+	var kept []string // not asked, denied or failed: what is known of their items stays
 	for n, id := range order {
 		if !view.Reaches(id) || slices.Contains(away, id) {
 			kept = append(kept, id)
@@ -126,8 +127,8 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 	return list, refused
 }
 
-// Diagnostics returns the resources that several extensions list, as far as clients have asked for lists: clients
-// of all extensions reach the first extension's only.
+// Diagnostics reports the resources that several extensions list: a client of all extensions reaches only that of the
+// first. It considers only lists that clients have asked for.
 func (g *Gateway) Diagnostics() (list []protocol.Diagnostic) {
 	now := g.o.Snapshots.Load().Extensions
 	for _, s := range g.owners.Shadows() {
@@ -183,8 +184,8 @@ func shortest(each []listed, errs []error) (ttl int64) {
 	return ttl
 }
 
-// listOne lists the items of one extension by a call of its own: all or, with an error, none. A failure does not
-// affect other extensions.
+// listOne lists the items of one extension in calls of its own, up to the bounds above. With an error, it returns no
+// items.
 func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension string, l listing) (list listed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

@@ -66,8 +66,8 @@ func (l *LogLevels) of(s *protocol.Session) (level int, ok bool) {
 	return level, ok
 }
 
-// LowerLogLevel is the [dispatch.Stage] that sets the instance's log level for the caller: with each request to a
-// modern server, beforehand at a legacy one.
+// LowerLogLevel is the [dispatch.Stage] that sets the instance's log level for the caller: for a modern server in
+// each request, for a legacy server before the request.
 func (l *LogLevels) LowerLogLevel(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.Request.Method != protocol.MethodSetLevel {
@@ -121,8 +121,8 @@ func (l *LogLevels) lowest(i *unit.Instance) int {
 	return level
 }
 
-// withLevel adds the session's level to params for a modern server. For a legacy server it sets the level of
-// params first.
+// withLevel adds the session's level to params for a modern server. A legacy server that logs only above the level in
+// params is first set to that level.
 func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json.RawMessage) json.RawMessage {
 	hs := c.Instance.Handshake()
 	if hs == nil || !hasCapability(hs, "logging") {
@@ -137,13 +137,13 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 		}
 		return params
 	}
-	if asked < c.Instance.AskedLogLevel() { // it stays at this level until a session changes its own
+	if asked < c.Instance.AskedLogLevel() { // the instance stays at this level until a session changes its own level
 		setLevel(ctx, c.Instance, func() int { return min(asked, c.Instance.LogLevel(), l.lowest(c.Instance)) })
 	}
 	return params
 }
 
-// setLevel sets a legacy instance that logs to the level that wanted returns.
+// setLevel sets the log level of a legacy instance to the result of wanted. It does nothing without the capability.
 func setLevel(ctx context.Context, i *unit.Instance, wanted func() int) {
 	hs := i.Handshake()
 	if hs == nil || !hasCapability(hs, "logging") || protocol.IsModern(hs.ProtocolVersion) {
@@ -176,7 +176,8 @@ func (l *LogLevels) accepts(s *protocol.Session, message json.RawMessage) bool {
 	return !ok || levelOf(rawjson.Get(message, "level")) >= at
 }
 
-// resume sets an instance to the lowest level of its sessions: after its start, or after one of them has ended.
+// resume sets an instance to the lowest level of its sessions: after the instance's start, or after one of the
+// sessions has ended.
 func (l *LogLevels) resume(ctx context.Context, i *unit.Instance) {
 	setLevel(ctx, i, func() int { return l.lowest(i) })
 }

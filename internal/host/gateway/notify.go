@@ -54,15 +54,15 @@ func (u caller) Notify(ctx context.Context, method string, params json.RawMessag
 	return u.call.TellCaller(ctx, method, params)
 }
 
-// notFromCaller reports whether the message concerns a task that another caller started, or one that this caller
-// may not see. Messages name no addressee: with one call in flight, its caller is assumed.
+// notFromCaller reports whether the message concerns a task that another caller started, or one that this caller may
+// not see. Messages name no addressee: while one call is in flight, its caller is assumed to be the addressee.
 func (u caller) notFromCaller(params json.RawMessage) bool {
 	_, about, known := u.g.Tasks.Related(u.by, params)
 	return known && (about.Caller != u.call.Caller() || !u.call.View.Has(u.by.Unit.ID(), about.Tool))
 }
 
-// isForAnother reports whether a request concerns a task of another session, which then gets the request. That
-// session may belong to the same caller, unless this call is about the task.
+// isForAnother reports whether a request concerns a task of another caller, a task that this caller may not see, or,
+// unless this call is about the task, one of another session of the same caller.
 func (u caller) isForAnother(params json.RawMessage) bool {
 	id, about, known := u.g.Tasks.Related(u.by, params)
 	switch {
@@ -75,9 +75,9 @@ func (u caller) isForAnother(params json.RawMessage) bool {
 	return own != id
 }
 
-// Incoming handles a request or notification of an instance outside of any call, or during calls of several
-// sessions. An instance of one session reaches that session. A shared instance reaches sessions by subscription
-// or task, or all of them with a changed list.
+// Incoming handles a request or notification of an instance outside of any call, or during calls of several sessions.
+// An instance of one session reaches that session. A message of a shared instance reaches the sessions that follow
+// its resource or have its task; a changed list is sent to all sessions.
 func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool,
 ) (json.RawMessage, error) {
 	_, about, related := g.Tasks.Related(i, params)
@@ -158,8 +158,8 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 	return to
 }
 
-// NotifyListed notifies the clients that see u, or with i the clients of that instance, of a changed list by its
-// method.
+// NotifyListed sends clients the notification method, which says that a list of u has changed: to all clients that
+// see u or, unless i is nil, to the clients of that instance.
 func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
 	unseen := func(s *protocol.Session) bool { return s.Extension != "" && s.Extension != u.ID() }
 	to := slices.DeleteFunc(g.Sessions.all(), unseen)
@@ -180,8 +180,8 @@ func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
 // notifyTimeout bounds how long a slow client delays the notification of others.
 const notifyTimeout = 2 * time.Second
 
-// NotifyToolsChanged notifies clients of extensions that their list of tools has changed. After a new definition
-// of its toolset, a session is notified of every list. A search session is not notified while its own list is
+// NotifyToolsChanged notifies clients of extensions that their list of tools has changed. If the definition of its
+// toolset has changed, a session is notified of every list. A search session is not notified while its own list is
 // unchanged.
 func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 	now := g.o.Snapshots.Load()
@@ -197,7 +197,7 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 			changed = slices.Clone(other[s.Toolset])
 		}
 		same := g.lists.note(now, s)
-		if !g.Sessions.IfAttached(s, func() {}) { // the session ended before the note, which would stay
+		if !g.Sessions.IfAttached(s, func() {}) { // the session has ended; nothing else would remove the note
 			g.lists.drop(s)
 			return
 		}
@@ -225,8 +225,8 @@ func errUnreachable() error {
 	return protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
 }
 
-// forward sends a request or notification of u to s outside of calls, through the policies, with the ends
-// swapped.
+// forward sends s a request or notification of u that belongs to no call. It passes the policies with caller and
+// extension swapped.
 func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage,
 	notify bool) (json.RawMessage, error) {
 	if method == protocol.MethodMessage && !g.LogLevels.accepts(s, params) {

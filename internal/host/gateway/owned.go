@@ -13,9 +13,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Methods of an extension of MCP, such as skills/list and skills/get, belong to the servers that declare it.
-// Their lists are merged. Other methods go to the only such server, or to the one that lists the item named in
-// the params.
+// Methods of an extension of MCP, such as skills/list and skills/get, belong to the servers that declare the
+// extension. The lists of these servers are merged. Other methods go to the only such server, or to the one that
+// lists the item named in the params.
 
 // skillListing lists skills. Their files are resources that resources/list may omit.
 var skillListing = listing{method: protocol.MethodSkillsList, member: "skills"}
@@ -26,7 +26,7 @@ func isOwnedList(method string) bool {
 	return verb == "list" && mcpext.MayOwn(method)
 }
 
-// listMethod returns the method that lists the items of another method.
+// listMethod returns the method that lists the items that requests of another method are about.
 func listMethod(method string) string {
 	if method == protocol.MethodDirectoryRead {
 		return protocol.MethodSkillsList
@@ -41,8 +41,8 @@ func notOwned(method string) error {
 		"method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
 }
 
-// listOwned answers the list of an extension of MCP. If the client sees one server, and all of it, the server's
-// pages are passed on; else the lists of all servers are merged into one page.
+// listOwned answers the list of an extension of MCP. If the client sees only one server, and all items of it, the
+// pages of that server are passed on; else the lists of all servers are merged into one page.
 func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call, view *toolset.View) (json.RawMessage, error) {
 	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
 	reached := view.Servers(servers)
@@ -110,8 +110,8 @@ func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string,
 	return extension
 }
 
-// onlySkillServer returns the server of an unlisted file of a skill, if only one server has skills (SEP-2640: a
-// skill is loaded given its URI alone).
+// onlySkillServer returns the server of an unlisted file of a skill, if only one server has skills (SEP-2640: the URI
+// alone is enough to load a skill).
 func onlySkillServer(declared *mcpext.Merged, uri string, view *toolset.View) string {
 	servers := view.Servers(declared.Owners(protocol.MethodSkillsList))
 	if len(servers) != 1 || !strings.HasPrefix(uri, "skill://") || !view.Resource(servers[0], uri) {

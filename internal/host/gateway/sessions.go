@@ -24,7 +24,7 @@ type Sessions struct {
 
 // attachment is one registration of a session.
 type attachment struct {
-	cancel    func() bool // keeps the session's end from being handled; false if it was too late
+	cancel    func() bool // prevents the handling of the session's end; false: too late
 	notifying atomic.Bool // the client is being notified of changed tools
 }
 
@@ -58,7 +58,8 @@ func (l *Sessions) Len() int {
 	return len(l.attached)
 }
 
-// Clients describes the attached sessions, sorted by id. listing returns what a session is listed.
+// Clients describes the attached sessions, sorted by id. listing tells whether a session is listed all tools or a
+// search.
 func (l *Sessions) Clients(listing func(*protocol.Session) string) []status.Client {
 	list := []status.Client{}
 	for _, s := range l.all() {
@@ -94,8 +95,8 @@ func (l *Sessions) all() []*protocol.Session {
 	return slices.Collect(maps.Keys(l.attached))
 }
 
-// IfAttached runs f if s is attached, and reports whether it is. f may keep state for s: the session ends only
-// after f has returned. For any other session that state would never be removed.
+// IfAttached runs f if s is attached, and reports whether it is. f may record state for s: the end of s, which
+// removes that state, waits until f has returned.
 func (l *Sessions) IfAttached(s *protocol.Session, f func()) (attached bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,8 +107,8 @@ func (l *Sessions) IfAttached(s *protocol.Session, f func()) (attached bool) {
 	return true
 }
 
-// notify runs send concurrently for each attached session, and waits until each has returned or ctx has ended: a
-// client may ignore ctx. It skips clients that are still busy with the previous notification.
+// notify runs send concurrently for each attached session, and waits until all calls have returned or ctx has ended,
+// because a client may ignore ctx. It skips clients that are still busy with the previous notification.
 func (l *Sessions) notify(ctx context.Context, send func(*protocol.Session)) {
 	l.mu.Lock()
 	attached := maps.Clone(l.attached)

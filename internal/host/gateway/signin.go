@@ -18,8 +18,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// SignIns ask callers that can open an address to sign in at the server that their call needs (MCP, "URL mode
-// elicitation"). A caller is asked for one login at a time per extension or destination.
+// SignIns ask callers to sign in at the server that their call needs, at an address that the caller opens (MCP, "URL
+// mode elicitation"). A caller is asked for one login at a time per extension or destination.
 type SignIns struct {
 	o     *Options
 	asked sync.Map // callers being asked
@@ -32,8 +32,8 @@ type asked struct{ id, caller string }
 const patience = 5 * time.Minute
 
 // AskSignIn is the [dispatch.Stage] that asks the caller of a call to sign in if the call failed for lack of a login,
-// and repeats the call. The browser is redirected to this machine, so that only a person there can complete the
-// login.
+// and repeats the call. The browser is redirected to this machine, so that only a person at this machine can complete
+// the login.
 func (l *SignIns) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)
@@ -58,7 +58,7 @@ func (l *SignIns) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
 		if result, err = next(ctx, c, params); protocol.KindOf(err) != protocol.Failed || !lacks(err, why) {
 			return result, err
 		}
-		if restarted := c.Target.Restart(ctx); restarted != nil { // it had failed for lack of the login
+		if restarted := c.Target.Restart(ctx); restarted != nil { // the target had failed for lack of the login
 			return nil, restarted
 		}
 		return next(ctx, c, params)
@@ -75,14 +75,14 @@ func (l *SignIns) asks(c *dispatch.Call, err error) bool {
 	return ok && (kind == protocol.RequirementMissing || kind == protocol.Failed) && lacks(err, login.Needed())
 }
 
-// lacks reports whether err says that a person has to sign in, as why does. A call that failed for another reason
-// must not lead to a login: its configuration may name secrets that it is refused.
+// lacks reports whether err contains why, the text that says that a person has to sign in. A call that failed for
+// another reason must not lead to a login: its extension may be refused the secrets of its configuration.
 func lacks(err error, why string) bool {
 	return why != "" && strings.Contains(protocol.Reason(err), why)
 }
 
-// opens reports whether the caller can open an address for its user. A remote caller could have somebody at this
-// machine open it, who would then sign in for that caller.
+// opens reports whether the caller can open an address for its user. Remote callers are excluded: somebody at this
+// machine could be led to open the address, and would sign in for the remote caller.
 func opens(s *protocol.Session) bool {
 	return s != nil && !s.Remote && rawjson.Get(rawjson.Get(s.Capabilities, "elicitation"), "url") != nil
 }
@@ -120,7 +120,7 @@ func (l *SignIns) signIn(ctx context.Context, c *dispatch.Call, login unit.Signs
 		return nil
 	})
 	if err == nil {
-		// an error does not matter to the call
+		// the call goes on if the caller cannot be told
 		_ = c.TellCaller(ctx, protocol.MethodElicitComplete, json.RawMessage(`{"elicitationId":"`+elicitation+`"}`))
 	}
 	return err

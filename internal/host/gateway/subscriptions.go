@@ -51,7 +51,7 @@ func newSubscriptions(s *Sessions) *Subscriptions {
 // maxFollowed bounds the resources that one session follows, in bytes of their URIs with overhead.
 const maxFollowed = 256 << 10
 
-// cost is the share of a subscription in maxFollowed.
+// cost returns how many bytes of maxFollowed a subscription uses.
 func (to subscription) cost() int { return len(to.uri) + 256 }
 
 // hasRoom reports whether a session may follow one more resource.
@@ -88,8 +88,8 @@ func (l *Subscriptions) forget(to subscription) {
 	}
 }
 
-// turn waits until no other request about the resource is in flight: the last one sent must agree with the
-// followers. The caller calls end.
+// turn waits until no other request about the resource is in flight, so that the last request sent matches the
+// followers. The caller must call end after its own request.
 func (l *Subscriptions) turn(ctx context.Context, to subscription) (end func(), err error) {
 	l.mu.Lock()
 	f := l.of(to)
@@ -180,9 +180,9 @@ func (l *Subscriptions) unsubscribeIdle(ctx context.Context, idle []subscription
 	}
 }
 
-// unsubscribeFor unsubscribes at a running instance, unless a session follows the resource again. It takes the
-// instance before the turn, as calls do: else sessions that want the turn would wait for room in the instance
-// too.
+// unsubscribeFor unsubscribes at a running instance, unless a session follows the resource again. It acquires the
+// instance before the turn, as calls do: in the other order, sessions that wait for the turn would also wait for room
+// in the instance.
 func (l *Subscriptions) unsubscribeFor(ctx context.Context, to subscription) {
 	acquire := func(ctx context.Context) (*unit.Instance, func(error), error) { return to.unit.AcquireKey(ctx, "") }
 	if to.legacy {
@@ -192,7 +192,7 @@ func (l *Subscriptions) unsubscribeFor(ctx context.Context, to subscription) {
 	if err != nil {
 		return
 	}
-	err = context.Canceled // no outcome of a call
+	err = context.Canceled // counts as no outcome, if no call follows
 	defer func() { release(err) }()
 	end, failed := l.turn(ctx, to)
 	if failed != nil {
@@ -223,8 +223,8 @@ func (l *Subscriptions) ShareSubscriptions(next dispatch.Deliver) dispatch.Deliv
 		if s == nil {
 			return next(ctx, c, params)
 		}
-		// for the turn: while an extension does not answer, each request would wait for the timeouts of all
-		// before it
+		// bounds the wait for the turn: else, while the extension does not answer, each request would wait for the
+		// timeouts of all requests before it
 		waiting := ctx
 		if limit := c.Target.Base().Spec.Options.CallTimeout; limit > 0 {
 			var cancel context.CancelFunc
@@ -261,7 +261,7 @@ func (l *Subscriptions) subscribe(ctx context.Context, to subscription, who *pro
 	return nil
 }
 
-// unsubscribe removes the session, and calls ask, which unsubscribes at the extension, if it was the last.
+// unsubscribe removes the session. If it was the last follower, ask is called, which unsubscribes at the extension.
 func (l *Subscriptions) unsubscribe(ctx context.Context, to subscription, who *protocol.Session, ask func() error,
 ) error {
 	end, err := l.turn(ctx, to)

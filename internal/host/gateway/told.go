@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// told is the state of each toolset's lists as its clients know them: from when the first client came, or from
-// the last notification.
+// told is the state of each toolset's lists as clients of the toolset know them: at the time of the last notification
+// or, before any, when the first client came.
 type told struct {
 	mu sync.Mutex // guards of
 	of map[string]known
@@ -70,8 +70,8 @@ func (t *told) changed(now *snapshot.Snapshot, sessions []*protocol.Session) map
 	return other
 }
 
-// searchLists are the lists of search sessions, as hashes. They seldom change, though the tools that can be found
-// do.
+// searchLists are the lists of search sessions, as hashes. These lists seldom change, unlike the tools that a search
+// finds.
 type searchLists struct {
 	mu sync.Mutex // guards of
 	of map[*protocol.Session][sha256.Size]byte
