@@ -19,8 +19,8 @@ type language struct {
 	names   string // other file names, some with their directory
 
 	interpreters string // programs that run a file, a folder, or what they find in the working directory
-	tools        string // programs that read the working directory; docker:compose is docker with this argument
-	compiles     bool   // the tools read all files of the language below the working directory, and write others
+	tools        string // programs that read the working directory; docker:compose is docker with the argument compose
+	compiles     bool   // the tools read all files of the language below the working directory, and write new files
 }
 
 var python = language{

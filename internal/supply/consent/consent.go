@@ -1,5 +1,5 @@
-// Package consent decides what may run in the directories that a user works in: the code that the user trusted,
-// and the secrets that the user granted it.
+// Package consent decides which code may run in the directories that a user works in, and which secrets that code
+// gets: what the user trusted and granted.
 package consent
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Consent decides by the user's records, a lock file, and the digests of bundled extensions.
+// Consent decides what may run, by the user's records, a lock file, and the digests of bundled extensions.
 type Consent struct {
 	Store   Store
 	Bundled func(digest string) bool // reports whether a bundled extension has this digest
-	// Project is the working directory. Files in it that extensions load are part of what is trusted; with ""
-	// only files in their folders and files that they name.
+	// Project is the working directory. Files in Project that an extension loads are part of what the user trusts.
+	// With "" only the files in the extension's folder, and files that its manifest names, are.
 	Project string
 	// Package returns the hash of an extension's package, or "". The hash is part of what is trusted. nil: no
 	// extension has a package.
@@ -33,14 +33,14 @@ type Consent struct {
 	LockedConfiguration func(Files) bool
 
 	// Stated returns the variables that the operator sets for the extension id; may be nil. Files in Project that
-	// they name are part of what is trusted.
+	// these variables name are part of what is trusted.
 	Stated func(id string) Stated
 
 	contents contentCache
-	last     sync.Map // Files by Kind and folder, as last found; saves reading them again without a record
+	last     sync.Map // Files last found, by Kind and folder; spares reading a folder without a record again
 }
 
-// known returns file versions that need not be read again if unchanged.
+// known returns the files of an earlier comparison; a file whose version has not changed is not read again.
 func (k *Consent) known(r *Record) Files {
 	if last, ok := k.last.Load(string(r.Kind) + r.Dir); ok {
 		return last.(Files)
@@ -55,7 +55,7 @@ type Verdict struct {
 	Bundled bool    // a bundled extension's folder
 	Locked  bool    // the lock file has exactly these files
 	Changes []string
-	project string // project that Files include; "" for the folder alone
+	project string // project whose files Files includes; "" for the folder alone
 	kept    bool   // the same files were trusted within a wider project
 	marks   []mark // state of the compared files, see [Consent.Starts]
 }
@@ -111,7 +111,7 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 	return v, nil
 }
 
-// projectAbove returns the project if it contains dir, with links resolved; else "".
+// projectAbove returns the project, with links resolved, if the project contains dir; else "".
 func (k *Consent) projectAbove(dir string) string {
 	project, err := filepath.EvalSymlinks(k.Project)
 	if err != nil || !within(project, dir) || project == filepath.Dir(project) { // the file system's root
@@ -120,8 +120,8 @@ func (k *Consent) projectAbove(dir string) string {
 	return project
 }
 
-// compare compares the files with those that were trusted. If they were trusted within a wider project, it compares
-// the files within that, which find returns.
+// compare compares the current files with the trusted ones. If the user trusted them within a wider project, compare
+// uses the files that find returns for that project.
 func (v *Verdict) compare(find func(project string) (Files, error)) (err error) {
 	r, now := v.Record, v.Files
 	wider := r.Project != v.project && r.Project != "" && (v.project == "" || within(r.Project, v.project))
@@ -144,7 +144,7 @@ func (k *Consent) stated(c *discovery.Candidate, dir string) ([]string, error) {
 	return statedPrograms(cmp.Or(c.OwnedBy, c.Manifest), k.Stated(c.ID), dir, k.Project)
 }
 
-// files returns the files in an extension's folder, and the files in project that it loads.
+// files returns the files in an extension's folder, and the files in project that the extension loads.
 func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []string, known Files) (*scan, error) {
 	m := cmp.Or(c.OwnedBy, c.Manifest)
 	// Programs are looked up relative to c.Dir as written, and find their own files relative to the resolved
@@ -165,7 +165,7 @@ func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []st
 	return folder(dir, k.compared(append(programs, stated...)), known, &k.contents)
 }
 
-// compared drops installed packages if a lock file decides, because it does not record them.
+// compared drops installed packages if a lock file decides, because the lock file does not record them.
 func (k *Consent) compared(programs []string) []string {
 	if k.LockedConfiguration == nil {
 		return programs
@@ -173,11 +173,11 @@ func (k *Consent) compared(programs []string) []string {
 	return slices.DeleteFunc(programs, installed)
 }
 
-// PackageKey is the key of the package's hash in Files. No path ends with "//".
+// PackageKey is the key of the package's hash in Files. Its ending "//" sets it apart from paths.
 const PackageKey = "the package of exthost.lock//"
 
-// Configuration compares a working directory's configuration files, and the programs in the directory that they
-// name, with what was trusted.
+// Configuration compares a working directory with what was trusted: its configuration files, and the programs in the
+// directory that these files name.
 func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 	dir, err := filepath.EvalSymlinks(cfg.Project.Dir)
 	if err != nil {
@@ -249,7 +249,7 @@ func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) er
 	return nil
 }
 
-// Trusted is an extension that the user trusts as found by a verdict, with the secrets granted to it.
+// Trusted is an extension that the user trusts, in the state that the verdict describes, and its granted secrets.
 type Trusted struct {
 	ID      string
 	Verdict *Verdict
@@ -258,7 +258,7 @@ type Trusted struct {
 
 // Trust records what the user trusts. Changes made after the verdicts are not included.
 func (s Store) Trust(list ...Trusted) error {
-	records := map[string]*Record{} // the extensions of a folder share one
+	records := map[string]*Record{} // by folder, whose extensions share a record
 	for _, t := range list {
 		r := records[t.Verdict.Record.Dir]
 		if r == nil {

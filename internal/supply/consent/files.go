@@ -30,11 +30,12 @@ type File struct {
 	Sum string `json:"sha256"`
 	// Local files differ between clones: installed packages, and settings of this machine.
 	Local bool `json:"local,omitempty"`
-	// The file is not read again while this is unchanged.
+	// While Version is unchanged, the file is not read again.
 	regular.Version
 }
 
-// Files are file versions by slash-separated path, relative to a folder or, where that is impossible, absolute.
+// Files maps slash-separated paths to file versions. A path is relative to a folder, or absolute where no relative
+// path leads from the folder to the file.
 type Files map[string]File
 
 // Digest returns a hash over the paths and contents of all files that are not Local.
@@ -48,7 +49,7 @@ func (f Files) Digest() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// own returns the files within the folder itself. Bundled extensions load no others.
+// own returns the files within the folder itself, the only files that bundled extensions load.
 func (f Files) own() Files {
 	own := Files{}
 	for path, file := range f {
@@ -61,7 +62,7 @@ func (f Files) own() Files {
 
 // Differs returns the sorted paths at which f differs from before, marked if new or removed.
 func (f Files) Differs(before Files) (changes []string) {
-	name := func(key string) string { return strings.TrimSuffix(key, "//") } // of PackageKey
+	name := func(key string) string { return strings.TrimSuffix(key, "//") } // PackageKey ends with it
 	for path, now := range f {
 		switch was, ok := before[path]; {
 		case !ok:
@@ -87,7 +88,7 @@ type reader struct {
 	entries  int
 	local    bool              // files being added are Local
 	place    string            // current folder, for the error about too many files
-	seen     map[string]string // resolved directory: the path under which it is compared
+	seen     map[string]string // path under which a directory is compared, by its path with links resolved
 	links    map[string]link   // links to directories in seen, by key
 	real     map[string]string // resolved directories of named files
 	contents *contentCache     // cache of content checks
@@ -132,7 +133,7 @@ func folder(dir string, named []string, known Files, l *contentCache) (*scan, er
 	return r.all(dir, named)
 }
 
-// named returns the files in named, and the code in the folders in named, like [Folder].
+// named returns the files that named lists, and the code in the folders that named lists, like [Folder].
 func named(dir string, named []string, known Files) (*scan, error) {
 	return newReader(known, nil).all(dir, named)
 }
@@ -155,8 +156,7 @@ func (r *reader) found() *scan {
 	return &scan{files: r.files, marks: r.marked(folders)}
 }
 
-// all adds the named paths. Installed packages come last, because they are Local unless something else includes
-// them.
+// all adds the named paths. It adds installed packages last: a file that was added before then is not Local.
 func (r *reader) all(dir string, named []string) (*scan, error) {
 	for _, r.local = range []bool{false, true} {
 		for _, path := range named {
@@ -187,7 +187,7 @@ func (r *reader) named(dir, path string) error {
 		r.real[filepath.Dir(path)] = in
 	}
 	path = filepath.Join(in, filepath.Base(path))
-	key := path                                          // equal in every clone of a repository
+	key := path                                          // where no relative path exists
 	if rel, err := filepath.Rel(dir, path); err == nil { // the same in every clone of a repository
 		key = rel
 	}
@@ -297,7 +297,7 @@ func tooMany(dir string) error {
 		maxBytes>>30, dir)
 }
 
-// ignoreMissing drops the errors of a removed file and of a link cycle.
+// ignoreMissing returns nil for the errors of a removed file and of a link cycle, else err.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		return nil

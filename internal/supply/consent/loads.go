@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// files adds files, and for scripts the folders in which Node and Python look for further code, also at the
-// target of a link.
+// files adds files. For a script it also adds the folder in which Node or Python looks for further code; for a link
+// to a script, that of the target too.
 func (l *lines) files(paths []string) {
 	for _, path := range paths {
 		l.paths = append(l.paths, path)
@@ -44,8 +44,8 @@ func (l *lines) linked(path string) string {
 	return filepath.Join(l.project, strings.TrimPrefix(real, top))
 }
 
-// folder adds the code that programs of a language may load from dir: all of it, or only the files directly in
-// dir if dir contains l.dir, as most of the rest belongs to others.
+// folder adds the code that programs of a language may load from dir. It adds all of dir, but of a folder above l.dir
+// only the files directly in it: most of its other folders have nothing to do with these programs.
 func (l *lines) folder(dir string, of *language) {
 	if of == &node {
 		l.modules(dir)
@@ -63,7 +63,7 @@ func (l *lines) folder(dir string, of *language) {
 var configures = strings.Fields("package.json deno.json deno.jsonc tsconfig.json package-lock.json " +
 	"npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock")
 
-// modules adds the node_modules folders above dir, and the nearest of each of the configures.
+// modules adds the node_modules in dir and above, and for each name in configures the nearest such file.
 func (l *lines) modules(dir string) {
 	found := map[string]bool{}
 	for ; within(l.project, dir); dir = filepath.Dir(dir) {
@@ -84,8 +84,8 @@ func (l *lines) modules(dir string) {
 	}
 }
 
-// valued are options of interpreters whose value is not a script. After other options, an existing file is the
-// script.
+// valued are options of interpreters with a value that is not a script. An existing file after any other option is
+// taken for the script.
 var valued = set("-r --require --import --loader --experimental-loader --env-file --preload --config --import-map " +
 	"--tsconfig -I -cp -classpath --class-path -W -X")
 
@@ -95,11 +95,11 @@ var evaluated = []string{"-c", "-e", "-p", "-pe", "--eval", "--print"}
 // inFolder are options with which an interpreter loads code from the folder that it starts in.
 var inFolder = strings.Fields("-c -e -m -p -r --eval --print --require --import -")
 
-// isolated are options that make Python ignore variables, including the location of its caches.
+// isolated are options that make Python ignore environment variables, including the one that moves its caches.
 var isolated = regexp.MustCompile(`^-[a-zA-Z]*[EI][a-zA-Z]*$`)
 
-// interpreter adds the script or folder that an interpreter runs, which is its first argument, or cwd for code
-// and modules. It also adds files that its options name, with or without their extension.
+// interpreter adds what an interpreter runs: the script or folder in its first argument, or the folder cwd for code
+// and modules. It also adds the files that options name, with or without a file extension.
 func (l *lines) interpreter(of *language, args []string, cwd string) {
 	l.modulesOf(of, args, cwd)
 	told := -1 // index of the module or code that runs; later arguments belong to it
@@ -134,8 +134,8 @@ func optionBefore(args []string, i int) string {
 	return ""
 }
 
-// argument adds the files that an interpreter's argument names, with or without their extension, and those named in
-// code.
+// argument adds the files that an interpreter's argument names, with or without their extension. If the argument is
+// code, it adds the files named in the code.
 func (l *lines) argument(of *language, option, arg, cwd string) {
 	if slices.Contains(evaluated, option) {
 		for _, word := range fields(arg) {
@@ -150,7 +150,7 @@ func (l *lines) argument(of *language, option, arg, cwd string) {
 	}
 }
 
-// script adds the script or folder that an argument may be. It reports whether the arguments after it belong to that.
+// script adds the script or folder that arg may be. It reports whether the arguments after arg belong to that script.
 func (l *lines) script(of *language, option, arg, cwd string) bool {
 	path := absolute(cwd, arg)
 	there := regularFiles(path)
@@ -170,7 +170,7 @@ func (l *lines) script(of *language, option, arg, cwd string) bool {
 	return option == "" || strings.Contains(arg, "${")
 }
 
-// caches adds the bytecode caches beside the code, which Python reads unless it has another location.
+// caches adds the bytecode caches beside the code. Python reads them unless its caches have another location.
 func (l *lines) caches() {
 	l.err = cmp.Or(l.err, filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && filepath.Base(filepath.Dir(path)) == "__pycache__" {
@@ -193,8 +193,8 @@ func (l *lines) withExtensions(of *language, path string) {
 	}
 }
 
-// moduleOption returns the module in a Python option at the start of args: -m NAME, -mNAME, or after other
-// letters.
+// moduleOption returns the module that a Python option at the start of args names: -m NAME or -mNAME, where other
+// option letters may precede the m.
 func (l *language) moduleOption(args []string) (name string, ok bool) {
 	letters, name, ok := strings.Cut(args[0], "m")
 	if l != &python || !ok || !strings.HasPrefix(letters, "-") || strings.ContainsAny(letters[1:], "-cWX") {
@@ -223,7 +223,7 @@ func (l *lines) modulesOf(of *language, args []string, cwd string) {
 	}
 }
 
-// module adds a Python module: a file, or a package with its parents.
+// module adds a Python module: its file, or its package's __main__.py, and the folder of the outermost package.
 func (l *lines) module(name, cwd string) {
 	path := absolute(cwd, strings.ReplaceAll(name, ".", "/"))
 	l.files(slices.Concat(regularFiles(path+".py"), regularFiles(filepath.Join(path, "__main__.py"))))
@@ -245,7 +245,7 @@ func (l *lines) tool(of *language, args []string, cwd string) {
 		if place != cwd {
 			l.words(slices.Concat([]string{""}, args), place)
 		}
-		if of == &python || of == &node { // their arguments mostly belong to the program they run
+		if of == &python || of == &node { // the arguments mostly belong to the program that the tool runs
 			continue
 		}
 		for _, arg := range args {
@@ -372,8 +372,8 @@ func (l *lines) uncompared(dir string) bool {
 	return within(l.project, dir) && !(l.walked && within(l.dir, dir))
 }
 
-// below adds the files of a language (nil: all code) in dir, and with deep in its subfolders, except for those of
-// tools.
+// below adds the files of a language (nil: all code) in dir and, if deep is set, in its subfolders other than those
+// of tools, such as .git.
 func (l *lines) below(dir string, of *language, deep bool) {
 	if !l.uncompared(dir) || l.err != nil {
 		return

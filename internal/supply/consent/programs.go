@@ -15,8 +15,8 @@ import (
 )
 
 // Programs returns the files that a manifest's command lines and hooks name, the files in project that those
-// programs load implicitly, and the code that its variables make programs load, such as LD_PRELOAD and
-// PYTHONPATH. Programs found on PATH or by an absolute path belong to the system and are left out. project is a
+// programs load implicitly, and the code that the manifest's variables make the programs load, such as LD_PRELOAD
+// and PYTHONPATH. Programs found on PATH or by an absolute path belong to the system and are left out. project is a
 // directory above dir, or "".
 //
 // It returns an error if a folder cannot be listed.
@@ -90,7 +90,7 @@ func StatesCode(cfg *config.Config, c *discovery.Candidate) bool {
 }
 
 // statedPrograms returns the code in project that the variables in s make m's programs load, and the environment
-// files. Files outside of project belong to the operator.
+// files of s. It leaves out files outside of project, which belong to the operator.
 func statedPrograms(m *manifest.Manifest, s Stated, dir, project string) ([]string, error) {
 	l := lines{dir: dir, project: project}
 	cwd := absolute(dir, m.Transport.Cwd)
@@ -113,7 +113,7 @@ func CommandPrograms(t *manifest.Transport, dir string) ([]string, error) {
 // lines collects the files that command lines run.
 type lines struct {
 	dir     string // folder that the command lines are relative to
-	project string // files outside belong to the system or the user, unless named
+	project string // files outside of project belong to the system or the user, unless named
 	walked  bool   // all code in dir is compared anyway
 	paths   []string
 	read    map[string]bool // package.json files processed so far
@@ -125,7 +125,7 @@ func (l *lines) sorted() ([]string, error) {
 	return slices.Compact(l.paths), l.err
 }
 
-// configured drops files outside of dir, and replaces dir itself by the code directly in it.
+// configured returns the files within dir. If dir itself is among the paths, the code directly in dir replaces it.
 func (l *lines) configured() ([]string, error) {
 	if slices.Contains(l.paths, l.dir) {
 		l.below(l.dir, nil, false)
@@ -163,7 +163,7 @@ var searched = map[string]bool{
 	"CARGO_HOME":          true,
 }
 
-// variables adds the files in the project that other variables name, unless they are data, and the folders of
+// variables adds the files in the project that the values in env name, unless they are data, and the folders in
 // search paths.
 func (l *lines) variables(env map[string]string, cwd string) {
 	if _, ok := env["PYTHONPYCACHEPREFIX"]; ok {

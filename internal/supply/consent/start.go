@@ -41,7 +41,7 @@ func (r *reader) linked(path, key string) {
 	}
 }
 
-// marked returns the marks, without links to data, which programs may replace. folders are those with code.
+// marked returns all marks except those of links to data, which programs may replace. folders are those with code.
 func (r *reader) marked(folders map[string]bool) []mark {
 	for i := range r.marks {
 		m := &r.marks[i]
@@ -108,8 +108,8 @@ func (k *Consent) Starts(c *discovery.Candidate) (still func() error, err error)
 	return s.begin()
 }
 
-// StartsConfigured is Starts for the programs named by a working directory's configuration. The configuration
-// files count as they were when the host read them.
+// StartsConfigured is Starts for the programs that a working directory's configuration names. It compares the
+// configuration files in the state in which the host read them.
 func (k *Consent) StartsConfigured(cfg *config.Config) (still func() error, err error) {
 	s := start{
 		find:   func() (*Verdict, error) { return k.Configuration(cfg) },
@@ -126,8 +126,8 @@ type start struct {
 	builds bool // the process may rebuild its code, if the content stays the same
 }
 
-// begin compares before the start. If code changed so recently that its timestamps cannot reveal another change,
-// it compares again after a tick.
+// begin compares the code before the start. If code changed so recently that its timestamps cannot reveal another
+// change, begin compares it again after a tick.
 func (s start) begin() (still func() error, err error) {
 	v, err := s.find()
 	if err := s.judge(v, err); err != nil {
@@ -147,7 +147,7 @@ func (s start) begin() (still func() error, err error) {
 	return func() error { return s.still(v.marks) }, nil
 }
 
-// still compares once the process has loaded its code.
+// still compares the code again once the process has loaded it.
 func (s start) still(marks []mark) error {
 	changes := changed(marks)
 	if len(changes) == 0 {

@@ -26,16 +26,16 @@ type Record struct {
 	Dir     string     `json:"dir"`  // absolute, symbolic links resolved
 	Kind    Kind       `json:"kind"` // what in the folder the record covers
 	Trusted *time.Time `json:"accepted,omitempty"`
-	Files   Files      `json:"files,omitempty"` // when they were trusted
+	Files   Files      `json:"files,omitempty"` // versions that the user trusted
 	// for a configuration: its policies and hooks when it was trusted, for display; see config.Config.Rules
 	Rules   []string            `json:"rules,omitempty"`
 	Project string              `json:"project,omitempty"` // for an extension: project whose code is included
 	Secrets map[string][]string `json:"secrets,omitempty"` // granted, by extension id
-	// the user revoked trust; bundled extensions do not run either
+	// the user revoked trust: not even a bundled extension runs
 	Revoked bool `json:"revoked,omitempty"`
 }
 
-// Kind is what in a folder a record covers.
+// Kind is the part of a folder that a record covers.
 type Kind string
 
 const (
@@ -159,7 +159,7 @@ func (r *Record) Grant(id string, names ...string) {
 	r.Secrets[id] = slices.Compact(all)
 }
 
-// Withdraw revokes secrets granted to an extension, all of them without names. It reports whether there was one.
+// Withdraw revokes secrets granted to an extension; without names, all of them. It reports whether it revoked any.
 func (r *Record) Withdraw(id string, names ...string) bool {
 	had := r.Secrets[id]
 	kept := slices.DeleteFunc(slices.Clone(had),
