@@ -26,8 +26,8 @@ const (
 // Client fetches files. Registries that the user configured may have private addresses, and may use http on this
 // machine. Call Close when done.
 type Client struct {
-	// Credentials are Authorization headers by URL prefix, such as "//host/path/". They are sent only below that
-	// prefix: over https or to this machine, and not after a redirect to another host.
+	// Credentials are Authorization headers by URL prefix, such as "//host/path/". A header is sent only to URLs
+	// with its prefix: over https or to this machine, and not after a redirect to another host.
 	Credentials map[string]string
 
 	registries []*url.URL
@@ -152,7 +152,7 @@ func (c *Client) authorize(req *http.Request) {
 	}
 }
 
-// Allows returns an error if nothing may be fetched from address.
+// Allows returns an error unless the client may fetch from address.
 func (c *Client) Allows(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *Client) redirect(req *http.Request, via []*http.Request) error {
 	if err := c.allows(req.URL); err != nil {
 		return fmt.Errorf("a redirect is refused: %w", err)
 	}
-	req.Header.Del("Authorization") // net/http keeps it for other ports and subdomains
+	req.Header.Del("Authorization") // net/http sends it to other ports and subdomains too
 	if first := via[0].URL; strings.EqualFold(first.Host, req.URL.Host) && first.Scheme == req.URL.Scheme {
 		c.authorize(req)
 	}
@@ -214,8 +214,8 @@ func (c *Client) known(address string) bool {
 	return false
 }
 
-// Relative returns the archive's URL relative to its registry's. ok is false unless their paths share at least
-// the first element. A registry's path may contain a token.
+// Relative returns the archive's URL relative to the registry's, without the path elements that both share, such as
+// a token. ok is false unless scheme, host and first path element are the same.
 func Relative(registry, archive *url.URL) (rel string, ok bool) {
 	if !strings.EqualFold(registry.Host, archive.Host) || registry.Scheme != archive.Scheme {
 		return "", false

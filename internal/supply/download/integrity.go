@@ -36,7 +36,7 @@ func SHA256(inHex string) (string, error) {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum), nil
 }
 
-// Verify compares the hash of data with integrity.
+// Verify compares the hash of data with integrity: "sha512-" or "sha256-" and base64.
 func Verify(data []byte, integrity string) error {
 	var got string
 	switch {
