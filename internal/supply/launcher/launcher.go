@@ -27,7 +27,7 @@ type Command struct {
 type runner struct {
 	words  []string // subcommands that must follow, any of these; nil if none
 	python bool
-	names  []string // options that name the package; then the first argument is its program
+	names  []string // options that name the package; after one, the first argument is the package's program
 	values []string // other options with a value
 	quiet  []string // options without effect on what runs
 	dashes bool     // arguments of the package's program must follow --
