@@ -141,7 +141,7 @@ func (r *Reader) Read() (*File, error) {
 	return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", errors.Join(lines...))
 }
 
-// parse returns a nil File with all faults, or the file without any.
+// parse returns the file, or nil and all faults.
 func parse(path string, data []byte) (*File, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	src := strict.NewSource(path, data)

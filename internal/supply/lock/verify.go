@@ -32,13 +32,13 @@ type Packages struct {
 	noted sync.Once
 }
 
-// NewPackages returns the packages of the lock file in dir, an absolute path. uses has the store with their files.
+// NewPackages returns the packages of the lock file in dir, an absolute path. Their files are in the store of uses.
 func NewPackages(dir string, uses Uses) *Packages {
 	return &Packages{dir: dir, lock: NewReader(dir), uses: uses}
 }
 
-// Refused is why an extension with a package does not start. Its kind is untrusted if something differs from the
-// lock file, and not_ready if the package is not on this machine.
+// Refused is the reason why an extension with a package does not start. Its kind is untrusted if something differs
+// from the lock file, and not_ready if the package is not on this machine.
 type Refused struct {
 	cause *protocol.Error
 	next  string
@@ -126,8 +126,8 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 	dir, beside, err = l.uses.Store.Verify(e.Tree)
 	switch {
 	case err == nil:
-		// the store may know this directory's package only from elsewhere; unless noted, [Uses.Release] could
-		// remove it
+		// the package may have been added in another directory: unless this one is listed too, [Uses.Release]
+		// could remove its tree
 		l.noted.Do(func() { _ = l.uses.Add(l.dir) })
 		return dir, beside, nil
 	case errors.As(err, new(store.Missing)):
