@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// archive is a downloaded part, or the error.
+// archive is a downloaded part, or the error of its download.
 type archive struct {
 	form  store.Form
 	strip int // leading path elements to drop when unpacking
@@ -134,7 +134,7 @@ func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lock.P
 	argv := []string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts",
 		"--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}
 	for _, p := range parts {
-		// by path, because npm takes a name for a folder of that name, which may hold another package
+		// by path: npm would read a bare name as the folder of that name, which may hold another package
 		if slices.Contains(names, p.Name) {
 			argv = append(argv, "./"+p.Path)
 		}
@@ -165,8 +165,8 @@ func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lock.P
 // registryScheme starts archive URLs that are relative to the package's registry.
 const registryScheme = "registry://"
 
-// lockedURL returns the URL of an archive for the lock file. A registry URL may contain a user's token in its path,
-// so the part it shares with the archive's URL is left out.
+// lockedURL returns the URL of an archive for the lock file. It leaves out the part that the URL shares with the
+// registry's, because the path of a registry may contain a user's token.
 func lockedURL(registry, archive string) (string, error) {
 	at, err := url.Parse(registry)
 	if err != nil {

@@ -24,7 +24,7 @@ type Data struct {
 // stateVariable holds the extension's private directory.
 const stateVariable = "EXTHOST_STATE_DIR"
 
-// State refers to that directory in a manifest.
+// State is how a manifest refers to the extension's private directory.
 const State = "${" + stateVariable + "}"
 
 var (
@@ -82,7 +82,7 @@ func documentedDefaults(docs string) map[string]string {
 }
 
 // defaultColumn returns the column with the defaults in the table that the line belongs to; -1 outside of tables.
-// column is the one of the line before.
+// column is the result for the line before.
 func defaultColumn(line string, cells []string, column int) int {
 	if len(cells) < 3 {
 		return -1

@@ -35,14 +35,14 @@ func (g *gitRepo) run(ctx context.Context, args ...string) ([]byte, error) {
 	return (command{dir: g.dir, argv: append(argv, args...), env: g.env}).run(ctx)
 }
 
-// fetchGit creates the repository. address is a valid http or https URL.
+// fetchGit creates a repository with ref of the one at address, a valid http or https URL.
 func fetchGit(ctx context.Context, env []string, address, ref string) (*gitRepo, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
 	}
 	var own []string
-	if u.Scheme == "http" { // download.Client refuses it unless it is on this machine
+	if u.Scheme == "http" { // download.New refuses http to other machines
 		own = []string{address}
 	}
 	client, err := download.New(own...)

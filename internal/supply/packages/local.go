@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
-// isGit and isLocal report whether a part is a commit, or a bundle or folder, rather than a registry's archive.
+// isGit reports whether a part is a commit, isLocal whether it is a bundle or folder. Others are registry archives.
 func isGit(p lock.Part) bool   { return strings.HasPrefix(p.URL, "git+") }
 func isLocal(p lock.Part) bool { return !strings.Contains(p.URL, "://") }
 
@@ -49,7 +49,7 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 	return r, nil
 }
 
-// base returns the part for s itself, and makes its path relative to the lock file.
+// base returns the part for s itself, and makes a path in s relative to the lock file.
 func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 	name := strings.TrimSuffix(filepath.Base(s.Name), ".git")
 	if s.Kind == Git {

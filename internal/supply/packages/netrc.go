@@ -78,7 +78,7 @@ func (n *netrc) read(words []string) (macro bool) {
 		case "machine":
 			n.machine = value
 		case "default":
-			n.machine, i = "", i-1 // without a value
+			n.machine, i = "", i-1 // the word default has no value
 		case "login":
 			if ours {
 				n.user = value

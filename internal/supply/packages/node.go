@@ -18,7 +18,7 @@ import (
 // maxPackageJSON limits a package.json, in bytes.
 const maxPackageJSON = 4 << 20
 
-// Root refers to the directory of the package's files in a manifest.
+// Root is how a manifest refers to the directory of the package's files.
 const Root = "${" + lock.Variable + "}"
 
 // Run is how a package is run, and its metadata.
@@ -145,8 +145,8 @@ func describeNode(dir, at string) (Run, error) {
 		return Run{}, fmt.Errorf("its program %s is not in the package", bin)
 	}
 	defer f.Close()
-	head := make([]byte, 128) // an empty file reads nothing
-	n, _ := f.Read(head)      // nothing: an empty program
+	head := make([]byte, 128)
+	n, _ := f.Read(head) // 0 for an empty program
 	first, _, _ := strings.Cut(string(head[:n]), "\n")
 	if ext := path.Ext(bin); ext != ".js" && ext != ".mjs" && ext != ".cjs" &&
 		!(strings.HasPrefix(first, "#!") && strings.Contains(first, "node")) {

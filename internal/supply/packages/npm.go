@@ -62,7 +62,7 @@ func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r res
 	}
 	defer client.Close()
 	argv := append([]string{"npm", "install"}, npmFlags...)
-	if i.MinAge > 0 && len(i.AgeOf) == 0 { // npm then prefers the newest version that is old enough
+	if i.MinAge > 0 && len(i.AgeOf) == 0 { // --before makes npm prefer the newest version that is old enough
 		argv = append(argv, "--before="+time.Now().Add(-i.MinAge).UTC().Format(time.RFC3339))
 	}
 	if _, err := (command{dir: dir, argv: argv, env: config.env, hide: r.from.paths()}).run(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // npmEntry is a package in package-lock.json.
 type npmEntry struct {
-	Name      string   `json:"name"` // for an alias, where the path has another name
+	Name      string   `json:"name"` // set for an alias, whose path ends with another name
 	Version   string   `json:"version"`
 	Resolved  string   `json:"resolved"`
 	Integrity string   `json:"integrity"`

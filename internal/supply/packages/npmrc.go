@@ -15,8 +15,8 @@ import (
 
 const maxCredentials = 1 << 20 // bytes
 
-// npmCredentials returns Authorization headers by URL prefix, such as "//host/path/". It reads .npmrc files, of
-// which later ones take precedence, and npm_config_ variables, which override all files. Missing files are
+// npmCredentials returns Authorization headers by URL prefix, such as "//host/path/", from .npmrc files and
+// npm_config_ variables. A later file overrides earlier ones, and variables override all files. Missing files are
 // ignored.
 func npmCredentials(env []string, files ...string) (map[string]string, error) {
 	look := process.Lookup(env)

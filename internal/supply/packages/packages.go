@@ -129,12 +129,12 @@ func (i *Installer) Add(ctx context.Context, s Source) (*Package, error) {
 }
 
 // Fetch puts the exact package of a lock file entry into the store. aside are foreign files that were moved to
-// make room. It fails if any part is gone or has changed.
+// make room. Fetch fails if any part of the package is gone or has changed.
 func (i *Installer) Fetch(ctx context.Context, e lock.Entry) (aside store.Left, err error) {
 	if _, _, err := i.Store.Verify(e.Tree); err == nil {
 		return aside, nil
 	}
-	for _, name := range e.Scripts { // the lock file may be somebody else's
+	for _, name := range e.Scripts { // that they are in the lock file allows nothing: others may have written it
 		if !slices.Contains(i.AllowScripts, name) {
 			return aside, fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them "+
 				"here too", name, e.Source, name)
@@ -267,7 +267,7 @@ func (i *Installer) origin(ctx context.Context, e lock.Entry) (o origin, err err
 	switch {
 	case err != nil:
 		return o, err
-	case s.Kind == Registry && len(e.Parts) > 0 && isWheel(e.Parts[0]): // which names a package of one of both
+	case s.Kind == Registry && len(e.Parts) > 0 && isWheel(e.Parts[0]): // a server's package is on PyPI or npm
 		s.Kind = PyPI
 	case s.Kind == Registry:
 		s.Kind = NPM
@@ -295,7 +295,7 @@ func (i *Installer) origin(ctx context.Context, e lock.Entry) (o origin, err err
 	return c.origin(), nil
 }
 
-// Source parses the source of a lock file entry, whose path may be relative to the lock file.
+// Source parses the source of a lock file entry. A path in the entry may be relative to the lock file.
 func (i *Installer) Source(e lock.Entry) (Source, error) {
 	if strings.HasPrefix(e.Source, ".") {
 		return Parse(filepath.Join(i.Dir, filepath.FromSlash(e.Source)))

@@ -18,7 +18,7 @@ type pipConfig struct {
 
 const defaultIndex = "https://pypi.org/simple"
 
-// kept are the pip settings about connections, which are passed on.
+// kept are the names of pip's settings for connections. Their values are passed on to pip.
 var kept = []string{
 	"cert",
 	"client-cert",

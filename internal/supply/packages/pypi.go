@@ -96,7 +96,7 @@ type located struct {
 	others []string // versions that are younger still
 }
 
-// locateWheel looks up a wheel that pip chose in the index.
+// locateWheel looks up in the index a wheel that pip chose.
 func (i *Installer) locateWheel(ctx context.Context, client *download.Client, config *pipConfig, name string,
 	w pipWheel,
 ) (located, error) {

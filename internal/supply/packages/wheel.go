@@ -20,7 +20,7 @@ import (
 
 const (
 	libFolder    = "lib"    // holds a folder for each wheel
-	launcherFile = "run.py" // runs the program of the first
+	launcherFile = "run.py" // runs the program of the first wheel
 	maxMetaFile  = 4 << 20  // bytes of a wheel's METADATA
 )
 
