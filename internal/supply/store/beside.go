@@ -40,9 +40,9 @@ func (j *judge) add(name string) {
 	}
 }
 
-// loads reports whether a program may load a file beside the tree: because it is code, or because Node finds it
-// in place of code of the tree. For require('./x') Node prefers x to x.js and x.json, and x.json to x.node and
-// the directory x. It also finds every file in node_modules by its name.
+// loads reports whether a program may load a file beside the tree: because the file is code, or because Node finds
+// it in place of code of the tree. For require('./x') Node prefers x to x.js and x.json, and x.json to x.node and
+// the directory x. In node_modules, Node finds every file by its name.
 func (j *judge) loads(name string) bool {
 	info := j.found[name].info
 	switch {

@@ -89,7 +89,7 @@ func (l *lister) visit(path string, d fs.DirEntry, err error) error {
 
 func writable(path string) error { return fmt.Errorf("others can write %s", path) }
 
-// all returns the files of a folder without files beside the tree, and their hash.
+// all returns the versions of all files in f, each of which belongs to the tree, and their hash.
 func (f folder) all(dir string) (files, string, error) {
 	if len(f) > maxFiles {
 		return nil, "", fmt.Errorf("%s has over %d files", dir, maxFiles)
@@ -119,7 +119,7 @@ func (e entry) read(dir, name string) (version, error) {
 	return v, v.read(filepath.Join(dir, filepath.FromSlash(name)))
 }
 
-// same reports whether a file has the content was, and returns its current version.
+// same reports whether a file still has the content of version was, and returns its current version.
 func (e entry) same(dir, name string, was version) (now version, same bool, err error) {
 	switch {
 	case !e.info.Mode().IsRegular() || e.Size != was.Size:

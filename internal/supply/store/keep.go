@@ -24,8 +24,8 @@ type Left struct {
 // asidePrefix starts the names of directories for files moved aside.
 const asidePrefix = "aside-"
 
-// restore replaces the damaged tree in dir by the files of t (made). Data files stay in place; other files are moved
-// aside.
+// restore replaces the damaged tree in dir by the files of t, with the versions made. Data files stay in place;
+// other files are moved aside.
 func (s Store) restore(dir string, t *Tree, made files) (Left, error) {
 	if err := open(dir); err != nil {
 		return Left{}, err

@@ -121,8 +121,8 @@ func (t *Tree) files() (files, string, error) {
 	return found.all(t.dir)
 }
 
-// Put moves a tree into the store and returns its hash. If the store has the tree already, t is dropped; a
-// damaged one is restored first. aside are files that restoring moved away, such as changed files of the tree.
+// Put moves a tree into the store and returns its hash. If the store has the tree already, Put drops t, but first
+// restores a damaged tree. aside are files that restoring moved away, such as changed files of the tree.
 func (s Store) Put(t *Tree) (hash string, aside Left, err error) {
 	made, hash, err := t.files()
 	if err != nil {

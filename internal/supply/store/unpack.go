@@ -234,7 +234,7 @@ func (t *Tree) mkdir(rel string) error {
 	return err
 }
 
-// add writes one file of at most limit bytes. Of mode, only the executable bits count.
+// add writes one file of at most limit bytes. It uses only the executable bits of mode.
 func (t *Tree) add(rel string, mode fs.FileMode, r io.Reader, limit int64) error {
 	if err := t.mkdir(path.Dir(rel)); err != nil {
 		return err
