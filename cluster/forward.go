@@ -15,14 +15,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// RemoteServers forwards requests of MCP sessions to the nodes that began them, for [mcpserver.Options]. Behind a
-// load balancer, a request may arrive at any node.
+// RemoteServers returns the value for [mcpserver.Options]. It forwards a request of an MCP session to the node where
+// the session began, since a load balancer may send the request to any node.
 func (n *Node) RemoteServers() mcpserver.RemoteServers { return (*homes)(n) }
 
-// homes implements [mcpserver.RemoteServers]. The home of a session is the run that began it.
+// homes implements [mcpserver.RemoteServers]. The home of a session is the run in which the session began.
 type homes Node
 
-// errNoHome has no outcome, since the request reached nobody.
+// errNoHome is returned if no run that can be reached has the session. It has no outcome, since nobody received the
+// request.
 var errNoHome = protocol.Errorf(protocol.NodeLost, "no node has the run that had this")
 
 // Home implements [mcpserver.RemoteServers].
@@ -36,7 +37,7 @@ func (n *homes) Homes() (runs []string) {
 	return runs
 }
 
-// find returns the address of a run, or false unless the run is present and not leaving.
+// find returns the address of a run. It returns false if the run is absent or leaving.
 func (n *homes) find(run string) (wire.Address, bool) {
 	all := n.members.Staying()
 	i := slices.IndexFunc(all, func(a wire.Address) bool { return a.Run == run })
@@ -69,11 +70,11 @@ func (n *homes) Forward(ctx context.Context, w http.ResponseWriter, home string,
 	return began, err
 }
 
-// awayPause separates the attempts of a call to a run that cannot be reached.
+// awayPause is the pause between two attempts to call a run that cannot be reached.
 const awayPause = 50 * time.Millisecond
 
-// call carries one call to a run. It retries for up to cluster.grace while the run reconnects, and returns
-// errNoHome if the run did not get the call.
+// call makes one call to a run. While the run cannot be reached, call retries for up to cluster.grace. It returns
+// errNoHome if the run never received the call.
 func (n *homes) call(ctx context.Context, to wire.Address, method string, body []byte) ([]byte, error) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -37,7 +37,7 @@ type Node struct {
 	quota   *quota.Quota
 	local   localSessions
 	traffic traffic
-	streams atomic.Pointer[stream.Server] // serves requests of remote MCP sessions; nil: it refuses them
+	streams atomic.Pointer[stream.Server] // serves requests of remote MCP sessions; nil: they are refused
 	state   atomic.Pointer[connection]
 	rtt     atomic.Int64 // round trip to the server in nanoseconds; 0: unknown
 
@@ -143,7 +143,7 @@ func (n *Node) Open(ctx context.Context, h peers.Host) error {
 	return n.members.Join(ctx)
 }
 
-// leavingHeard is how long Close lets other nodes hear that this node leaves.
+// leavingHeard is how long Close waits for other nodes to hear that this node leaves.
 const leavingHeard = 200 * time.Millisecond
 
 // closeWait bounds each wait of Close, except for calls in flight.
@@ -183,7 +183,7 @@ func (n *Node) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, l.Cut)()
 	err := n.pairs.Close(ctx)
 	n.close()
-	n.life.Wait() // which sends the goodbye of the directory
+	n.life.Wait() // members.Run announces that this run is gone
 	return errors.Join(left, err, l.Close(ctx))
 }
 
@@ -333,14 +333,14 @@ func (n *Node) Call(ctx context.Context, c *peers.Call) (json.RawMessage, error)
 	return result, err
 }
 
-// maxTries bounds how often a call is sent that its owner does not receive.
+// maxTries bounds how often a call that its owner does not receive is sent.
 const maxTries = 8
 
 const unsentPause = 10 * time.Millisecond
 
-// deliver sends a call to a run until the run has an outcome for it. It sends the call again if the owner
-// reports that it never received it, which means that the owner refuses the first number for ever. If the
-// call cannot be sent, deliver waits for a new connection, for up to cluster.grace.
+// deliver sends a call to a run and returns the outcome. If the owner reports that it never received the call, deliver
+// sends the call again with a new number; the owner refuses the former one for ever. If the call cannot be sent,
+// deliver waits for a new connection, for up to cluster.grace.
 func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, params []byte, client protocol.Peer,
 ) ([]byte, error) {
 	grace := n.o.Settings.Grace.Std()
@@ -362,8 +362,8 @@ func (n *Node) deliver(ctx context.Context, to wire.Address, h *wire.Head, param
 	}
 }
 
-// connects waits until the node is connected. It gives up when the connection has been lost for longer than
-// grace.
+// connects waits until the node is connected. It reports false once the connection has been lost for longer than grace,
+// or when ctx ends.
 func (n *Node) connects(ctx context.Context, grace time.Duration) bool {
 	lost := n.state.Load()
 	timer := time.NewTimer(time.Until(lost.since.Add(grace)))

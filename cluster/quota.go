@@ -12,7 +12,7 @@ import (
 
 var _ limits.Source = (*Node)(nil)
 
-// newQuota returns the leases of this node, which count over all nodes.
+// newQuota returns the leases of this node from limits that all nodes share.
 func (n *Node) newQuota() *quota.Quota {
 	return quota.New(quota.Options{
 		Cluster: n.o.Settings.Name,

@@ -18,8 +18,8 @@ const (
 	maxEnded    = 256  // ids of ended sessions, per run
 )
 
-// remoteSessions holds the sessions of remote clients on this host. A session lasts from its first call until its
-// node says that it ended, or until its run is gone.
+// remoteSessions holds the sessions of remote clients on this host. A session lasts from its first call until the
+// client's node reports its end, or until that node's run is gone.
 type remoteSessions struct {
 	closing context.Context // ends all sessions
 	client  func(of wire.Address, session, extension string) protocol.Peer
@@ -34,8 +34,8 @@ type runSessions struct {
 	ended []string // ids of the sessions that ended last, to refuse late calls
 }
 
-// sessionKey identifies a remote session. It contains the extension, because requests outside of calls go to a
-// session from one extension.
+// sessionKey identifies a remote session. It contains the extension, because the peer that reaches the client speaks
+// for one extension.
 type sessionKey struct{ session, extension string }
 
 // remoteSession is a session of a remote client at one extension.
@@ -52,8 +52,8 @@ func newRemoteSessions(
 	return &remoteSessions{closing: closing, client: client, runs: make(map[wire.Address]*runSessions)}
 }
 
-// session returns the session for a call of run from to an extension. A session without an id lasts as long
-// as the call.
+// session returns the session for a call by run from at an extension. A session without an id lasts as long as the
+// call.
 func (r *remoteSessions) session(h peers.Host, from wire.Address, extension string, s *wire.Session,
 ) (*protocol.Session, error) {
 	if s == nil {
@@ -210,8 +210,8 @@ type calledRuns struct {
 	runs    map[wire.Address]struct{}
 }
 
-// note records that run to knows s. It reports false if s ends with the call or has ended already: nobody
-// would tell the run when s ends, so the call must go without a session id.
+// note records that run to knows session s. It reports false if s ends with the call or has ended already: since nobody
+// would tell the run when s ends, the call must be sent without a session id.
 func (l *localSessions) note(h peers.Host, s *protocol.Session, to wire.Address) bool {
 	return s.ID != "" && h.IfAttached(s, func() { l.add(s, to) })
 }
@@ -230,7 +230,7 @@ func (l *localSessions) add(s *protocol.Session, to wire.Address) {
 	v.runs[to] = struct{}{}
 }
 
-// session returns the local session id if run from knows it, else nil.
+// session returns the local session with an id if run from knows it, else nil.
 func (l *localSessions) session(id string, from wire.Address) *protocol.Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()

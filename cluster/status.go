@@ -33,7 +33,7 @@ func (t *traffic) add(node string, count func(*counts)) {
 	count(c)
 }
 
-// out counts a call to a remote node; it has failed unless it returned a result or an error of the extension.
+// out counts a call to a remote node. The call has failed unless it returned a result or an error of the extension.
 func (t *traffic) out(node string, err error) {
 	e, ok := errors.AsType[*protocol.Error](err)
 	failed := ok && e.Kind != protocol.ExtensionError

@@ -70,8 +70,8 @@ func readAuthority(cert, key []byte) (*authority, error) {
 	return &authority{cert: pair.Leaf, key: k}, nil
 }
 
-// issue returns a certificate for one hub, which it shows to nodes and to other hubs. Its key stays in the
-// process.
+// issue returns a certificate with which a hub identifies itself to nodes and to other hubs. The private key stays in
+// memory.
 func (a *authority) issue(cluster string) (tls.Certificate, error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -24,18 +24,18 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// The bounds of JetStream in a hub, which only stores the counters of shared limits.
+// The bounds of JetStream in a hub. JetStream stores nothing there but the counters of shared limits.
 const (
 	maxMemory    = 16 << 20
 	maxStore     = 256 << 20
-	accountStore = 3 << 26 // the nodes' account: one bucket, and each replica counts
+	accountStore = 3 << 26 // of the nodes' account: one bucket, counted once per replica
 	syncEach     = 2 * time.Second
 
-	replicas      = 3 // of the bucket, if there are so many hubs
+	replicas      = 3 // of the bucket, in a cluster of at least so many hubs
 	countersEach  = 500 * time.Millisecond
-	countersAfter = time.Minute // once the bucket is complete
+	countersAfter = time.Minute // between checks of a complete bucket
 	countersWait  = 2 * time.Second
-	countersSaid  = countersAfter + 15*time.Second // before failures are logged: new hubs have to find each other
+	countersSaid  = countersAfter + 15*time.Second // failures are logged only later: hubs have to find each other
 
 	nameFile = "name"
 )
@@ -58,7 +58,7 @@ func keepCounters(o *server.Options, dir string) error {
 	return nil
 }
 
-// nameIn returns the server name in dir, and creates it on the first start.
+// nameIn reads the server's name from its file in dir. If there is no file, it creates one with a random name.
 func nameIn(dir string) (string, error) {
 	path := filepath.Join(dir, nameFile)
 	data, _, err := regular.Read(path, 256, false)
@@ -73,7 +73,7 @@ func nameIn(dir string) (string, error) {
 	return name, err
 }
 
-// grantCounters allows the nodes' account one bucket.
+// grantCounters allows the nodes' account one JetStream stream, which is the bucket of the counters.
 func grantCounters(a *jwt.AccountClaims) {
 	a.Limits.JetStreamLimits = jwt.JetStreamLimits{
 		DiskStorage:      accountStore,
@@ -83,7 +83,7 @@ func grantCounters(a *jwt.AccountClaims) {
 	}
 }
 
-// maintain creates the bucket and replicates it over the hubs there are, until ctx ends.
+// maintain creates the bucket, and adds replicas when hubs are added, until ctx ends.
 func (h *Hub) maintain(ctx context.Context) {
 	since := time.Now()
 	timer := time.NewTimer(0)
@@ -133,10 +133,10 @@ func (h *Hub) makeCounters(ctx context.Context) error {
 	return err
 }
 
-// errNoStream is returned by askStream.
+// errNoStream is returned by askStream if the stream does not exist.
 var errNoStream = errors.New("there is no bucket")
 
-// askStream sends a request of the JetStream API about a stream, and returns the stream's replicas.
+// askStream sends a request of the JetStream API about a stream, and returns the number of the stream's replicas.
 func askStream(ctx context.Context, conn *nats.Conn, what, name string, body any) (replicas int, err error) {
 	request, err := json.Marshal(body)
 	if err != nil {
@@ -174,7 +174,7 @@ func (h *Hub) countersUser() (*nats.Conn, error) {
 	return h.user(h.files.account, publish, nil)
 }
 
-// user connects as a user of an account with permission for the given subjects and its own inbox.
+// user connects to this hub's server as a new user of account, who may use the given subjects and an inbox.
 func (h *Hub) user(account nkeys.KeyPair, publish, subscribe []string, more ...nats.Option) (*nats.Conn, error) {
 	k, err := nkeys.CreateUser()
 	if err != nil {
@@ -195,13 +195,13 @@ func (h *Hub) user(account nkeys.KeyPair, publish, subscribe []string, more ...n
 	}
 	return nats.Connect("", append(more, nats.InProcessServer(h.server), nats.CustomInboxPrefix(inbox),
 		nats.NoReconnect(), nats.Timeout(countersWait),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { // by default they go to stderr
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { // the default handler writes to stderr
 			h.log.Warn("an error on the hub's connection to its own server", "error", err)
 		}),
 		nats.UserJWT(func() (string, error) { return user, nil }, k.Sign))...)
 }
 
-// otherHubs returns peers without the own address.
+// otherHubs returns peers without own, the address of this hub.
 func otherHubs(peers []string, own string) []string {
 	return slices.DeleteFunc(slices.Clone(peers), func(p string) bool { return p == own })
 }

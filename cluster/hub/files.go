@@ -26,8 +26,7 @@ import (
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
-// The files in the directory of a hub. All hubs of a cluster share their contents; recordFile is merged
-// between hubs.
+// The files in the directory of a hub. All hubs of a cluster have the same keys, and exchange changes of recordFile.
 const (
 	recordFile   = "cluster.json"
 	operatorFile = "operator.nk"
@@ -48,7 +47,7 @@ var (
 	ErrNotInvited = errors.New("is not invited")
 )
 
-// Files is the directory with the keys of a cluster. Reading it suffices to invite nodes.
+// Files is the directory with the keys of a cluster. Whoever can read it can invite nodes.
 type Files struct {
 	dir                       string
 	operator, account, system nkeys.KeyPair
@@ -209,7 +208,7 @@ func (f *Files) change(do func(*record) (changed bool, err error)) error {
 	return atomicfile.WritePrivate(filepath.Join(f.dir, recordFile), r.bytes())
 }
 
-// Cluster returns the cluster's name and the hub addresses in invitations.
+// Cluster returns the cluster's name, and the hub addresses that invitations contain.
 func (f *Files) Cluster() (name string, urls []string, err error) {
 	r, err := f.record()
 	if err != nil {
@@ -295,8 +294,8 @@ func (f *Files) invitation(r *record, node string) (i *credentials.Invitation, k
 	}, key, nil
 }
 
-// Revoke revokes all invitations of a node. Running hubs close its connections within a second. The node may
-// be invited again, with a new key. It returns [ErrNotInvited] if the node is not invited.
+// Revoke revokes all invitations of a node. Running hubs close the node's connections within a second. The node may be
+// invited again, with a new key. Revoke returns [ErrNotInvited] if the node is not invited.
 func (f *Files) Revoke(node string) error {
 	return f.change(func(r *record) (bool, error) {
 		found := false

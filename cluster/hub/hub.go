@@ -14,8 +14,8 @@ type Options struct {
 	Dir    string       // created by [Init]
 	Listen string       // host:port for nodes; port 0 picks a free port
 	Routes string       // host:port for other hubs; "": no other hubs
-	Peers  []string     // host:port of the other hubs' Routes; may include the own
-	Store  string       // directory for the counters of shared limits, of this hub alone; "": no counters
+	Peers  []string     // host:port of the other hubs' Routes; may include this hub's
+	Store  string       // directory of this hub alone for the counters of shared limits; "": no counters
 	Log    *slog.Logger // nil: discard
 }
 
@@ -25,7 +25,7 @@ const (
 	maxConnections = 10_000
 	maxUserSubs    = 64 // per node
 
-	// until the server accepts connections; loading the counters is slow on a busy machine
+	// how long Open waits until the server accepts connections; loading the counters is slow on a busy machine
 	startTimeout     = 30 * time.Second
 	handshakeTimeout = 5 * time.Second // per connection
 	readyStep        = 20 * time.Millisecond
@@ -33,8 +33,8 @@ const (
 	tellEach         = 2 * time.Second        // between exchanges of records
 )
 
-// Permissions returns the subjects that a node needs to publish and subscribe to. Granting no others ensures
-// that the sender in a subject is genuine. Of JetStream, they only reach the counters of shared limits.
+// Permissions returns the subjects that a node needs to publish and subscribe to. If no others are granted, the sender
+// that a subject names is genuine. The only part of JetStream that they reach is the counters of shared limits.
 func Permissions(cluster, node string) (publish, subscribe []string) {
 	s := wire.Subjects{Cluster: cluster}
 	return append(s.Publish(node), quota.Publish(cluster)...), s.Subscribe(node)

@@ -16,7 +16,7 @@ type Node struct {
 	Revoked time.Time `json:"revoked,omitzero"` // zero: the node may connect
 }
 
-// record lists the invitations of a cluster. Hubs merge their records; the order does not matter.
+// record lists the invitations of a cluster. Hubs merge each other's records, in any order.
 type record struct {
 	Name  string   `json:"name"`
 	URLs  []string `json:"urls"` // hub addresses in invitations
@@ -37,8 +37,9 @@ func (r *record) find(node string) *Node {
 	return nil
 }
 
-// merge adds what other knows, and reports whether anything changed. Two valid invitations for one name, made
-// at hubs that were separated, both stay valid. Invitations beyond 2*maxNodes are left out with an error.
+// merge adds the invitations and revocations of other, and reports whether r has changed. If two hubs invited one node
+// while they could not reach each other, both invitations stay valid. merge leaves out invitations beyond 2*maxNodes
+// and returns an error.
 func (r *record) merge(other *record) (changed bool, err error) {
 	if other.Name != r.Name {
 		return false, fmt.Errorf("a hub is of the cluster %q", other.Name)

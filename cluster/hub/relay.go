@@ -26,11 +26,11 @@ const (
 	relayTimeout = time.Second // per request; nodes wait as long
 	relayAgain   = time.Second // before reconnecting
 
-	absentTries = 20                   // of a request while JetStream is unavailable
-	absentPause = 5 * time.Millisecond // between these tries
+	absentTries = 20                   // attempts per request while JetStream is unavailable
+	absentPause = 5 * time.Millisecond // between these attempts
 
 	maxRelayed        = 256                 // concurrent requests
-	maxRelayedOfNode  = 2 * quota.MaxLeases // per node; a node that has just restarted may have two runs
+	maxRelayedOfNode  = 2 * quota.MaxLeases // per node; doubled, since a node that has just restarted may have two runs
 	maxRelayWaiting   = 4096                // pending requests
 	maxRelayWaitBytes = 8 << 20             // bytes of pending requests
 )
@@ -101,8 +101,8 @@ type relaying struct {
 	running map[string]int // requests by node
 }
 
-// take forwards a request and sends the answer to the node that asked. A node beyond its own limit gets no
-// answer; beyond the limit of all nodes, the request waits, and further requests wait behind it.
+// take forwards a request, and sends the answer to the node that asked. It drops a request beyond the limit of its
+// node. While maxRelayed requests are running, the request waits, and all later ones wait behind it.
 func (r *relaying) take(ctx context.Context, m *nats.Msg) {
 	what, from := r.subjects.Asked(m.Subject)
 	to := quota.Subject(r.subjects.Cluster, what)

@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	h := &Hub{
 		files:    f,
 		name:     r.Name,
-		log:      slog.New(throttle.New(o.Log.Handler())), // failing work is retried every second
+		log:      slog.New(throttle.New(o.Log.Handler())), // failing work is tried again every second
 		resolver: new(server.MemAccResolver),
 		told:     make(chan []byte, 1),
 		peers:    otherHubs(o.Peers, o.Routes),
@@ -98,7 +98,7 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	return h, nil
 }
 
-// start waits until the server accepts connections.
+// start starts the server and waits until it accepts connections, for up to startTimeout.
 func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
 	h.server.Start()
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
@@ -257,7 +257,7 @@ func (h *Hub) setClaims(revoked []string) error {
 func (h *Hub) follow(ctx context.Context) {
 	tick := time.NewTicker(followEach)
 	defer tick.Stop()
-	var seen regular.Version // some file systems have too coarse timestamps to rely on it alone
+	var seen regular.Version // of the applied file; while the last change is recent, the file is read at every tick
 	var admitted []byte
 	for {
 		info, err := os.Stat(filepath.Join(h.files.dir, recordFile))
@@ -343,7 +343,7 @@ func hostPort(address string) (host string, port int, err error) {
 type logger struct {
 	log    *slog.Logger
 	fatal  chan string    // the first fatal error
-	warned rate.Sometimes // refused clients retry constantly
+	warned rate.Sometimes // limits warnings, since refused clients retry constantly
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug("hub: " + fmt.Sprintf(format, v...)) }

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
-// Hubs share their records over their routes, in the system account, which no node can access: an invitation or a
-// revocation at one hub holds at all of them.
+// Hubs exchange their records over their routes, in the system account, which no node can access. So an invitation or
+// revocation at one hub takes effect at all hubs.
 
 // recordSubject is where hubs publish their records.
 const recordSubject = "exthost.hub.record"
@@ -93,7 +93,7 @@ func (h *Hub) converse(ctx context.Context) error {
 	}
 }
 
-// take merges a received record into the own file. follow notices the change.
+// take merges a received record into the record file of this hub. follow notices the change.
 func (h *Hub) take(data []byte) {
 	other := new(record)
 	err := json.Unmarshal(data, other)

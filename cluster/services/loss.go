@@ -28,7 +28,7 @@ func (v *service) doubt() {
 	for since := time.Now(); time.Since(since) < grace; {
 		missing := v.missing.Load()
 		known := v.publish(v.inbox+probeID, probe) == nil && v.settle()
-		if v.heard.Load() != heard || known && v.missing.Load() == missing { // a subscriber took it
+		if v.heard.Load() != heard || known && v.missing.Load() == missing { // answered, or received by a subscriber
 			return
 		}
 		select {
@@ -55,7 +55,7 @@ func (v *service) settle() bool {
 	}
 }
 
-// disconnected ends the transport after silence without a connection.
+// disconnected ends the transport unless the connection is back within the time silence.
 func (v *service) disconnected(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

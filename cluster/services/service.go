@@ -112,8 +112,8 @@ func (v *service) options() nats.Options {
 	return o
 }
 
-// subscribe calls take for each message to subject until the transport is closed. Up to bytes of messages may
-// be pending. v.tasks counts the handlers, because the NATS client does not report when the last one returns.
+// subscribe calls take for each message to subject until the transport is closed. bytes bounds the size of the pending
+// messages. v.tasks counts the handlers, because the NATS client does not report when the last one returns.
 func (v *service) subscribe(subject string, bytes int, take nats.MsgHandler) error {
 	s, err := v.conn.Subscribe(subject, func(m *nats.Msg) {
 		if v.tasks.Enter() {
@@ -146,7 +146,7 @@ func (v *service) Write(_ context.Context, m jsonrpc.Message) error {
 	switch {
 	case err != nil:
 		return err
-	case m.Method == "": // a response to a request of the service, which are all dropped
+	case m.Method == "": // a response to a request of the service; all such requests are dropped
 		return nil
 	case m.ID == nil:
 		return v.publish("", line)

@@ -53,7 +53,7 @@ func (v *Services) access(s *runtime.Spec) (*access, error) {
 	}
 	a := &access{own.Access}
 	if url := s.Manifest.Transport.URL; url != "" {
-		if err := cluster.CheckURL(url); err != nil { // the URL may contain a secret
+		if err := cluster.CheckURL(url); err != nil { // refuses a URL with a password, which further errors would quote
 			return nil, protocol.Errorf(protocol.ManifestInvalid, "transport.url: %w", err)
 		}
 		a.URLs, a.TLS = []string{url}, nil

@@ -33,7 +33,7 @@ type Credentials struct {
 // maxFile bounds the size of a file with credentials, a key or certificates, in bytes.
 const maxFile = 256 << 10
 
-// Of returns the credentials for m: from the invitation file m.Join, or from the fields beside m.URLs. Its
+// Of reads the credentials for m: from the invitation file m.Join, or else from the other files that m names. Its
 // errors name the file and the remedy.
 func Of(m *cluster.Membership) (*Credentials, error) {
 	if m.Join != "" {
@@ -79,7 +79,7 @@ func Read(file string) (*Credentials, error) {
 	return c, nil
 }
 
-// secure loads the certificates in files.
+// secure sets c.TLS from the certificates in files.
 func (c *Credentials) secure(files cluster.Certificates) error {
 	if files == (cluster.Certificates{}) {
 		return nil
@@ -127,8 +127,8 @@ func secret(file string) (string, error) {
 	return string(data), nil
 }
 
-// ServerName returns the name in the certificates of a cluster's hubs. It does not depend on their host
-// names, because the CA only signs for hubs, and hosts may have many addresses.
+// ServerName returns the name in the certificates of a cluster's hubs. All hubs have the same name: the CA signs only
+// for hubs, and a hub may have many addresses.
 func ServerName(cluster string) string { return cluster + ".hub.exthost" }
 
 // Invitation is the content of an invitation file.
@@ -231,7 +231,7 @@ func OfText(text string) (*Credentials, error) {
 	return c, nil
 }
 
-// parseSeed decodes the seed of a user. It returns the public key, and signs with the private one.
+// parseSeed decodes the seed of a user. It returns the public key, and a function that signs with the private key.
 func parseSeed(text string) (public string, sign func([]byte) ([]byte, error), err error) {
 	k, err := nkeys.FromSeed([]byte(text))
 	if err == nil {

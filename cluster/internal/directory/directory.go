@@ -19,16 +19,17 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Prefix begins the notTaken tokens of a directory.
+// Prefix is the prefix of the notTaken tokens of a directory.
 const Prefix = "d"
 
-// Sender sends messages. A message may be lost, with or without an error.
+// Sender sends messages. A message may be lost, with or without an error. If no run receives a message that was sent
+// with a notTaken token, [Directory.NotTaken] must be called with the token.
 type Sender interface {
 	Send(to wire.Address, notTaken string, message []byte) error
 	Broadcast(message []byte) error
 	Any(message []byte) error
 	MaxPayload() int // maximum size of a message in bytes
-	Hold() error     // makes this run the holder of its node's name, which may be chosen for messages to any node
+	Hold() error     // makes this run the holder of its node's name, so that messages to any node may reach it
 }
 
 // Options configures a directory. Its functions may be called concurrently and must not block. Except for
@@ -42,8 +43,7 @@ type Options struct {
 	Sender   Sender
 	Log      *slog.Logger // nil: discard
 
-	// reports whether this node uses an extension; nil: always. It is called under a lock and must only
-	// compare
+	// reports whether this node uses an extension; nil: always. It is called under a lock and must only compare names
 	Use     func(node, extension string) bool
 	Changed func()                 // reports changed places; may be nil
 	Waiting func()                 // reports changed approval requests at remote nodes; may be nil
@@ -58,8 +58,8 @@ type Options struct {
 type Own struct {
 	Leaving bool // it accepts no more calls
 	Shares  []Share
-	Waiting int   // approval requests
-	Asked   int64 // when the set of requests last changed, Unix milliseconds
+	Waiting int   // number of pending approval requests
+	Asked   int64 // when the set of pending requests last changed, Unix milliseconds
 }
 
 // Share is a shared extension.
@@ -68,13 +68,13 @@ type Share struct {
 	peers.Offer
 }
 
-// Directory is the view of one run on its cluster. Its methods may be called concurrently.
+// Directory is one run's view of its cluster. Its methods may be called concurrently.
 type Directory struct {
 	o       Options
-	wake    chan struct{} // a deadline has moved forward
+	wake    chan struct{} // holds a token when the next deadline has become earlier
 	settled chan struct{} // closed once it is known whether another run holds the name
 
-	mu          sync.Mutex // guards what follows; no foreign code is called under it
+	mu          sync.Mutex // guards what follows; Options.Use is the only foreign code that is called under it
 	s           state
 	toldSettled bool // settled is closed
 }
@@ -104,8 +104,8 @@ func New(o Options) *Directory {
 	return d
 }
 
-// Run joins the cluster whenever there is a connection, and maintains the directory until ctx ends. Then it
-// says goodbye. It must be called once.
+// Run joins the cluster once there is a connection, and maintains the directory until ctx ends. Then it announces that
+// this run is gone. It must be called once.
 func (d *Directory) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -168,13 +168,13 @@ func (d *Directory) update(f func(s *state, now time.Time)) {
 	if sooner {
 		select {
 		case d.wake <- struct{}{}:
-		default: // it is awake
+		default: // Run has yet to take the previous token
 		}
 	}
 }
 
-// send sends a message, and reports whether it was accepted. Lost messages are repeated, or other nodes
-// notice the difference.
+// send sends a message, and reports whether it was accepted. A message that is lost later is sent again, or its loss
+// shows when other nodes compare their directories.
 func (d *Directory) send(m *message) bool {
 	if m.hold {
 		if err := d.o.Sender.Hold(); err != nil {
@@ -199,9 +199,9 @@ func (d *Directory) send(m *message) bool {
 	return err == nil
 }
 
-// Join waits, usually less than a second, until this run holds its name. It fails with config_invalid if
-// another run holds it. Without a connection it returns nil at once; later faults are logged and returned by
-// Fault.
+// Join waits until this run holds its node's name, which usually takes less than a second. It fails with config_invalid
+// if another run holds the name. Without a connection it returns nil at once: a conflict that is found later is logged,
+// and Fault returns it.
 func (d *Directory) Join(ctx context.Context) error {
 	d.mu.Lock()
 	connected := d.s.connected
@@ -228,13 +228,13 @@ func (d *Directory) Fault() string {
 	return d.s.fault
 }
 
-// Connected reports the state of the connection. While disconnected, no run is judged; after Options.Silent
-// all runs are away.
+// Connected tells the directory whether there is a connection. Without one, no single run is considered lost; after
+// Options.Silent, all runs are marked as away.
 func (d *Directory) Connected(yes bool) {
 	d.update(func(s *state, now time.Time) { s.connect(yes, now) })
 }
 
-// SetOwn changes what this node announces. Other nodes hear it within 100 ms.
+// SetOwn changes what this node announces. Other nodes are told within 100 ms.
 func (d *Directory) SetOwn(own Own) {
 	d.update(func(s *state, now time.Time) { s.setOwn(own, now) })
 }
@@ -263,8 +263,8 @@ func (d *Directory) Receive(from string, h *wire.Head, body []byte) bool {
 	return true
 }
 
-// NotTaken reports that no run received a message, given its token. It returns false for a token of another
-// sender, which does not begin with [Prefix].
+// NotTaken tells the directory that no run received the message with the notTaken token what. It returns false for a
+// token that does not begin with [Prefix], which belongs to another sender.
 func (d *Directory) NotTaken(what string) bool {
 	digits, ok := strings.CutPrefix(what, Prefix)
 	if !ok {
@@ -287,14 +287,14 @@ func (d *Directory) Places() []*peers.Place {
 	return d.s.places
 }
 
-// Nodes returns the remote nodes by name, without the counts of calls.
+// Nodes returns the status of the remote nodes, sorted by name, without the counts of calls.
 func (d *Directory) Nodes() []status.Node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.s.nodes()
 }
 
-// Taker returns the run of a node that accepts calls, or false if the node is away or leaving.
+// Taker returns the run to which calls to a node go. It returns false if the node is away or leaving.
 func (d *Directory) Taker(node string) (run wire.Address, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -305,7 +305,8 @@ func (d *Directory) Taker(node string) (run wire.Address, ok bool) {
 	return wire.Address{Node: node, Run: m.Run}, true
 }
 
-// Knows reports whether a present run supports a feature, and its version of exthost.
+// Knows reports whether a run is present and supports a feature. version is the run's version of exthost, "" if it is
+// absent.
 func (d *Directory) Knows(run wire.Address, feature string) (version string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -37,8 +37,8 @@ type entry struct {
 	MaxBody  int64    `json:"max_body"`
 	Leaving  bool     `json:"leaving,omitempty"`
 	Shares   []shared `json:"shares,omitempty"`
-	Waiting  int      `json:"waiting,omitempty"` // approval requests
-	Asked    int64    `json:"asked,omitempty"`   // when the set of requests last changed, Unix milliseconds
+	Waiting  int      `json:"waiting,omitempty"` // number of pending approval requests
+	Asked    int64    `json:"asked,omitempty"`   // when the set of pending requests last changed, Unix milliseconds
 
 	raw []byte
 	sum sum
@@ -76,7 +76,7 @@ func (e *entry) tools() (n int) {
 	return n
 }
 
-// compare orders entries of one node, by the start of their runs first.
+// compare orders entries of one node: by the start of the run, then by its name, then by Seq.
 func (e *entry) compare(other *entry) int {
 	return cmp.Or(cmp.Compare(e.Started, other.Started), cmp.Compare(e.Run, other.Run), cmp.Compare(e.Seq, other.Seq))
 }

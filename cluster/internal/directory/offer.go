@@ -16,9 +16,9 @@ import (
 // maxOffer bounds the size of an offer in bytes.
 const maxOffer = 8 << 20
 
-// offer describes a shared extension: its properties and the descriptors of its tools. Nodes fetch and keep
-// offers by the digest of raw, so that many nodes can share one. raw is a JSON object, followed by the
-// descriptors as the extension sent them.
+// offer describes a shared extension: its properties and the descriptors of its tools. Nodes fetch and keep offers by
+// the digest of raw, so that an offer that many nodes have is fetched once. raw is the properties as a JSON object,
+// followed by the descriptors as the extension sent them.
 type offer struct {
 	peers.Offer                   // State is ""
 	digests     map[string]string // of descriptors, by tool name
@@ -37,7 +37,8 @@ func isDigest(s string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-// encodeOffer returns the offer of a local extension. It returns before if nothing has changed.
+// encodeOffer returns the offer of a local extension. before is its previous offer, or nil; it is returned if nothing
+// has changed.
 func encodeOffer(o peers.Offer, before *offer) (*offer, error) {
 	o.State = ""
 	raw, err := json.Marshal(o)

@@ -29,7 +29,7 @@ type offers struct {
 	tell    time.Time // when to report changed places; zero: never
 }
 
-// fetch is a missing offer.
+// fetch is the state of an offer that is missing.
 type fetch struct {
 	owner   wire.Address
 	asking  bool
@@ -67,8 +67,8 @@ func (x *offers) fetchMore(now time.Time) {
 	}
 }
 
-// fetchPart requests the next part of an offer: first from its owner, then from random nodes, which may have
-// it too.
+// fetchPart requests the next part of an offer: from the owner, or after a failure from a random node, which may have
+// the offer too.
 func (x *offers) fetchPart(digest string, f *fetch, now time.Time) {
 	from := f.owner
 	if f.tries > 0 {
@@ -82,7 +82,7 @@ func (x *offers) fetchPart(digest string, f *fetch, now time.Time) {
 	x.all.ask(from, h, wantTimeout, w, now)
 }
 
-// havePart handles a part of an offer.
+// havePart handles an answer with a part of an offer.
 func (x *offers) havePart(w *want, h *wire.Head, body []byte, now time.Time) {
 	f := x.missing[w.digest]
 	if f == nil || !f.asking {
@@ -117,7 +117,7 @@ func (x *offers) havePart(w *want, h *wire.Head, body []byte, now time.Time) {
 	x.all.dirty(now)
 }
 
-// fetchFailed retries a fetch, after maxTries with a pause.
+// fetchFailed lets a fetch start again: at once, or after fetchPause if maxTries attempts have failed.
 func (x *offers) fetchFailed(digest, problem string, now time.Time) {
 	f := x.missing[digest]
 	if f == nil || !f.asking {
@@ -189,9 +189,9 @@ type placed struct {
 	offer *offer
 }
 
-// placesOf returns the places of a node that fit in left tools, and how many tools are left then. It adds the
-// digests that it needs to used, and fetches the missing ones. An extension has a place once all of its
-// descriptors are here.
+// placesOf returns the places of a node, and reduces left by the number of their tools. It skips an extension with more
+// than left tools. It adds the digests of the used offers to used, and fetches missing ones: an extension has a place
+// once its offer is here.
 func (x *offers) placesOf(m *member, left int, used map[string]bool, now time.Time) ([]placed, int) {
 	if m.note = m.incompatible; m.note != "" {
 		return nil, left

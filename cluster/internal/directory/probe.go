@@ -11,10 +11,10 @@ import (
 
 const (
 	probeEach    = time.Second
-	probeTimeout = time.Second            // after that, an unanswered node is silent
+	probeTimeout = time.Second            // a run that has not answered until then is silent
 	again        = 250 * time.Millisecond // between probes of an unreachable run
-	accusedGrace = 3 * time.Second        // how long a run may be silent that another node reported lost
-	maxJitter    = 500 * time.Millisecond // delay before a run is probed that another node reported lost
+	accusedGrace = 3 * time.Second        // how long a run may be silent after another node reported it lost
+	maxJitter    = 500 * time.Millisecond // maximum delay before probing a run that another node reported lost
 )
 
 // doubt is the evidence that a run is gone. Any message of the run clears it.
@@ -64,9 +64,9 @@ func (s *state) askPresence(to wire.Address, now time.Time) {
 		probeTimeout, nil, now)
 }
 
-// probeOne probes one node. The ring lists all nodes; in every second, each node probes the one that is shift
-// places behind itself. All nodes derive the same random shift from the time, so each node is probed once per
-// second if their rings and clocks agree, and by a random number of nodes if not.
+// probeOne probes one node. The ring lists all nodes; every second, each node probes the node that is shift places
+// after itself. All nodes derive the same random shift from the time. So if their rings and clocks agree, each node is
+// probed exactly once per second, else by a random number of nodes.
 func (s *state) probeOne(now time.Time) {
 	s.probe = now.Add(probeEach)
 	n := uint64(len(s.ring))
@@ -82,7 +82,7 @@ func (s *state) probeOne(now time.Time) {
 	}
 }
 
-// refused handles a message to a run that does not exist at the servers.
+// refused handles the report of the servers that run a does not exist.
 func (s *state) refused(a wire.Address, now time.Time) {
 	m := s.present(a)
 	if m == nil {
@@ -190,7 +190,8 @@ func (s *state) overdue(now time.Time) {
 	}
 }
 
-// noAnswer handles a question without an answer: which its run could not receive if it is unreachable.
+// noAnswer handles a question without an answer. unreachable is set if the servers reported that the asked run does not
+// exist.
 func (s *state) noAnswer(q question, unreachable bool, now time.Time) {
 	switch {
 	case q.want != nil:

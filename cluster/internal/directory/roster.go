@@ -155,7 +155,7 @@ func (r *roster) add(e *entry, itself bool, now time.Time) *member {
 
 // update replaces the entry of the known run of a node. It reports false for an entry that is not newer.
 func (r *roster) update(m *member, e *entry, itself bool, now time.Time) bool {
-	if m.away { // but not lost: then it would be in r.gone
+	if m.away { // hearsay suffices here: learn ignores it for a run that was lost
 		r.enter(m, now)
 	}
 	corrected := itself && m.hearsay && e.sum != m.sum // the entry of the node itself replaces hearsay
@@ -208,8 +208,8 @@ func (r *roster) leave(m *member, now time.Time) {
 	r.dirty(now)
 }
 
-// dropUnheard makes room for a node that speaks for itself, by dropping a node that is only known from
-// hearsay, as any node can invent others. It reports false if there is no such node.
+// dropUnheard makes room for a node that has sent a message itself, by dropping a node that is only known from hearsay:
+// any node can invent other nodes. It reports false if there is no such node.
 func (r *roster) dropUnheard(now time.Time) bool {
 	for name, m := range r.members {
 		if !m.spoke {
@@ -255,7 +255,7 @@ func (r *roster) dirty(now time.Time) {
 // depart records that a run is gone.
 func (r *roster) depart(a wire.Address, lost bool, now time.Time) {
 	if len(r.gone) >= maxGone {
-		for oldest := range r.gone { // a random one: so many are implausible
+		for oldest := range r.gone { // in random order: so many departures do not occur in practice
 			delete(r.gone, oldest)
 			break
 		}
@@ -278,8 +278,8 @@ func (r *roster) suspect(m *member, due time.Time) {
 	r.doubted[m] = true
 }
 
-// accuse handles the report of another node that a run is lost. A random delay keeps all nodes from probing
-// it at once.
+// accuse handles the report of another node that a run is lost. A random delay keeps the nodes from probing the run all
+// at once.
 func (r *roster) accuse(a wire.Address, now time.Time) {
 	if m := r.present(a); m != nil && !m.accused {
 		m.accused = true
@@ -287,8 +287,8 @@ func (r *roster) accuse(a wire.Address, now time.Time) {
 	}
 }
 
-// lostRun sometimes returns a lost run to probe, so that the halves of a split network find each other again.
-// With its probability, each lost run is probed about once per second by the nodes together.
+// lostRun returns a lost run to probe, so that the halves of a split network find each other again, or false. It does
+// so at random, such that all nodes together probe each lost run about once per second.
 func (r *roster) lostRun() (wire.Address, bool) {
 	var lost []wire.Address
 	for a, g := range r.gone {
@@ -335,7 +335,7 @@ func (r *roster) forget(now time.Time) {
 	}
 }
 
-// nodes returns the status of the remote nodes, by name.
+// nodes returns the status of the remote nodes, sorted by name.
 func (r *roster) nodes() []status.Node {
 	list := make([]status.Node, 0, len(r.members))
 	for _, name := range r.names {

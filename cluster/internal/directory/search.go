@@ -16,16 +16,16 @@ import (
 
 const (
 	wantTimeout = 2 * time.Second
-	anyTimeout  = 500 * time.Millisecond // of a question to any node, as there may be none
+	anyTimeout  = 500 * time.Millisecond // of a question to any node: there may be no other node
 	compareEach = time.Second            // minimum interval of comparisons
-	quiet       = 500 * time.Millisecond // time since the last change; before, updates are probably still on the way
-	noQuiet     = 3 * time.Second        // maximum delay by quiet
-	snapshot    = 32                     // with more missing entries, newcomers spread their questions
+	quiet       = 500 * time.Millisecond // a comparison waits for so long without changes: updates may be on the way
+	noQuiet     = 3 * time.Second        // maximum wait for a time without changes
+	snapshot    = 32                     // beyond so many missing entries, requests for them are delayed at random
 	pace        = 2 * time.Millisecond   // maximum delay, per node of the cluster
 	maxNames    = 200                    // entries per question
 	maxVerified = 200                    // runs to ask after one comparison
-	lookFirst   = 500 * time.Millisecond // between the first questions to any node; it doubles each time
-	lookLast    = 30 * time.Second       // maximum of it
+	lookFirst   = 500 * time.Millisecond // between the first two questions to any node; each time twice as long
+	lookLast    = 30 * time.Second       // maximum of that interval
 	chunk       = 256 << 10              // maximum bytes of an answer
 	forHead     = 16 << 10               // reserved for the head of a message
 	leastRoom   = 4 << 10                // minimum bytes of an answer
@@ -53,10 +53,10 @@ type search struct {
 	listed    map[string]bool // nodes in the received list
 	resume    time.Time       // when to request entries; zero: never
 	look      time.Time       // when to ask any node for its list; zero: never
-	looks     int             // failed attempts of that
+	looks     int             // number of such questions since this run joined or reconnected
 }
 
-// differ compares with a run whose hash differs, unless updates may still be on the way.
+// differ starts a comparison with a run whose hash differs, unless updates may still be on the way.
 func (x *search) differ(a wire.Address, now time.Time) {
 	if x.found.IsZero() {
 		x.found = now
@@ -68,7 +68,7 @@ func (x *search) differ(a wire.Address, now time.Time) {
 	x.compare(a, now)
 }
 
-// compare requests the list of a run, or of any node.
+// compare requests the list of run a, or of any node if a is zero.
 func (x *search) compare(a wire.Address, now time.Time) {
 	*x = search{
 		all:       x.all,
@@ -188,13 +188,13 @@ func parseListed(line []byte) (l listed, ok bool) {
 	return l, err == nil && nodename.Check(l.run.Node) == nil && wire.IsRun(l.run.Run)
 }
 
-// compareRun compares a listed run with what this directory knows. It either requests the missing entry later, or asks
-// the run itself, if mayAsk is set. It reports whether it asked.
+// compareRun compares a listed run with what this directory knows. It either notes a missing entry, to be requested
+// later, or asks the run itself if mayAsk is set. It reports whether it asked.
 func (x *search) compareRun(l listed, mayAsk bool, now time.Time) (asked bool) {
 	m := x.all.members[l.run.Node]
 	switch g, gone := x.all.gone[l.run]; {
 	case l.run == x.all.o.Self, m != nil && !m.away && m.sum == l.sum:
-	case gone: // the other node may have heard it since it was lost
+	case gone: // the other node may have heard the run after this one lost it
 		if asked = g.lost && mayAsk; asked {
 			x.all.askPresence(l.run, now)
 		}
@@ -273,7 +273,7 @@ func (x *search) answer(to wire.Address, h *wire.Head) {
 	m := message{to: to, head: wire.Head{Kind: wire.Have, Gossip: wire.Gossip{Seq: h.Seq}}}
 	switch {
 	case len(h.Names) == 0 && h.Hash == x.all.hashText():
-		m.head.Hash, m.head.Last = h.Hash, true // it has the same list
+		m.head.Hash, m.head.Last = h.Hash, true // the asking node has the same list
 	case len(h.Names) == 0:
 		m.body, m.head.Last = x.list(h.Node, x.all.room)
 	case isDigest(h.Names[0]):
@@ -297,7 +297,7 @@ func (x *search) answer(to wire.Address, h *wire.Head) {
 	x.all.out = append(x.all.out, m)
 }
 
-// list returns the part of the list after a node, and whether the list ends with it.
+// list returns the lines of the list after a node that fit in room bytes. last reports that they end the list.
 func (x *search) list(after string, room int) (body []byte, last bool) {
 	i, found := slices.BinarySearch(x.all.ring, after)
 	if found {

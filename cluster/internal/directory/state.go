@@ -16,7 +16,7 @@ const (
 	rememberGone = time.Hour              // how long a departed run is remembered
 	tooSoon      = 100 * time.Millisecond // within it, changes of this node are announced together
 	settle       = 50 * time.Millisecond  // within it, changes of remote nodes are processed together
-	settleEach   = 250 * time.Microsecond // the same, per node, as all nodes are visited; the longer one counts
+	settleEach   = 250 * time.Microsecond // settle per known node, if that is longer, as all nodes are visited
 	coalesce     = 250 * time.Millisecond // within it, changed places are reported together
 )
 
@@ -26,7 +26,7 @@ type state struct {
 	room      int // maximum bytes of an answer
 	phase     phase
 	isSettled bool   // it is known whether another run holds the name, or nobody could be asked
-	fault     string // another run holds the name
+	fault     string // why this run cannot use the name: another run holds it; "": no fault
 	connected bool
 	since     time.Time         // when connected changed
 	offered   map[string]*offer // offers of this node, by extension
@@ -45,7 +45,7 @@ type state struct {
 
 // message is a queued message.
 type message struct {
-	to       wire.Address // zero: to all nodes, or to any
+	to       wire.Address // zero: to all nodes, or to one of any if any is set
 	any      bool
 	notTaken string
 	head     wire.Head
@@ -96,7 +96,8 @@ func (s *state) connect(yes bool, now time.Time) {
 		}
 	case s.phase == joined:
 		s.probe, s.look, s.looks = now.Add(rand.N(probeEach)), now, 0
-		if away >= s.o.Grace || now.Sub(s.announced) < lookLast { // others may have lost it, or missed its last words
+		if away >= s.o.Grace || now.Sub(s.announced) < lookLast {
+			// others may consider this run lost, or have missed its last announcement
 			s.announce = now.Add(rand.N(time.Duration(len(s.ring)) * pace))
 		}
 	default:
@@ -104,14 +105,15 @@ func (s *state) connect(yes bool, now time.Time) {
 	}
 }
 
-// claim asks whether another run holds this node's name. The servers reply at once if none does.
+// claim asks whether another run holds this node's name. If none does, the servers report at once that nobody received
+// the question.
 func (s *state) claim(now time.Time) {
 	s.phase = asking
 	s.probe = now.Add(askAgain)
 	s.askPresence(wire.Address{Node: s.o.Self.Node, Run: wire.NameRun}, now)
 }
 
-// join takes the name.
+// join takes the node's name and announces this run.
 func (s *state) join(now time.Time) {
 	if s.phase != asking {
 		return
@@ -200,14 +202,14 @@ func (s *state) setOwn(own Own, now time.Time) {
 	}
 }
 
-// receive handles a message of another run. e is the decoded entry of kinds that contain one.
+// receive handles a message of another run. e is the decoded entry if the kind of message contains one, else nil.
 func (s *state) receive(from wire.Address, h *wire.Head, e *entry, body []byte, now time.Time) {
 	if from.Node == s.o.Self.Node {
 		s.receiveNamesake(from, h, e)
 		return
 	}
 	if s.phase != joined && (h.Kind == wire.Probe || h.Kind == wire.Want) {
-		return // this run may not hold its name
+		return // it is not yet certain that this run holds its name
 	}
 	switch h.Kind {
 	case wire.Here:
@@ -252,8 +254,8 @@ func (s *state) answered(from wire.Address, h *wire.Head, body []byte, now time.
 	}
 }
 
-// receiveNamesake handles a message of another run with this node's name, which asks for the name or claims
-// it.
+// receiveNamesake handles a message of another run with this node's name. That run asks whether the name is held, or
+// claims it.
 func (s *state) receiveNamesake(from wire.Address, h *wire.Head, e *entry) {
 	switch {
 	case h.Kind == wire.Probe && s.phase == joined:
@@ -361,7 +363,7 @@ func (s *state) deadline() time.Time {
 	return next
 }
 
-// end says goodbye.
+// end announces that this run is gone.
 func (s *state) end(time.Time) {
 	if s.told && s.connected {
 		s.out = append(s.out, message{head: wire.Head{Kind: wire.Gone}})

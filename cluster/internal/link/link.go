@@ -32,12 +32,12 @@ type Options struct {
 	Self     wire.Address
 	Log      *slog.Logger // nil: discard
 
-	// Received handles each message, except for those that NotTaken reports. It must not block, because all
-	// further messages of the same Way wait for it. Messages with Way ToRun arrive in the order in which one
-	// sender sent them, one at a time. So do messages with other Ways, on a goroutine per Way.
+	// Received handles each message, except for the reports that go to NotTaken. It is called on one goroutine per Way,
+	// with the messages of one sender in the order in which they were sent. It must not block, because all further
+	// messages of the same Way wait for it.
 	Received func(Message)
-	// NotTaken reports that no run received the message that [Link.Send] was given notTaken with. It is
-	// called from the same goroutine as Received for ToRun.
+	// NotTaken is called with the notTaken token of a [Link.Send] whose message no run received, on the same goroutine
+	// as Received for ToRun.
 	NotTaken func(what string)
 	// State reports each change of the connection, with the reason if it is down. It may be nil, and must not
 	// block.
@@ -91,14 +91,15 @@ type connection struct {
 const (
 	flushBound = 2 * time.Second
 	againPause = time.Second // before another connection is opened
-	maxSaid    = 64          // refusals that are logged
+	maxSaid    = 64          // refusals that are logged, at most
 
 	maxPending      = 1 << 16   // pending messages per subscription
 	maxPendingBytes = 128 << 20 // pending bytes per subscription
 )
 
-// Connect opens a link. It is no error if servers cannot be reached: the link keeps trying. Connect waits at most 2 s
-// per server, and until ctx ends for the reason of a failure. It returns [ErrRefused] if a server rejects this run.
+// Connect opens a link. It is no error if no server can be reached: the link keeps trying. Connect waits for the
+// outcome of the first attempt, which takes at most 2 s per server, or until ctx ends. It returns [ErrRefused] if
+// waiting cannot help.
 func Connect(ctx context.Context, o Options) (*Link, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -130,7 +131,7 @@ func Connect(ctx context.Context, o Options) (*Link, error) {
 	return l, nil
 }
 
-// open opens a connection and subscribes. On an error it returns after the last callback of the connection.
+// open opens a connection and subscribes. After an error it closes the connection and waits for its last callback.
 func (l *Link) open() error {
 	c := &connection{ready: make(chan struct{}), over: make(chan struct{})}
 	err := l.take(c)
@@ -149,7 +150,7 @@ func (l *Link) take(c *connection) (err error) {
 	if c.Conn, err = l.options(c).Connect(); err != nil {
 		return err
 	}
-	if err = l.subscribe(c); err != nil && !c.IsClosed() { // a closed connection has a successor already
+	if err = l.subscribe(c); err != nil && !c.IsClosed() { // after a closed connection, ended opens another
 		return err
 	}
 	l.mu.Lock()
@@ -184,7 +185,7 @@ func (l *Link) options(c *connection) nats.Options {
 	o := l.o.Options(l.dials, l.o.Self.Node+"."+l.o.Self.Run)
 	o.InboxPrefix = l.o.Subjects.Inbox(l.o.Self.Node)
 	o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, true
-	o.NoEcho = true // messages to any node must not come back
+	o.NoEcho = true // a message to any node must not come back to this one
 	o.ConnectedCB = func(*nats.Conn) { l.state(c, true, nil) }
 	o.ReconnectedCB = o.ConnectedCB
 	o.DisconnectedErrCB = func(_ *nats.Conn, err error) { l.state(c, false, err) }

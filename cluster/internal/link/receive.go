@@ -84,7 +84,7 @@ func (l *Link) state(c *connection, connected bool, err error) {
 	l.o.State(connected, reason)
 }
 
-// fault handles an asynchronous error of c. It logs each refusal once.
+// fault handles an asynchronous error of c. It logs each violation of permissions once.
 func (l *Link) fault(c *connection, s *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:

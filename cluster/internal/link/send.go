@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/cluster/internal/wire"
 )
 
-// Send sends a message to a run. If notTaken, one subject token, is not "", NotTaken is called with it when
-// the run does not exist. [ErrUnsent] means that the run never gets the message; after any other error it may
+// Send sends a message to a run. notTaken is one token of a subject, with which Options.NotTaken is called if the run
+// does not exist; "": no report. [ErrUnsent] means that the run never gets the message; after any other error it may
 // get it. Without an error the message may still be lost.
 func (l *Link) Send(to wire.Address, notTaken string, message []byte) error {
 	s := l.o.Subjects
@@ -78,7 +78,7 @@ func (l *Link) Cut() { l.cut() }
 // Close flushes and disconnects. It returns after the last callback, or when ctx ends. It must not be called
 // from a callback of the link. It may be called again.
 func (l *Link) Close(ctx context.Context) error {
-	defer context.AfterFunc(ctx, l.Cut)() // a blocked write to a server that does not read would block the client
+	defer context.AfterFunc(ctx, l.Cut)() // a write to a server that does not read blocks until the connection is cut
 	l.mu.Lock()
 	l.closed = true
 	c := l.conn.Load()

@@ -1,5 +1,5 @@
-// Package natsclient configures the NATS client so that it sends nothing after it reported a message as
-// unsent, and leaks no connection.
+// Package natsclient configures the NATS client so that a message that it reported as unsent is never sent later, and
+// no connection leaks.
 package natsclient
 
 import (
@@ -18,10 +18,10 @@ type Access struct {
 	URLs []string    // nats://host:port or tls://host:port, at least one
 	TLS  *tls.Config // nil: TLS if the server requires it, with the system's CAs
 
-	JWT      string                       // of the user, with Sign
-	NKey     string                       // public key of a user without a JWT, with Sign
+	JWT      string                       // of the user; needs Sign
+	NKey     string                       // public key of a user without a JWT; needs Sign
 	Sign     func([]byte) ([]byte, error) // signs the nonce of a server
-	User     string                       // with Password
+	User     string                       // needs Password
 	Password string
 	Token    string
 }
@@ -34,8 +34,8 @@ const (
 	jitter      = 500 * time.Millisecond
 )
 
-// Options returns options for a client called name. The client reconnects until a server reports an error
-// that is unknown to it, such as for a message over max_payload. Its connections end with ctx.
+// Options returns options for a client called name. The client reconnects until a server reports an error that the
+// client does not know, such as the one for a message over max_payload. Its connections end with ctx.
 func (a *Access) Options(ctx context.Context, name string) nats.Options {
 	o := nats.GetDefaultOptions()
 	o.Servers, o.Name = a.URLs, name
@@ -70,9 +70,9 @@ func IsUnsent(err error) bool {
 		errors.Is(err, nats.ErrConnectionDraining) || errors.Is(err, nats.ErrBadSubject)
 }
 
-// dialer dials until ctx ends, and then closes its connections: the client leaks one if it is closed while it
-// waits for the server's greeting. dialer resolves names itself, because the client would do so under its
-// lock and without a timeout.
+// dialer dials until ctx ends, and then closes all its connections: the NATS client leaks a connection if it is closed
+// while waiting for the server's greeting. dialer resolves names itself, because the client would do so under its lock
+// and without a timeout.
 type dialer struct{ ctx context.Context }
 
 // Dial implements [nats.CustomDialer]. It tries the addresses of a name in random order.

@@ -25,7 +25,7 @@ func (a *ask) finish(result []byte, err error) {
 	}
 }
 
-// answer is a request of a remote run with its answer, which is kept in case it is lost on the way.
+// answer is a request of a remote run with its answer. The answer is kept because it may be lost on the way.
 type answer struct {
 	end    context.CancelFunc // called once the asker no longer waits
 	ready  bool
@@ -41,7 +41,7 @@ type asks struct {
 	front  *front
 	own    map[uint64]*ask    // requests of this run, by id
 	theirs map[uint64]*answer // requests of the remote run, by id
-	tells  int                // notifications outside of calls that are being handled
+	tells  int                // running handlers of notifications outside of calls
 }
 
 // caller returns a peer that reaches the caller of h, or nil if the caller accepts no messages.
@@ -214,7 +214,7 @@ func (r *asks) told(h *wire.Head, body []byte) {
 	}
 }
 
-// enter bounds the notifications of a run that are handled concurrently.
+// enter reserves room to handle a notification. It reports false if too many of the run are being handled.
 func (r *asks) enter(body []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 const (
 	maxChunk   = 256 << 10
 	headRoom   = 16 << 10        // reserved per message for its head
-	allWindow  = 4 << 20         // unacknowledged bytes, shared by the bodies that are incoming at a grant
+	allWindow  = 4 << 20         // unacknowledged bytes of all bodies, divided by their number at each grant
 	bodyWindow = 1 << 20         // unacknowledged bytes of one body
 	maxBodies  = 256             // concurrent incoming bodies per run
-	maxCarried = 256 << 10       // of a forwarded HTTP request, in addition to its body
+	maxCarried = 256 << 10       // bytes of a forwarded HTTP request in addition to its body
 	stalled    = 2 * time.Second // a body without progress is given up
 )
 
@@ -39,7 +39,7 @@ type sending struct {
 	kind  string
 	n     uint64 // number of the call
 	end   context.CancelFunc
-	limit int64         // the receiver accepts parts up to here
+	limit int64         // the receiver accepts the body up to this offset
 	wake  chan struct{} // holds a token when limit has grown
 	at    time.Time     // time of the last progress
 }
@@ -52,8 +52,8 @@ type receiving struct {
 	at      time.Time
 }
 
-// limit returns the maximum body of h that a run accepts, in bytes. A forwarded HTTP request contains its own
-// head before the body of the client.
+// limit returns the maximum body of message h that a run accepts, in bytes. For a forwarded HTTP request it is higher,
+// since the body contains the head of the HTTP request too.
 func (p *Pairs) limit(of wire.Address, h *wire.Head) int64 {
 	limit := p.o.MaxBody(of)
 	if h.Kind == wire.Call && h.Extension == "" {
@@ -98,7 +98,7 @@ func (r *channel) sendParts(h *wire.Head, body []byte) error {
 	return nil
 }
 
-// stopSending ends the body of a call that has an outcome. The caller holds r.mu.
+// stopSending stops sending the body of a call that has an outcome. The caller holds r.mu.
 func (r *channel) stopSending(call uint64) {
 	for _, s := range r.sending {
 		if s.kind == wire.Call && s.n == call {
@@ -107,8 +107,8 @@ func (r *channel) stopSending(call uint64) {
 	}
 }
 
-// transfer sends the parts of a body. It ends early without credit: the receiver has given up, or never
-// received the head.
+// transfer sends the parts of a body. It gives up if it gets no credit for 2*stalled: the receiver has given up the
+// body, or has never received the head.
 func (r *channel) transfer(ctx context.Context, id uint64, s *sending, body []byte) {
 	size := r.p.chunk()
 	patience := time.NewTimer(2 * stalled)
@@ -158,15 +158,15 @@ func (r *channel) credit(h *wire.Head) {
 	}
 }
 
-// begin handles the head of a message whose body arrives in parts. It reports false if too many bodies are
-// incoming; messages other than calls are repeated then.
+// begin handles the head of a message whose body arrives in parts. It reports false if too many bodies are incoming:
+// the sender then repeats the message unless it is a call.
 func (r *channel) begin(h *wire.Head) bool {
 	p := r.p
 	r.mu.Lock()
 	_, known := r.receiving[h.Body]
 	if known || h.Size <= 0 || h.Size > p.limit(p.o.Self, h) || r.forgotten {
 		r.mu.Unlock()
-		return true // a call is reported as never received by the next pulse
+		return true // the answer to the next pulse reports a call as never received
 	}
 	for id, other := range r.receiving { // the same message, sent again
 		if other.head.Kind == h.Kind && other.head.N == h.N && other.head.ID == h.ID {

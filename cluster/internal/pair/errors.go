@@ -13,8 +13,8 @@ import (
 
 const outcomeUnknown = "unknown"
 
-// ErrNotReceived is returned for a call that its owner never received and refuses for ever. The call may be made
-// again.
+// ErrNotReceived is returned for a call that its owner never received, and refuses if it still arrives. The call may be
+// made again.
 var ErrNotReceived = errors.New("the call did not come to it")
 
 // ErrUnreachable is returned for a call to a run that does not exist.
@@ -47,8 +47,8 @@ func gaveUp(ctx context.Context) error {
 	}
 }
 
-// wireError is the wire form of [protocol.Error]. It omits what a process wrote to stderr, which stays on its
-// node.
+// wireError is the wire form of [protocol.Error]. It omits what a process wrote to stderr, which stays on the node of
+// the process.
 type wireError struct {
 	Kind      protocol.Kind      `json:"kind"`
 	Message   string             `json:"message"`

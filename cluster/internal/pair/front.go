@@ -19,9 +19,9 @@ type front struct {
 	*channel
 	asks        *asks
 	open        map[uint64]*call
-	done        map[uint64]struct{} // outcomes that the owner has not been told of
+	done        map[uint64]struct{} // calls with an outcome that the owner has not been told of
 	unreachable time.Time           // since when the servers report that the run does not exist; zero: it exists
-	ended       bool                // the run will never exist again
+	ended       bool                // the run has ended for good
 }
 
 // gone records that the run has ended. It reports whether no call is open.
@@ -39,7 +39,7 @@ func (r *front) gone() (idle bool) {
 type call struct {
 	n      uint64
 	wake   chan struct{} // holds a token when events or an outcome are ready
-	sent   bool          // only then may a pulse name the call: a pulse that overtakes the call would have it refused
+	sent   bool          // until then no pulse names the call: the owner refuses a call that arrives after such a pulse
 	events []event
 	held   int64 // bytes of events that the caller has not taken
 	long   bool  // the body is sent in parts
@@ -60,7 +60,7 @@ const (
 	maxEvents  = 1024    // queued events per call
 	maxHeld    = 4 << 20 // max queued bytes per call; a single larger event is still accepted
 	maxPerHead = 1024    // numbers per pulse
-	maxDone    = 1 << 16 // unreported outcomes of calls that are not open
+	maxDone    = 1 << 16 // entries of done; beyond it, outcomes of calls that are not open are ignored
 )
 
 // Call sends a call to a run and returns its only outcome. h needs the fields of a wire.Call, except N. The
@@ -208,7 +208,7 @@ func (c *call) signal() {
 	}
 }
 
-// push queues an event of a call. taken is false if too many events or bytes are queued.
+// push queues an event of a call. known is false if the call is not open, taken if too many events or bytes are queued.
 func (r *front) push(n uint64, e event) (known, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

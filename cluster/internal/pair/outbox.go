@@ -14,8 +14,8 @@ import (
 
 // Sender sends messages. A message may be lost even if there is no error.
 type Sender interface {
-	// Send sends a message to a run. notTaken, if not "", is reported back for a message that no run
-	// received, see [Pairs.NotTaken]. Send does not retain the message.
+	// Send sends a message to a run. If no run receives it and notTaken is not "", [Pairs.NotTaken] must be called with
+	// notTaken. Send does not retain the message.
 	Send(to wire.Address, notTaken string, message []byte) error
 	MaxPayload() int // maximum size of a message in bytes
 }
@@ -34,7 +34,7 @@ type outbox struct {
 
 const (
 	maxLetters  = 1024 // queued letters; beyond it, letters are sent at once
-	maxTogether = 64   // letters per batch: the subject of the server's reply contains the numbers of their calls
+	maxTogether = 64   // letters per batch: the token, part of a subject, contains the numbers of their calls
 )
 
 // maxBatch bounds the size of a batch in bytes. A longer letter does not benefit from batching.
@@ -46,7 +46,7 @@ func newOutbox(s Sender, batches func(to wire.Address) bool) *outbox {
 	return &outbox{sender: s, batches: batches, wake: make(chan struct{}, 1)}
 }
 
-// post queues a letter, to be sent soon and with others to the same run.
+// post queues a letter, to be sent soon and together with others to the same run.
 func (o *outbox) post(l letter) {
 	o.mu.Lock()
 	full := len(o.letters) >= maxLetters
@@ -135,7 +135,7 @@ type letter struct {
 	message *[]byte // from buffers
 }
 
-// buffers holds buffers for messages, which live until they are sent.
+// buffers holds buffers for messages. A buffer returns to the pool once its message is sent.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // newLetter encodes a letter. It fails like [wire.Encode].
@@ -153,11 +153,11 @@ func newLetter(to wire.Address, h *wire.Head, body []byte) (letter, error) {
 // size returns the maximum size of the letter in a batch, in bytes.
 func (l letter) size() int { return len(*l.message) + wire.BatchRoom }
 
-// ofCalls begins the notTaken tokens of letters.
+// ofCalls is the first part of the notTaken tokens of letters.
 const ofCalls = "calls"
 
-// token returns the notTaken token of a message: "calls_41-42_NODE_RUN", with 0 for a pulse; "" if no letter
-// needs to be reported.
+// token returns the notTaken token of a message, such as "calls_41-42_NODE_RUN" with the numbers of two calls. A pulse
+// has the number 0. token returns "" if no letter needs to be reported.
 func token(letters []letter) string {
 	var calls []byte
 	for _, l := range letters {

@@ -15,13 +15,13 @@ type owner struct {
 	*channel
 	asks       *asks
 	calls      map[uint64]*run
-	refused    map[uint64]struct{} // numbers refused before their call arrived
+	refused    map[uint64]struct{} // refused numbers from low on
 	low        uint64              // numbers below are refused, except those in calls
 	mayHaveRun uint64              // numbers below may have run, but their state is gone
 	seen       uint64              // highest number seen
 
-	unasked uint64    // the front waits for no number below
-	swept   uint64    // calls below have been ended
+	unasked uint64    // the front no longer waits for calls below this number
+	swept   uint64    // calls below this number have been ended
 	sweptAt time.Time // time of the last sweep
 
 	operations atomic.Int64 // running operations of the remote node's operators
@@ -109,8 +109,8 @@ func (r *owner) fresh(n uint64) bool {
 	return n >= max(r.low, 1) && n <= maxNumber && !refused && r.calls[n] == nil && !r.forgotten
 }
 
-// decline refuses a call that has not run. Only its number is kept: if the message is lost, the next pulse
-// reports the call as never received.
+// decline refuses a call that has not run, with an error. Only its number is kept: if the error is lost, the answer to
+// the next pulse reports the call as never received.
 func (r *owner) decline(n uint64, text string) {
 	r.mu.Lock()
 	fresh := r.fresh(n)
@@ -193,7 +193,7 @@ func (r *owner) refuse(n uint64) {
 	if len(r.refused) < maxRefused {
 		return
 	}
-	if r.prune(); len(r.refused) > maxRefused/2 { // or pruning would be needed again soon
+	if r.prune(); len(r.refused) > maxRefused/2 { // else pruning would be needed again soon
 		r.low = r.seen + 1
 		clear(r.refused)
 	}
@@ -249,7 +249,7 @@ func (r *owner) pulsed(h *wire.Head) {
 		switch one := r.calls[n]; {
 		case one == nil && n < r.mayHaveRun:
 			back.Spent = append(back.Spent, n)
-		case one == nil && arriving[n], one != nil && leaving[n]: // a result in parts may be too large to be kept
+		case one == nil && arriving[n], one != nil && leaving[n]: // on its way in parts, kept or not
 		case one == nil:
 			r.refuse(n)
 			back.NotReceived = append(back.NotReceived, n)

@@ -1,10 +1,10 @@
-// Package pair carries calls between two runs so that each call has exactly one outcome, even if messages are
-// lost, duplicated or delayed.
+// Package pair carries calls between two runs so that each call has exactly one outcome, even if messages are lost,
+// duplicated or delayed.
 //
 // The front is the run that makes a call, the owner the run that executes it. The front numbers its calls and
-// periodically sends a pulse with the numbers of its open calls. The owner executes each number at most once,
-// refuses a number for ever that a pulse names before its call arrives, and keeps results until the front
-// confirms them.
+// periodically sends a pulse with the numbers of its open calls. The owner executes each number at most once, and keeps
+// the result until the front confirms it. If a pulse names a call that has not arrived, the owner refuses its number
+// for ever.
 package pair
 
 import (
@@ -23,7 +23,7 @@ import (
 
 // Node serves the calls and requests of remote runs. Its methods may be called concurrently.
 type Node interface {
-	// Run runs a call of a remote run. client reaches the caller while the call is in flight.
+	// Run executes a call of a remote run. client reaches the caller while the call is in flight.
 	Run(ctx context.Context, from wire.Address, h *wire.Head, body []byte, client protocol.Peer) ([]byte, error)
 	// Incoming handles a request or notification for a session, outside of calls.
 	Incoming(ctx context.Context, from wire.Address, h *wire.Head, body []byte, notify bool) ([]byte, error)
@@ -34,7 +34,7 @@ type Node interface {
 // Options configures [Pairs].
 type Options struct {
 	Self   wire.Address
-	Sender Sender // its notTaken callback is [Pairs.NotTaken]
+	Sender Sender // must report to [Pairs.NotTaken]
 	Unsent error  // wrapped by Sender errors which guarantee that nobody gets the message
 	Node   Node
 	Log    *slog.Logger
@@ -51,10 +51,10 @@ type Options struct {
 const (
 	keepResult = 60 * time.Second // how long an unconfirmed result is kept
 	keepAnswer = 60 * time.Second // how long an answer is kept, in case it is requested again
-	idlePeer   = 2 * time.Minute  // idle time after which only the lowest number of a run is kept
+	idlePeer   = 2 * time.Minute  // idle time after which a pair is dropped, except for its lowest acceptable number
 	maxKept    = 64 << 20         // bytes of kept results and answers
 	maxWaiting = 64 << 20         // bytes of notifications and requests that callers have not taken yet
-	maxBytes   = 256 << 20        // bytes of bodies that arrive in parts; the same for those that leave
+	maxBytes   = 256 << 20        // bytes of incoming bodies in parts; the same for outgoing ones
 	maxStreams = 1 << 13          // concurrent forwarded HTTP requests
 	maxRuns    = 16               // runs per node
 	maxDropped = 4096             // dropped runs whose lowest acceptable number is kept
@@ -133,7 +133,7 @@ func (p *Pairs) Run(ctx context.Context) {
 	}
 }
 
-// Leave makes the pairs refuse incoming calls.
+// Leave makes the pairs refuse incoming calls, except for those of forwarded HTTP requests.
 func (p *Pairs) Leave() { p.leaving.Store(true) }
 
 // Drain waits, after Leave, until the incoming calls have ended and their results are confirmed, or ctx ends.
@@ -157,8 +157,8 @@ func (p *Pairs) owes() bool {
 	return false
 }
 
-// Close ends all calls, and waits for their goroutines until ctx ends. A client that was asked something may
-// never return.
+// Close ends all calls, and waits for their goroutines until ctx ends. A client may never return from a request of an
+// extension.
 func (p *Pairs) Close(ctx context.Context) error {
 	p.cancel()
 	for _, r := range p.all() {
@@ -285,7 +285,7 @@ func (p *Pairs) all() []*peer {
 	return list
 }
 
-// Gone reports that a run has ended or will not be heard again. Its calls end at once. Calls to it fail only
+// Gone tells the pairs that a run has ended or will not be heard again. Its calls end at once. Calls to it fail only
 // after the grace period, since its last messages may still arrive.
 func (p *Pairs) Gone(run wire.Address) {
 	p.mu.Lock()
@@ -295,7 +295,7 @@ func (p *Pairs) Gone(run wire.Address) {
 		r.in.abandon()
 		r.asks.abandon()
 		r.abandonBodies()
-		if r.out.gone() { // or a node that restarts repeatedly would leave many runs behind
+		if r.out.gone() { // else a node that restarts repeatedly would leave many runs behind
 			p.forget(r)
 		}
 	}

@@ -79,8 +79,8 @@ func (r *channel) letter(h *wire.Head, body []byte) (letter, error) {
 	return l, nil
 }
 
-// NotTaken reports that no run received a message, given the token it was sent with. It returns false for a
-// token of another sender.
+// NotTaken tells the pairs that no run received the message with the notTaken token what. It returns false for a token
+// of another sender.
 func (p *Pairs) NotTaken(what string) bool {
 	to, calls, ok := readToken(what)
 	if !ok {
@@ -113,7 +113,8 @@ func (r *peer) tick(now time.Time, paused time.Duration) (idle bool) {
 	r.in.overdue(now, paused)
 	r.asks.tick(now)
 	r.expire(now)
-	busy := len(r.out.open) + len(r.in.calls) + len(r.receiving) // which the bounds of all pairs count
+	// calls and bodies count towards the bounds of all pairs: a pair that has any is not dropped
+	busy := len(r.out.open) + len(r.in.calls) + len(r.receiving)
 	idle = busy == 0 && (r.out.ended ||
 		len(r.out.done)+len(r.asks.own)+len(r.asks.theirs)+len(r.sending) == 0 && now.Sub(r.used) > idlePeer)
 	r.forgotten = idle

@@ -28,7 +28,7 @@ func Publish(cluster string) []string {
 	return []string{keys(cluster) + "*", infoOf(cluster), lastMsg(cluster)}
 }
 
-// Operation returns the token that stands for one of these subjects; "" for another subject.
+// Operation returns the token that stands for a subject, which must be one of [Publish].
 func Operation(cluster, subject string) string {
 	switch subject {
 	case infoOf(cluster):
@@ -40,7 +40,7 @@ func Operation(cluster, subject string) string {
 	return key
 }
 
-// Subject returns the subject that token [Operation] stands for, or "".
+// Subject returns the subject for which a token of [Operation] stands, or "" for another token.
 func Subject(cluster, operation string) string {
 	switch {
 	case operation == opInfo:
@@ -68,7 +68,7 @@ const (
 
 // The limits of the bucket.
 const (
-	MaxBytes  = 64 << 20 // of all counters; leases are refused when it is full
+	MaxBytes  = 64 << 20 // of all counters; a full bucket refuses leases
 	maxRecord = 64 << 10
 )
 
@@ -91,7 +91,7 @@ type Config struct {
 	TTL         bool     `json:"allow_msg_ttl"`
 }
 
-// Stream returns the configuration of the stream under the bucket.
+// Stream returns the configuration of the stream that stores the bucket.
 func Stream(cluster string, replicas int) Config {
 	return Config{
 		Name:        stream(cluster),

@@ -16,7 +16,7 @@ type clock struct {
 // freshFor is how long a measurement is valid; clocks drift by milliseconds in that time.
 const freshFor = time.Minute
 
-// drift bounds the drift of clocks, as elapsed time divided by drift.
+// drift bounds the drift of a clock: in a given time, it is at most that time divided by drift.
 const drift = 5000
 
 // maxJump is how far the monotonic and the wall clock of this host may diverge during freshFor.
@@ -40,7 +40,7 @@ func (c *clock) set(look func() (time.Time, error)) error {
 	return nil
 }
 
-// fresh reports whether the measurement is still valid. It is not after this machine was suspended, which
+// fresh reports whether the measurement is still valid. It is no longer valid after this machine was suspended, which
 // stops the monotonic clock, or after the wall clock was set.
 func (c *clock) fresh() bool {
 	c.mu.Lock()

@@ -46,13 +46,13 @@ type counter struct {
 }
 
 const (
-	// MaxLeases bounds the concurrent leases of a node. Each has one request at a time. Hubs drop requests
-	// beyond that.
+	// MaxLeases bounds the concurrent leases of a node. Each lease sends one request at a time. Hubs drop requests of a
+	// node beyond twice that number.
 	MaxLeases = 8
 
 	askTimeout = time.Second // per request
 	maxTries   = 64          // per lease, while other nodes change the counter
-	// doubles with each try, because hundreds of nodes compete when a window begins
+	// the maximum pause before the second try; doubles with each try, as hundreds of nodes compete when a window begins
 	retryPause = 5 * time.Millisecond
 	graceTTL   = 10 * time.Second // counters are kept for so long after their window
 
@@ -64,7 +64,7 @@ var errSilent = errors.New("the servers of the cluster do not answer in time")
 
 var _ quota.Source = (*Quota)(nil)
 
-// New returns the leases of a node.
+// New returns the leases for a node.
 func New(o Options) *Quota {
 	return &Quota{
 		o:      o,
@@ -170,8 +170,7 @@ func (q *Quota) try(ctx context.Context, key string, k *counter, c quota.Claim) 
 	return a.lease, nil
 }
 
-// token returns the key of a counter in the bucket. Keys allow only some characters, and have the same length
-// here.
+// token returns the key of a counter in the bucket: a hash, since keys allow only some characters.
 func token(c *quota.Claim) string {
 	sum := sha256.Sum256([]byte(c.Policy + "\x00" + c.Key))
 	return base64.RawURLEncoding.EncodeToString(sum[:keyBytes])

@@ -122,7 +122,7 @@ func settle(r *record, w *want) (*answer, error) {
 	return a, nil
 }
 
-// current returns the record r unless its window has ended, else that of a new window.
+// current returns r unless its window has ended. Otherwise it returns the record of a new window.
 func (w *want) current(r *record) *record {
 	window := int64(w.Window)
 	start := w.now - w.now%window
@@ -135,8 +135,8 @@ func (w *want) current(r *record) *record {
 	return &record{Start: start, Window: window, Limit: w.Limit, By: w.node}
 }
 
-// lost returns the units that this run took and the record misses: servers that lose power may lose their
-// last writes. It is unknown, so 0, once the record has dropped runs.
+// lost returns the units that this run took but the record does not contain: servers that lose power may lose their
+// last writes. Once the record has dropped runs, the number is unknown, and lost returns 0.
 func (r *record) lost(w *want) int64 {
 	if w.seen.start != r.Start || r.Rest > 0 {
 		return 0

@@ -14,11 +14,11 @@ import (
 
 const (
 	writeTimeout = 30 * time.Second // per piece
-	closeTimeout = 5 * time.Second  // for closing a stream at the other run, which would time out anyway
+	closeTimeout = 5 * time.Second  // for closing a stream at the other run, where an unread stream ends by itself
 )
 
-// carried are the response headers that are passed on, in addition to those that begin with Mcp-. A remote
-// node must not control others, such as CORS headers.
+// carried are the response headers that are passed on, in addition to those that begin with Mcp-. A remote node must
+// not set any other header, such as CORS headers.
 var carried = map[string]bool{
 	"Allow":             true,
 	"Cache-Control":     true,
@@ -36,7 +36,7 @@ type Call func(ctx context.Context, method string, body []byte) ([]byte, error)
 // ctx ends when the client disconnects.
 func Copy(ctx context.Context, w http.ResponseWriter, call Call, request []byte) (began bool, err error) {
 	out := http.NewResponseController(w)
-	// of what the caller and net/http write at the end
+	// a deadline for what the caller and net/http write at the end
 	defer func() { _ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) }()
 	raw, err := call(ctx, Open, request)
 	if err != nil {

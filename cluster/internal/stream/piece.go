@@ -15,7 +15,7 @@ import (
 // The methods of the calls.
 const (
 	Open  = "stream/open"  // body: a request; result: the first piece
-	More  = "stream/more"  // body: the number of a stream; result: the next piece
+	More  = "stream/more"  // body: the number of a stream to end
 	Close = "stream/close" // body: the number of a stream, which ends
 )
 
@@ -28,7 +28,7 @@ type piece struct {
 	data   []byte
 }
 
-// encode returns the piece as the result of a call; nil for nil.
+// encode returns the piece as the result of a call, or nil if p is nil.
 func (p *piece) encode() []byte {
 	if p == nil {
 		return nil

@@ -28,7 +28,7 @@ type response struct {
 	mu       sync.Mutex // guards what follows
 	header   http.Header
 	status   int         // 0: not written yet
-	first    http.Header // of the first piece, as it was with the status; nil once that was read
+	first    http.Header // headers when the status was set; nil once the first piece is read
 	waiting  []byte
 	flushed  bool // unread bytes are due at once
 	over     bool
@@ -119,7 +119,7 @@ func (r *response) await(deadline time.Time) error {
 	}
 }
 
-// FlushError is for [http.ResponseController]: what was written can be read at once.
+// FlushError makes the bytes written so far readable at once. It implements flushing for [http.ResponseController].
 func (r *response) FlushError() error {
 	r.mu.Lock()
 	r.begin(http.StatusOK)
@@ -129,7 +129,7 @@ func (r *response) FlushError() error {
 	return r.ctx.Err()
 }
 
-// SetWriteDeadline is for [http.ResponseController].
+// SetWriteDeadline implements deadlines for [http.ResponseController].
 func (r *response) SetWriteDeadline(t time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +175,7 @@ func (r *response) take(ctx context.Context) (*piece, error) {
 	}
 }
 
-// piece returns what is ready to be read, or nil.
+// piece returns the next piece if one is ready to be read, else nil.
 func (r *response) piece() *piece {
 	r.mu.Lock()
 	defer r.mu.Unlock()

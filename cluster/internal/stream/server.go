@@ -67,7 +67,7 @@ func (s *Server) Run(ctx context.Context, from wire.Address, method string, body
 
 // begin starts serving a request.
 func (s *Server) begin(from wire.Address, request []byte) (*response, error) {
-	if !s.work.Enter() { // left when the stream is forgotten
+	if !s.work.Enter() { // forgetLocked calls Leave
 		return nil, errLeaves
 	}
 	begun := false
@@ -167,7 +167,7 @@ func (s *Server) Gone(run wire.Address) {
 	}
 }
 
-// Drain refuses further requests, and waits until ctx ends for the open streams.
+// Drain refuses further requests, and waits for the open streams to end, at most until ctx ends.
 func (s *Server) Drain(ctx context.Context) {
 	select {
 	case <-s.work.Close():
@@ -175,7 +175,7 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 }
 
-// Close ends all streams, and waits until ctx ends for their handlers.
+// Close ends all streams, and waits for their handlers to return, at most until ctx ends.
 func (s *Server) Close(ctx context.Context) error {
 	ended := s.work.Close()
 	s.cancel()

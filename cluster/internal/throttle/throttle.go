@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// The limits of what a node or a hub logs about its cluster. Other nodes can cause most of these records at
-// any rate.
+// The limits of what a node or a hub logs about its cluster. Other nodes can cause most of these records as often as
+// they like.
 const (
 	window    = time.Minute
-	maxOfText = 50   // records with one message per window, about different nodes
-	maxKnown  = 4096 // messages and nodes that are counted separately
+	maxOfText = 50   // records per window with the same message, about different nodes
+	maxKnown  = 4096 // pairs of a message and a node that are counted
 )
 
-// Handler passes the first record per message and node in each minute, and counts the others. The next record
-// that passes states their number. Records below info always pass.
+// Handler passes the first record with a given message and node in each minute, and drops the others. The first one of
+// the next minute states how many were dropped. Records below info always pass.
 type Handler struct {
 	slog.Handler
 	*throttled

@@ -6,11 +6,11 @@ import (
 	"iter"
 )
 
-// Batches is the feature of nodes that read batches.
+// Batches is the feature that a node announces if it reads batches.
 const Batches = "batches"
 
-// batch is the first byte of a batch, which no head has. After it, each message is preceded by its length as
-// a varint.
+// batch is the first byte of a batch. No head begins with it. After it, each message is preceded by its length as a
+// varint.
 const batch = 0
 
 // BatchRoom bounds the overhead of a message in a batch, in bytes.

@@ -146,6 +146,6 @@ func (m *members) raw(key string, value json.RawMessage) {
 		return
 	}
 	var line bytes.Buffer
-	_ = json.Compact(&line, value) // valid
+	_ = json.Compact(&line, value) // cannot fail: value is valid
 	m.out = append(m.out, line.Bytes()...)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// The kinds of messages.
+// The kinds of messages. The front of a call is the run that makes it, the owner the run that executes it.
 const (
 	Here   = "here"   // to all: a node announces itself, on joining and on change
 	Gone   = "gone"   // to all: a run says goodbye
@@ -36,20 +36,20 @@ const MaxHead = 16 << 10
 type Head struct {
 	Kind string `json:"k"`
 	Run  string `json:"run"`         // of the sender
-	N    uint64 `json:"n,omitempty"` // of a call, from 1
+	N    uint64 `json:"n,omitempty"` // number of a call, from 1
 
 	Request
 	Error bool `json:"error,omitempty"` // of Result and Answer: the body is a protocol.Error
 	Pulses
 	Chunk
-	ID uint64 `json:"id,omitempty"` // of Ask and Answer, or of the Ask that Cancel ends, from 1
+	ID uint64 `json:"id,omitempty"` // number of the Ask; of Ask, Answer and a Cancel of an Ask, from 1
 	Gossip
 }
 
 // Itself is the Extension of a call to the node itself, from the operator of another node. It is no valid id.
 const Itself = "exthost/node"
 
-// Request holds the fields of Call. Tell and Ask only have Method and Session.
+// Request holds the fields of Call. Tell and Ask have Method and, outside of calls, Extension and Session.
 type Request struct {
 	Extension string   `json:"ext,omitempty"`
 	Method    string   `json:"m,omitempty"`
@@ -59,7 +59,7 @@ type Request struct {
 	Session   *Session `json:"session,omitempty"` // Tell, Ask and Bye only have its ID
 	LeftMS    int64    `json:"left_ms,omitempty"` // until the deadline of the caller; 0: none
 	Trace     string   `json:"trace,omitempty"`   // traceparent
-	Origin    string   `json:"origin,omitempty"`  // id of the front's decision
+	Origin    string   `json:"origin,omitempty"`  // id of the governance decision at the front
 }
 
 // Pulses holds the fields of Pulse and Pulsed, which are numbers of calls.
@@ -84,7 +84,7 @@ type Gossip struct {
 	Hash  string   `json:"hash,omitempty"`  // of all entries that the sender knows
 	Clock int64    `json:"clock,omitempty"` // of the sender, Unix milliseconds
 	Seq   uint64   `json:"seq,omitempty"`   // matches Probe and Probed, or Want and Have
-	Node  string   `json:"node,omitempty"`  // of Lost: the node
+	Node  string   `json:"node,omitempty"`  // of Lost: the node; of Want: the list is wanted after this node
 	Of    string   `json:"of,omitempty"`    // of Lost: the run
 	Names []string `json:"names,omitempty"` // of Want: names of nodes, or digests
 	Last  bool     `json:"last,omitempty"`  // of Have: the last part

@@ -49,14 +49,14 @@ func (s Subjects) ToRun(own Address) string {
 func (s Subjects) ToAll() string { return s.root() + ".all.*" }
 func (s Subjects) ToAny() string { return s.root() + ".any.*" }
 
-// Inbox returns the prefix of the reply subjects for requests of a node to servers. It has a token more than
-// subjects that nodes may publish to, and askedRun in place of a run, which is no valid run.
+// Inbox returns the prefix of the reply subjects for requests of a node to servers. No node may publish there: the
+// subjects have one token more than those of nodes, and askedRun, which is no valid run, in place of a run.
 func (s Subjects) Inbox(node string) string { return s.root() + ".to." + node + "." + askedRun }
 
 const askedRun = "asked"
 
-// ToHub returns the subject of a node's requests to hubs about the counters of shared limits. what is one
-// token. The permission to publish to runs covers it, and no node can be called hub.
+// ToHub returns the subject of a node's requests to hubs about the counters of shared limits. what is one token. A
+// node's permission to publish to runs includes the subject, and no node can have the name of hub.
 func (s Subjects) ToHub(what, from string) string { return s.To(Address{Node: hub, Run: what}, from) }
 
 // ToHubs is the subject that hubs subscribe to.
@@ -75,7 +75,8 @@ func (s Subjects) Asked(subject string) (what, from string) {
 // hub takes the place of a node; names of nodes contain no underscore.
 const hub = "_hub"
 
-// NameRun takes the place of a run in messages to the run that holds the name of a node. It is no valid run.
+// NameRun takes the place of a run in the subject of messages to the run that holds the name of a node. It is no valid
+// run.
 const NameRun = "name"
 
 // AnyGroup is the queue group of [Subjects.ToAny].
