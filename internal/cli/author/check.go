@@ -173,8 +173,8 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool,
 	return h, func() { h.Close(); os.RemoveAll(state) }, nil
 }
 
-// checkPrefix begins the names of the state directories of checks. No check takes as long as leftAfter: an older
-// directory was left by a check that was killed.
+// A check's state directory has a name that begins with checkPrefix. If it is older than leftAfter, it was left by a
+// check that was killed, since no check takes that long.
 const (
 	checkPrefix = "exthost-check-"
 	leftAfter   = 24 * time.Hour
@@ -191,7 +191,7 @@ func removeLeft(dir string) {
 	}
 }
 
-// nothingToCheck returns an error when a directory has no valid manifest.
+// nothingToCheck returns an error if a manifest in the directory is invalid, or if there is none.
 func nothingToCheck(s status.Status, dir string) error {
 	var lines []string
 	for _, d := range s.Diagnostics {
@@ -217,10 +217,10 @@ func nothingToCheck(s status.Status, dir string) error {
 	return nil
 }
 
-// reportForms are the values of --format, in addition to those of -o.
+// reportForms maps the values of --format that -o does not have to the functions that write these forms.
 var reportForms = map[string]func(io.Writer, []check.Result) error{"tap": check.TAP, "junit": check.JUnit}
 
-// printResults prints the report. took includes the starts of the extensions.
+// printResults prints the report. took is the duration of the check, the start of the extensions included.
 func printResults(c *console.Console, results []check.Result, form string, took time.Duration) error {
 	if write := reportForms[form]; write != nil {
 		var b bytes.Buffer
@@ -285,8 +285,8 @@ func summaryOf(results []check.Result) string {
 	return summary
 }
 
-// sameLine returns how many of the first results share one line: many probes skipped for one reason would hide the
-// failure behind it.
+// sameLine returns how many of the first results to report in one line. At least four probes that were skipped for the
+// same reason share a line, so that they do not hide a failure.
 func sameLine(results []check.Result) (n int) {
 	for n < len(results) && results[n].Outcome == check.Skip && results[n].Detail == results[0].Detail &&
 		results[n].Extension == results[0].Extension {

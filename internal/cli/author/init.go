@@ -66,7 +66,7 @@ func unknownLanguage(name, lang string, names []string) error {
 	return console.Usagef("exthost init "+name+" --lang "+cmp.Or(nearest.Of(lang, names), names[0]), "%s", text)
 }
 
-// targetOf returns the directory of a new extension. A bare name is put below the first search path.
+// targetOf returns the directory of a new extension. For a bare name it is a directory below the first search path.
 func targetOf(c *console.Console, name string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return console.NearbyPath(name), nil
