@@ -127,7 +127,7 @@ func withoutToken(s config.Server) string {
 	return "answers this user's processes without one"
 }
 
-// load reads the configuration. It refuses -o name first, before the command changes anything.
+// load reads the configuration. It refuses -o name before the command can change anything.
 func load(c *console.Console) (*config.Config, error) {
 	if c.Output == "name" {
 		return nil, console.Usagef("", "there is no -o name of a client with its token; there is table, json and yaml")
@@ -141,13 +141,13 @@ type given struct {
 	Name     string `json:"name"`
 	Token    string `json:"token"`
 	URL      string `json:"url"`                 // of the host's MCP endpoint
-	OldUntil string `json:"old_until,omitempty"` // when the previous token ends; "": at once
+	OldUntil string `json:"old_until,omitempty"` // when the previous token expires; "": immediately
 	config.Edited
 
 	verb, note string
 }
 
-// apply changes the configuration, prints the token with settings, and tells the running hosts.
+// apply changes the configuration, prints the token with the settings of a client, and makes the running hosts reload.
 func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Config, e config.ClientEdit) (err error) {
 	if g.Edited, err = change(c, cfg, e); err != nil {
 		return g.byHand(ctx, c, cfg, err)

@@ -21,10 +21,10 @@ type known struct {
 	Name     string     `json:"name"`
 	Token    bool       `json:"token"`               // it has a token, for HTTP
 	Since    string     `json:"since,omitempty"`     // when its token was made; "": unknown
-	OldUntil string     `json:"old_until,omitempty"` // when its previous token ends
-	Stated   string     `json:"stated"`              // FILE:LINE of the configuration
-	Sessions *int       `json:"sessions,omitempty"`  // in the hosts of this directory; nil: none runs
-	LastUsed *time.Time `json:"last_used,omitempty"` // nil: never in the hosts of this directory
+	OldUntil string     `json:"old_until,omitempty"` // when its previous token expires
+	Stated   string     `json:"stated"`              // FILE:LINE where the configuration states it
+	Sessions *int       `json:"sessions,omitempty"`  // in the hosts of this directory; nil: no host runs
+	LastUsed *time.Time `json:"last_used,omitempty"` // nil: not since the hosts of this directory were started
 }
 
 func list(c *console.Console) *cobra.Command {

@@ -31,8 +31,8 @@ func (g *given) settings() string {
 	return b.String()
 }
 
-// byHand returns the error for a change that was not made. If a person can make it, byHand prints the token, and the
-// error has the lines to write.
+// byHand returns the error for a configuration change that the program did not make. If a person can make the change,
+// byHand prints the token, and the error lists the lines to write.
 func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Config, err error) error {
 	wanted, ok := errors.AsType[*config.ByHand](err)
 	if !ok {
@@ -49,7 +49,7 @@ func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Conf
 	}
 }
 
-// change changes the configuration and explains an error in terms of the command line.
+// change changes the configuration. Its errors name the command to run next.
 func change(c *console.Console, cfg *config.Config, e config.ClientEdit) (config.Edited, error) {
 	done, err := config.EditClient(hosts.LoadOptions(c), e)
 	wanted, byHand := errors.AsType[*config.ByHand](err)
@@ -71,7 +71,7 @@ func change(c *console.Console, cfg *config.Config, e config.ClientEdit) (config
 	return done, err
 }
 
-// urlOf returns the address of the running host, or the configured one if no host serves HTTP.
+// urlOf returns the address of the running host, or the configured address if no host serves HTTP.
 func urlOf(ctx context.Context, c *console.Console, cfg *config.Config) string {
 	if address := hosts.OverHTTP(ctx); address != "" {
 		return address

@@ -9,7 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// tell has all running hosts of this user, in any directory, reload their clients: most of them read the same file.
+// tell makes all running hosts of this user, in any directory, reload their clients, because most hosts read the same
+// file.
 func tell(ctx context.Context, c *console.Console) error {
 	all, err := hosts.Everywhere(ctx)
 	if err != nil {
