@@ -139,7 +139,7 @@ func (n *initial) defaultURL() error {
 	return nil
 }
 
-// file returns the configuration file to change. A configuration with a cluster is an error.
+// file returns the configuration file to change. It returns an error if the configuration has a cluster already.
 func (n *initial) file(c *console.Console) (string, error) {
 	if _, err := os.Stat(c.Config); c.Config != "" && errors.Is(err, fs.ErrNotExist) {
 		return filepath.Abs(c.Config)
@@ -256,8 +256,8 @@ func invite(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// keepPrivate makes the file that stdout is redirected to unreadable for other users: the shell created it with the
-// usual mode.
+// keepPrivate makes stdout unreadable for other users if it is redirected to a file. The shell created the file with
+// the usual mode.
 func keepPrivate(c *console.Console) error {
 	out, ok := c.Out.(*os.File)
 	if !ok {
@@ -363,7 +363,8 @@ func permissions(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// replicas of the cluster's counters on the operator's own NATS servers; the same as on hubs.
+// replicas is the number of replicas of the cluster's counters on the operator's own NATS servers; hubs have the same
+// number.
 const replicas = 3
 
 func (p *permitted) text() string {
