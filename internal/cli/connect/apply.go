@@ -65,8 +65,8 @@ func consequence(exists, gone bool) string {
 	return ""
 }
 
-// write writes a change that was agreed to. Running clients write their settings often, so the change is computed again
-// from the current file. Only the server entry must still be what the user saw.
+// write writes a change that the user has agreed to. Running clients write their settings often, so write computes the
+// change again from the current file. The server's entry must still be the one that the user saw.
 func (r *connecting) write(ctx context.Context, s *settings, change change, o *outcome) error {
 	made, unlock, err := s.lock(ctx)
 	if err != nil {
@@ -128,8 +128,8 @@ func (s *settings) reread(name string) (same bool, err error) {
 	return s.real == real && slices.Equal(now.Argv, before.Argv), err
 }
 
-// replace writes the file without the server, or removes the file. It forgets the record last, so that the file can be
-// restored until then.
+// replace writes the file without the server, or removes the file. It removes the record of the server last: until then
+// the file can be restored.
 func (s *settings) replace(k *kept, after []byte, gone bool) error {
 	if !gone {
 		if err := s.store(after); err != nil {

@@ -17,8 +17,8 @@ import (
 // standard is the default of --name, the server's name in the settings.
 const standard = "exthost"
 
-// commandLine returns what the client shall start. It depends neither on the client's working directory nor on its
-// PATH.
+// commandLine returns the command line that the client is to start. It works in any working directory of the client and
+// with any PATH.
 func (r *connecting) commandLine(client *clientsettings.Client) ([]string, error) {
 	program, err := program()
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *connecting) commandLine(client *clientsettings.Client) ([]string, error
 	return argv, nil
 }
 
-// program returns the path of this program. A path found in PATH is preferred: it stays valid when a package manager
+// program returns the path of this program. It prefers a path found in PATH, which stays valid when a package manager
 // installs another version.
 func program() (string, error) {
 	running, err := relay.Program()
@@ -87,7 +87,7 @@ func program() (string, error) {
 
 // passing reports whether a program lies in a temporary directory, such as the one of go run.
 func passing(program string) bool {
-	dirs := []string{os.TempDir(), "/tmp"} // /tmp counts also when TMPDIR is elsewhere
+	dirs := []string{os.TempDir(), "/tmp"} // /tmp is temporary even if TMPDIR is another directory
 	if real, err := filepath.EvalSymlinks(os.TempDir()); err == nil {
 		dirs = append(dirs, real)
 	}
@@ -103,7 +103,7 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// sameDir compares also directories that no longer exist.
+// sameDir reports whether a and b are the same directory, which need not exist.
 func sameDir(a, b string) bool { return filepath.Clean(a) == filepath.Clean(b) || sameFile(a, b) }
 
 // variables returns the environment variables that locate the host's files. A graphical client, or one that passes on
@@ -128,7 +128,7 @@ func (r *connecting) entry(s *settings) (name string, have *clientsettings.Serve
 	if name == "" {
 		name = standard
 		for _, server := range r.mine(servers) {
-			name = server.Name // also if it was added with --name
+			name = server.Name // also a name other than exthost, set earlier with --name
 		}
 	}
 	at := slices.IndexFunc(servers, func(e clientsettings.Server) bool { return e.Name == name })
@@ -157,7 +157,7 @@ func (r *connecting) entry(s *settings) (name string, have *clientsettings.Serve
 	}
 }
 
-// serves is [clientsettings.Serves], but recognizes this program under another name too.
+// serves is [clientsettings.Serves], and also recognizes this program under another name.
 func serves(argv []string) (dir string, ours bool) {
 	if running, err := relay.Program(); err == nil && len(argv) > 0 && sameFile(argv[0], running) {
 		argv = append([]string{standard}, argv[1:]...)

@@ -1,5 +1,5 @@
-// Package connect implements exthost connect, which changes the settings of MCP clients so that they start the host
-// of a directory, and undoes that, and exthost agent-setup, for agents without MCP.
+// Package connect implements two commands. exthost connect changes the settings of MCP clients so that they start the
+// host of a directory, or undoes that change. exthost agent-setup prepares agents without MCP.
 package connect
 
 import (

@@ -10,7 +10,7 @@ import (
 
 const (
 	contextLines = 3   // unchanged lines around a change
-	longestLine  = 400 // bytes of a line that is shown whole
+	longestLine  = 400 // longest line that is shown whole, in bytes
 )
 
 // diff is the change of a file's lines, as one contiguous block.
@@ -18,7 +18,7 @@ type diff struct {
 	line            int // of the first changed line, 1-based
 	above, below    []string
 	removed, added  []string
-	cutLeft, cutEnd bool // the lines are too long: removed and added hold only the parts that differ
+	cutLeft, cutEnd bool // text was cut at the left or at the end: removed and added hold only the parts that differ
 }
 
 func difference(before, after []byte) diff {
@@ -47,7 +47,7 @@ func lines(text []byte) []string {
 	return all
 }
 
-// shared returns the lengths of the common prefix and the common suffix of two lists.
+// shared returns the lengths of the common prefix and the common suffix of two lists of the lengths n and m.
 func shared(n, m int, equal func(i, j int) bool) (head, tail int) {
 	for head < min(n, m) && equal(head, head) {
 		head++
@@ -105,7 +105,7 @@ func (d diff) render(paint func(colour console.Colour, line string) string) stri
 		}
 	}
 	changed := func(lines []string) []string {
-		// Changed lines may hold other secrets: a line that only got a comma, or a whole file on one line.
+		// A changed line may hold other secrets than the change: it may have got only a comma, or be a whole file.
 		lines = masked(lines)
 		if !d.cutLeft && !d.cutEnd || lines == nil {
 			return lines

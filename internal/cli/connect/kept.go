@@ -13,13 +13,13 @@ import (
 	"github.com/exthost/exthost/internal/file/atomicfile"
 )
 
-// kept is the record that --undo needs about a server in a file. It is in the state directory, beside the backup of the
-// file: a backup next to the file could end up in a repository.
+// kept is the record of a server in a settings file, for --undo. The record and the backup of the file are in the state
+// directory: a backup next to the file could end up in a repository.
 type kept struct {
 	File    string `json:"file"`
 	Name    string `json:"name"`
 	After   string `json:"after"`              // hash of the file with the server
-	Exact   bool   `json:"exact"`              // the backup is the file from before the server was added
+	Exact   bool   `json:"exact"`              // the backup is the file as it was before the server was added
 	Created bool   `json:"created,omitempty"`  // the file did not exist before
 	Dir     string `json:"dir,omitempty"`      // directory created for the file; "": it existed
 	NoTable bool   `json:"no_table,omitempty"` // the file had no table of servers before
@@ -62,7 +62,8 @@ func recall(file, name string) (*kept, error) {
 	return k, nil
 }
 
-// before returns the file from before the server was added, provided that data is unchanged since.
+// before returns the file as it was before the server was added. It returns false if data, the file now, has changed
+// since.
 func (k *kept) before(data []byte) ([]byte, bool) {
 	if !k.Exact || hash(data) != k.After {
 		return nil, false
@@ -104,7 +105,7 @@ func (k *kept) keep(s *settings, after []byte, added bool) error {
 	return atomicfile.WritePrivate(filepath.Join(k.place, recordName), append(data, '\n'))
 }
 
-// forget removes the record. The backup becomes the file with the server.
+// forget removes the record and replaces the backup by the current file, which still has the server.
 func (k *kept) forget(s *settings) error {
 	if err := os.MkdirAll(k.place, 0o700); err != nil {
 		return err

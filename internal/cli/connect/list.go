@@ -74,7 +74,8 @@ func (r *connecting) listing(places clientsettings.Places) error {
 	return nil
 }
 
-// settingsOf returns the settings files of a client that exist, and its usual one if the client is installed.
+// settingsOf returns the settings files of a client that exist. It includes the user's file even if that does not exist
+// yet, if the client is installed.
 func (r *connecting) settingsOf(client *clientsettings.Client, places clientsettings.Places) (found []listed) {
 	user := userFile(client, places)
 	dir := filepath.Dir(user)

@@ -45,7 +45,7 @@ func (s *settings) lock(ctx context.Context) (made string, unlock func(), err er
 	return made, func() { unlockClient(); unlockDir() }, nil
 }
 
-// When a client's lock is stale, how long to wait for it, and how often to try.
+// The age at which a client's lock is stale, how long to wait for a lock, and the interval between two attempts.
 const (
 	lockAge      = 10 * time.Second
 	lockPatience = 5 * time.Second

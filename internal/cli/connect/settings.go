@@ -168,8 +168,8 @@ func (s *settings) putting(name string, argv []string, env map[string]string) ch
 	}
 }
 
-// removing returns the change that removes the server. It restores the file from before the server was added if nothing
-// else has changed since.
+// removing returns the change that removes the server. If nothing else in the file has changed since the server was
+// added, the change restores the previous file.
 func (s *settings) removing(name string, k *kept) change {
 	return func(s *settings) ([]byte, bool, error) {
 		if before, ok := k.before(s.data); ok {
