@@ -119,7 +119,7 @@ func (c *Console) Info(format string, args ...any) {
 	c.Tell(c.Paint(Dim, "info") + ": " + fmt.Sprintf(format, args...))
 }
 
-// Note prints on stderr how an import changes the entry called where, or, with dropped, that it leaves the entry out.
+// Note prints on stderr how an import changes the entry at where. If dropped is true, the import leaves the entry out.
 func (c *Console) Note(where string, dropped bool, message string) {
 	level, prefix := c.Paint(Dim, "info"), ""
 	if dropped {

@@ -27,8 +27,8 @@ func (l Layout) Colour(colour Colour, s string) string {
 	return l.Paint(colour, s)
 }
 
-// Widths of the last cell: at least LeastRoom, and columns are dropped until it has enoughRoom. hang is its indent when
-// it is put below its row.
+// The last cell is at least LeastRoom wide; columns are dropped until it has the width enoughRoom. hang is its indent
+// when it is printed below its row.
 const (
 	LeastRoom  = 10
 	enoughRoom = 30

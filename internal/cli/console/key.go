@@ -45,9 +45,8 @@ func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err err
 	return keys[0], nil
 }
 
-// ReadSecret shows the prompt and reads a line without echo. Whatever is typed behind the line, such as the rest of a
-// pasted text, is dropped. The console must be interactive. The error is [ErrNoAnswer] at the end of stdin and after
-// Ctrl-C.
+// ReadSecret shows the prompt and reads a line without echo. It drops further input, such as the next line of a pasted
+// text. The console must be interactive. The error is [ErrNoAnswer] at the end of stdin and after Ctrl-C.
 func (c *Console) ReadSecret(prompt string) (string, error) {
 	in := c.In.(*os.File)
 	before, err := term.MakeRaw(int(in.Fd()))

@@ -13,7 +13,8 @@ import (
 // Silent is a log level above every record.
 const Silent = slog.LevelError + 1
 
-// Logger returns a logger that writes to stderr from level shown, and to the configured file from the configured level.
+// Logger returns a logger that writes records of level shown or above to stderr, and those of the configured level or
+// above to the configured file.
 func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, error) {
 	var handler slog.Handler
 	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// schemaVersion rises when a field changes its meaning or is removed.
+// schemaVersion is raised when a field changes its meaning or is removed.
 const schemaVersion = 1
 
 // Document is the data that a command prints, in all forms of --output.

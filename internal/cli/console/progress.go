@@ -10,9 +10,9 @@ import (
 // progressTick is the time before a progress line appears, and between its updates.
 const progressTick = time.Second
 
-// Progress shows on one line of stderr what a command waits for and for how long, until stop is called. The line
-// appears after a second. what is called from another goroutine; "" shows nothing. There is no line without a terminal,
-// or with --log-level.
+// Progress shows on one line of stderr what a command waits for and for how long, from the first second until stop is
+// called. It calls what in another goroutine; if what returns "", it shows nothing. Without a terminal, or with
+// --log-level, there is no line.
 func (c *Console) Progress(what func() string) (stop func()) {
 	if c.LogLevel != "" || !IsTerminal(c.Err) {
 		return func() {}

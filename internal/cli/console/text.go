@@ -23,7 +23,7 @@ func SafeText(s string) string { return escape(s, "\n\t", longEscape) }
 
 func longEscape(r rune) string { return fmt.Sprintf("\\U%08x", r) }
 
-// escape escapes invisible characters except those in keep. long writes the ones beyond \uffff.
+// escape escapes invisible characters except those in keep. long returns the escape of a character beyond \uffff.
 func escape(s, keep string, long func(r rune) string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -163,7 +163,7 @@ func Thousands(n int) string {
 	return fmt.Sprintf("%s,%03d", Thousands(n/1000), n%1000)
 }
 
-// Span writes a duration in as few digits as show its size.
+// Span writes a duration, rounded to what matters at its size.
 func Span(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/internal/text/nearest"
 )
 
-// Group returns a command that only holds others. Alone it prints its help; an unknown subcommand is an error that
-// names the nearest one.
+// Group returns a command that only holds others. Without a subcommand it prints its help; for an unknown one it
+// returns an error that names the nearest.
 func Group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
@@ -103,7 +103,7 @@ func AtMostOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// AtLeastOne requires arguments; hint and text are the error without any.
+// AtLeastOne requires arguments. hint and text are those of the error for none.
 func AtLeastOne(hint, text string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
