@@ -128,8 +128,8 @@ func readAttachment(in *bufio.Reader, socket string) (*attachment, error) {
 	return todo, nil
 }
 
-// cmd returns the command with the environment that the host would give it. Ctrl-C, which ends ctx, reaches the process
-// too; it is killed if it has not ended after stopTimeout.
+// cmd returns the command with the environment that the host would give it. Ctrl-C ends ctx and also reaches the
+// process, which is killed if it has not ended after stopTimeout.
 func (t *attachment) cmd(ctx context.Context, command []string) (*exec.Cmd, error) {
 	path, _ := process.Lookup(t.Env)("PATH")
 	file, err := process.Resolve(command[0], t.Dir, path)
@@ -145,14 +145,14 @@ func (t *attachment) cmd(ctx context.Context, command []string) (*exec.Cmd, erro
 	return cmd, nil
 }
 
-// relay runs in place of an extension: it passes messages between the host and the attached process. It ends with that
-// process, or when the host closes its stdin.
+// relay runs in place of an extension: it passes messages between the host and the attached process. It returns when
+// the process ends or when the host closes the relay's stdin.
 func relay(ctx context.Context, c *console.Console, socket string, argv []string) error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	// With the cookie, the host would kill the author's process as a leftover.
+	// The cookie marks the processes of the host: with it, the host would kill the author's process as a leftover.
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "EXTHOST_COOKIE=") })
 	header, err := json.Marshal(attachment{dir, argv, env})
 	if err != nil {
@@ -248,7 +248,7 @@ func (f *feed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// into sends the queued messages, and all later ones, to conn.
+// into sends the queued messages to conn, and then all later messages.
 func (f *feed) into(conn *net.UnixConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,8 +19,9 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// builder runs [dev] build before the extension is swapped, if a file of [dev] watch has changed. A save between a
-// build and the check of its result swaps twice: for the last program, and for the new one.
+// builder runs the command [dev] build before the extension is swapped, if a file of [dev] watch has changed. If a file
+// is saved between the end of a build and the check of the built program, the extension is swapped twice: to that
+// program, and to that of the next build.
 type builder struct {
 	dir   string
 	built string // state of the files at the last good build: names, sizes, times
@@ -47,7 +48,7 @@ func (b *builder) build(ctx context.Context) error {
 	return nil
 }
 
-// run runs argv in the same way as extensions, so that it cannot approve calls, and returns its output.
+// run runs argv as a process of the host, which cannot approve calls, and returns its output.
 func (b *builder) run(ctx context.Context, argv []string) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, buildPatience)
 	defer cancel()
@@ -84,7 +85,7 @@ func (b *builder) run(ctx context.Context, argv []string) (text string, err erro
 	return out.String(), nil
 }
 
-// buildOutput keeps the first lines of a build. Lines may still arrive after the process has ended.
+// buildOutput keeps the first lines of a build's output. Lines may still arrive after the process has ended.
 type buildOutput struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -45,7 +45,7 @@ func (b *builds) toolsOf(id string) toolsShown {
 	return o
 }
 
-// several reports whether there is more than one extension, so that lines must name theirs.
+// several reports whether there is more than one extension, so that lines must name the extension.
 func (b *builds) several() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *builds) welcome(ctx context.Context, began time.Time) {
 		fmt.Sprintf("watching %s; help helps, ctrl-d ends", console.Safe(console.NearbyPath(b.dir)))))
 }
 
-// showExtension prints an extension that has started, with how at the end of the line, or why it has not started. The
+// showExtension prints an extension that has started, and how at the end of the line, or why it has not started. The
 // caller holds mu.
 func (b *builds) showExtension(x status.Extension, how string) {
 	b.shown[x.ID] = b.toolsOf(x.ID)
@@ -274,7 +274,8 @@ func (b *builds) showChange(id string) {
 	}
 }
 
-// patient removes the default time limits: a debugger takes long. Limits in the manifest stay.
+// patient removes the default time limits, because a debugger may pause the extension for long. It keeps the limits
+// that the manifest states.
 func patient(r manifest.Runtime) manifest.Runtime {
 	never, soon, again := manifest.Duration(0), manifest.Duration(100*time.Millisecond), -1
 	r.Activation = manifest.ActivationEager

@@ -51,8 +51,8 @@ func newPrompt(in io.Reader, s *screen, dir string) *prompt {
 	return &prompt{in: in, screen: s, builds: b, calls: map[context.Context]context.CancelFunc{}}
 }
 
-// promptWords are the commands of the prompt. A tool of the same name takes precedence; with a colon before it, a word
-// is always the command.
+// promptWords are the commands of the prompt. If a tool has the same name, the word calls the tool; with a colon before
+// it, the word is always the command.
 var promptWords = []struct{ word, does string }{
 	{"help", "this"},
 	{"tools", "the tools, and what they take"},
@@ -69,8 +69,9 @@ type input struct {
 	end  bool
 }
 
-// run executes lines until quit, the end of the terminal's input, or ctx. The end of a file does not end the session:
-// saves still count. The goroutine that reads is left behind, because a read of a terminal cannot be interrupted.
+// run executes lines until quit, until the terminal's input ends, or until ctx ends. If the input is a file, its end
+// does not end the session: the extension is still swapped at each save. The reading goroutine is left behind, because
+// a read of a terminal cannot be interrupted.
 func (p *prompt) run(ctx context.Context) {
 	lines := make(chan input)
 	go p.read(ctx, lines)
@@ -172,8 +173,8 @@ func (p *prompt) known() (words []string) {
 	return words
 }
 
-// unknown waits for extensions that are still starting, and tries again. If none has the tool, it suggests the nearest
-// word.
+// unknown waits for extensions that are still starting, then looks for the tool again. If no extension has the tool, it
+// suggests the nearest word.
 func (p *prompt) unknown(ctx context.Context, words []string) {
 	starting, cancel := context.WithTimeout(ctx, hosts.AnswerTimeout)
 	defer cancel()
@@ -222,8 +223,8 @@ func (p *prompt) toggleTap(ctx context.Context) {
 	p.screen.say("tapping; tap again ends it")
 }
 
-// call calls the tool named by the first word; false if there is none. On a terminal it does not wait for the result,
-// so that the author can cancel the call.
+// call calls the tool named by the first word, and returns false if there is none. On a terminal it does not wait for
+// the result, so that the author can cancel the call.
 func (p *prompt) call(ctx context.Context, words []string) bool {
 	e := p.lookup(words[0])
 	if e == nil {

@@ -46,8 +46,8 @@ func (s *screen) say(format string, args ...any) {
 // print prints a line. The caller holds mu.
 func (s *screen) print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// showLog prints the stderr lines of extensions and, unless stderrOnly, those warnings of the host that builds does not
-// print already.
+// showLog prints the stderr lines of extensions. Unless stderrOnly is set, it also prints the warnings of the host,
+// except those that builds prints.
 func (s *screen) showLog(ctx context.Context, h *exthost.Host, stderrOnly bool) {
 	for r := range h.Admin().Logs(ctx, exthost.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
 		stderr := string(rawjson.Get(r.Attrs, "stream")) == `"stderr"`
