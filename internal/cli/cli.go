@@ -53,7 +53,7 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 		c, err = execute(ctx, args, &console.Console{In: stdin, Out: stdout, Err: stderr}, &onHangup)
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) {
-		return console.ExitOK // such as head, which closes the pipe when it has enough
+		return console.ExitOK // EPIPE: the reader had enough, as head does, and closed the pipe
 	}
 	if shown := console.Describe(err); shown != "" {
 		c.Tell(c.Paint(console.Red, "exthost: ") + shown)
@@ -211,9 +211,9 @@ type hangup struct{ act atomic.Pointer[func()] }
 
 func (h *hangup) set(act func()) { h.act.Store(&act) }
 
-// interruptible returns a context that ends at the first SIGINT or SIGTERM. The second one kills the program as usual.
-// SIGHUP runs the action of h; it ends the context if there is no action or the terminal is gone. An ignored SIGHUP, as
-// under nohup, stays ignored.
+// interruptible returns a context that ends at the first SIGINT or SIGTERM. The second such signal kills the program as
+// usual. SIGHUP runs the action of h; without an action, or once the terminal is gone, SIGHUP ends the context instead.
+// A SIGHUP that was ignored when the program started, as under nohup, stays ignored.
 func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	ends, hangups, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
@@ -250,8 +250,8 @@ func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context
 	}
 }
 
-// survivePipes turns a write to a closed stdout into an error until restore is called, so that extensions are stopped
-// in order. Ignoring SIGPIPE instead would be inherited by child processes.
+// survivePipes turns a write to a closed stdout into an error until restore is called, so that the program can still
+// stop its extensions. It does not ignore SIGPIPE, because child processes would inherit that.
 func survivePipes() (restore func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)
