@@ -8,9 +8,9 @@ const (
 	maxSpacing = 5 * time.Second
 )
 
-// debouncer decides when to check for changes: once no event came for debounce, so that a save of several writes
-// is one change; in a storm of events, at the latest one spacing after the first; and never within one spacing of
-// the last change. The spacing is ten times debounce, between 100 ms and 5 s.
+// debouncer decides when to check for changes: once no event has come for debounce, so that a save of several writes
+// is one change; during a storm of events, one spacing after the first event; and never within one spacing of the
+// last change. The spacing is ten times debounce, between 100 ms and 5 s.
 type debouncer struct {
 	debounce   time.Duration
 	first      time.Time // first event after the last check; zero: none

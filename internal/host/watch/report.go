@@ -52,7 +52,7 @@ func LogChange(log *slog.Logger, c *status.Change) {
 	LogUnused(log, c)
 }
 
-// LogUnused logs the parts of a change that cannot be used, or only after the next start.
+// LogUnused logs the parts of a change that cannot be used, and those that take effect only after a restart.
 func LogUnused(log *slog.Logger, c *status.Change) {
 	for _, k := range c.Kept {
 		log.LogAttrs(context.Background(), slog.LevelWarn, "not reloaded, the build before goes on",

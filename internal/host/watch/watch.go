@@ -105,7 +105,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// refresh applies new settings of the configuration; without any, it watches the current places of the
+// refresh applies the settings of the configuration if they are new; else it watches the current places of the
 // extensions.
 func (w *Watch) refresh() {
 	settings := w.host.Settings()
@@ -201,8 +201,8 @@ func (w *Watch) check(ctx context.Context) {
 // RetryPause is the time between [Watch.Retry] and the repeated check.
 const RetryPause = 2 * time.Second
 
-// Retry repeats a check after RetryPause, in every mode, because the host lacked resources to read all files. It
-// does not block.
+// Retry has the check repeated after RetryPause, in every mode. The host calls it when it lacked resources to read
+// all files. Retry does not block.
 func (w *Watch) Retry() {
 	select {
 	case w.retries <- struct{}{}:
@@ -210,8 +210,8 @@ func (w *Watch) Retry() {
 	}
 }
 
-// lookAgain repeats a check. In mode log it reports changes; in other modes it applies them, because a reload was
-// requested.
+// lookAgain repeats a check. In mode log it reports changes; in any other mode it applies them, because a reload had
+// been requested.
 func (w *Watch) lookAgain(ctx context.Context) {
 	if w.Status().Mode == config.WatchLog {
 		w.debouncer.event(time.Now())
