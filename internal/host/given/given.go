@@ -35,7 +35,8 @@ type references struct {
 // Stated are texts that may refer to secrets, by the configuration key that states them.
 type Stated map[string]string
 
-// OfEntry returns the variables that the operator states for extension id, in its entry and in its owner's.
+// OfEntry returns the variables that the operator states for extension id, in the entries of the extension and of its
+// owner.
 func OfEntry(cfg *config.Config, id string) Stated {
 	s := Stated{}
 	owner, _, _ := strings.Cut(id, ".")
@@ -51,11 +52,11 @@ func OfEntry(cfg *config.Config, id string) Stated {
 	return s
 }
 
-// Asked returns the names of the secrets that c gets without its operator having said so: those that its manifest
-// asks for, those that a project's file states, and all if c was found through the working directory, since a
-// directory may have an extension of any id.
+// Asked returns the names of the secrets that c gets although no file of the operator says so: those that the
+// manifest or a project's file asks for. If c was found through the working directory, the operator's entries count
+// too: they may mean another extension of that id.
 func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
-	// Give reports errors
+	// Give reports the errors that are ignored here
 	of, _ := OfTransport("", &c.Manifest.Transport, cfg.Extensions.Environ(c.ID)).Names()
 	if cfg.Project.SearchPaths {
 		all, _ := OfEntry(cfg, c.ID).Names()
@@ -72,8 +73,8 @@ func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
 	return slices.Sorted(maps.Keys(of))
 }
 
-// OfTransport returns the texts of a transport, with keys that begin with path, without the environment variables
-// that over replaces.
+// OfTransport returns the texts of a transport, with path before each key. It omits environment variables that over
+// replaces.
 func OfTransport(path string, t *manifest.Transport, over map[string]string) Stated {
 	s := Stated{path + "url": t.URL}
 	for name, text := range t.Env {
@@ -116,8 +117,8 @@ func (s Stated) Names() (map[string]string, error) {
 }
 
 // Give lets spec refer to the secrets that s names, and to no others. variables are the names in spec.Env that s
-// states: only in these are references replaced. The error is for an unusable reference, or for a secret that is
-// known to be missing.
+// states: references in other variables stay as they are. The error is for an unusable reference, or for a secret
+// that is known to be missing.
 func Give(spec *runtime.Spec, store Store, s Stated, variables ...string) error {
 	keys, err := s.Names()
 	if err == nil {
@@ -204,7 +205,7 @@ func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spe
 	return &out, r.err
 }
 
-// run is one resolve, in which each secret is looked up once.
+// run is one call of resolve, which looks up each secret once.
 type run struct {
 	*references
 	ctx    context.Context
@@ -213,7 +214,7 @@ type run struct {
 	err    error // the first error
 }
 
-// replace returns text with references replaced by values. A value must have none of the characters in not.
+// replace returns text with references replaced by values. A value must not contain any character of not.
 func (r *run) replace(text, not string) string {
 	out, err := secrets.Replace(text, func(name string) (string, error) {
 		value, err := r.value(name)
