@@ -57,7 +57,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
 }
 
-// hasRemotePages reports whether another node keeps long results of calls to it.
+// hasRemotePages reports whether another node holds long results of its extensions, to be read in pages.
 func (p *Plan) hasRemotePages() bool {
 	return slices.ContainsFunc(slices.Concat(p.Remote, p.Replicas), (*unit.Extension).HasRemotePages)
 }

@@ -32,7 +32,7 @@ func (s *Snapshot) SetIndexes(before *Snapshot) {
 	s.Indexes = toolsearch.NewIndexes(s.describe, has, last)
 }
 
-// describe returns the description of an extension: of its manifest, else its instructions as an MCP server.
+// describe returns the description of an extension: from its manifest, else the instructions of the MCP server.
 func (s *Snapshot) describe(id string) string {
 	x := s.Extensions[id]
 	if x == nil {
@@ -45,7 +45,7 @@ func (s *Snapshot) describe(id string) string {
 	return cmp.Or(x.Candidate.Manifest.Plugin.Description, said)
 }
 
-// Offered returns the tools of a toolset that policies show to a caller, and those that they hide.
+// Offered returns the tools of a toolset that policies show to a caller, and those that policies hide.
 func (s *Snapshot) Offered(toolset, caller string) (shown, hidden []*tools.Entry, err error) {
 	view, err := s.Toolsets.Of(toolset)
 	if err != nil {
@@ -61,7 +61,8 @@ func (s *Snapshot) Offered(toolset, caller string) (shown, hidden []*tools.Entry
 	return shown, hidden, nil
 }
 
-// ListsOtherwise reports whether next may list other tools of the same extensions, by its toolsets or its modes.
+// ListsOtherwise reports whether next may list different tools of the same extensions, because its toolsets or list
+// modes differ.
 func (p *Plan) ListsOtherwise(next *Plan) bool {
 	modes := func(p *Plan) map[string]string {
 		of := make(map[string]string)
@@ -162,7 +163,7 @@ func (s *Snapshot) Listed(of *protocol.Session) ([]*tools.Entry, error) {
 	return shownOf(view.Tools(s.Catalog), s.visible(of.Caller, forModels(of))), nil
 }
 
-// shownOf returns the tools of a catalog for which visible is true, all if it is nil.
+// shownOf returns the tools of a catalog for which visible is true, all if visible is nil.
 func shownOf(catalog *tools.Catalog, visible func(*tools.Entry) bool) []*tools.Entry {
 	if visible == nil {
 		return catalog.Entries()

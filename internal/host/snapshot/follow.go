@@ -89,7 +89,7 @@ func (p *Plan) followDestinations(now *Plan, c *status.Change) {
 func needRestart(before, after *config.Config) []string {
 	list := []string{}
 	was, is := before.Server, after.Server
-	was.Clients, is.Clients = nil, nil // in force without a start
+	was.Clients, is.Clients = nil, nil // these take effect without a restart
 	for _, s := range []struct {
 		key           string
 		before, after any
@@ -136,7 +136,7 @@ func (p *Plan) unusable(x *unit.Extension) *status.KeptBuild {
 	return nil
 }
 
-// skipReason returns everything that keeps c from running. Another file may claim the same id.
+// skipReason returns all reasons why c cannot run. It compares paths too, because another file may have the same id.
 func skipReason(c discovery.Candidate, diags []protocol.Diagnostic) string {
 	var reasons []string
 	for _, d := range diags {
@@ -178,8 +178,8 @@ func (p *Plan) Keep(t Target) {
 	}
 }
 
-// OnlyRules returns now with the disabled and allowlist entries of next, and its files, because these entries may
-// be in a new one.
+// OnlyRules returns now with the disabled and allowlist entries of next, and with the list of files of next, because
+// the entries may be in a new file.
 func OnlyRules(now, next *config.Config) *config.Config {
 	c := *now
 	c.Extensions.Disabled, c.Extensions.Allowlist = next.Extensions.Disabled, next.Extensions.Allowlist
@@ -187,8 +187,8 @@ func OnlyRules(now, next *config.Config) *config.Config {
 	return &c
 }
 
-// Only restricts the change c from now to p to the extensions of ids and their servers. All others stay as in
-// now, even failed ones.
+// Only restricts c, the change from now to p, to the extensions of ids and their servers. All others stay as in now,
+// even failed ones.
 func (p *Plan) Only(now *Plan, c *status.Change, ids []string) {
 	other := func(id string) bool {
 		owner, _, _ := strings.Cut(id, ".")

@@ -17,7 +17,7 @@ func (s *Snapshot) Pins() []status.Pin {
 	for x := range s.Ordered {
 		guarded := s.Policies.PinsToolsOf(x.ID())
 		for _, p := range x.Pending() {
-			if !guarded || p.Gone() { // policies report the other ones
+			if !guarded || p.Gone() { // policies report the others
 				list = append(list, changedPin(x.ID(), p))
 			}
 		}

@@ -31,8 +31,8 @@ type Plan struct {
 	Config       *config.Config
 	Policies     *policies.Set
 	Extensions   map[string]*unit.Extension
-	Order        []string              // ids of Extensions, as discovered
-	Remote       []*unit.Extension     // extensions that only other nodes have, by id
+	Order        []string              // ids of Extensions, in order of discovery
+	Remote       []*unit.Extension     // extensions that only other nodes have, sorted by id
 	Replicas     []*unit.Extension     // extensions of other nodes that this host has too; reached through Extensions
 	Reserved     []string              // ids of extensions that other nodes had: their tool names stay reserved
 	LeftOut      []protocol.Diagnostic // about shared extensions of other nodes
@@ -79,7 +79,7 @@ func (p *Plan) Unit(id string) unit.Runner {
 	return nil
 }
 
-// Has reports whether u is a unit of the plan. A kept extension may have the id of a destination.
+// Has reports whether u itself is a unit of the plan: a kept extension and a destination may have the same id.
 func (p *Plan) Has(u unit.Runner) bool {
 	switch u := u.(type) {
 	case *unit.Extension:
@@ -110,7 +110,8 @@ func (p *Plan) Units() (list []unit.Runner) {
 }
 
 // Variables returns the names of the environment variables that the plan depends on, sorted: those that the
-// configuration refers to or passes, and those that manifests state, also manifests whose extension lacks one.
+// configuration refers to or passes, and those that manifests state. The manifests include those of skipped
+// extensions, which may lack a variable.
 func (p *Plan) Variables() []string {
 	names := slices.Concat(p.Config.Variables, p.Config.Extensions.Env.Pass)
 	asVariables := p.Config.Secrets.Provider == config.SecretsEnv // each stored secret is a variable
@@ -136,7 +137,7 @@ func (p *Plan) Variables() []string {
 	return slices.Compact(names)
 }
 
-// Ordered yields the extensions as discovered, then those that only other nodes have.
+// Ordered yields the extensions in order of discovery, then those that only other nodes have.
 func (p *Plan) Ordered(yield func(*unit.Extension) bool) {
 	for x := range p.Local {
 		if !yield(x) {
@@ -150,7 +151,7 @@ func (p *Plan) Ordered(yield func(*unit.Extension) bool) {
 	}
 }
 
-// Local yields the extensions of this host as discovered.
+// Local yields the extensions of this host in order of discovery.
 func (p *Plan) Local(yield func(*unit.Extension) bool) {
 	for _, id := range p.Order {
 		if !yield(p.Extensions[id]) {
@@ -198,7 +199,8 @@ func (p *Plan) AddDestinations(create func(name string, d config.Destination) *b
 	}
 }
 
-// Places returns the paths where a change may alter the plan, or now, the previous plan, whose units may go on.
+// Places returns the paths where a change may alter the plan. It includes programs of now, the previous plan, because
+// its units may go on.
 func (p *Plan) Places(now *Plan) discovery.Places {
 	return watch.Places(p.Config, p.Dirs, append(p.programs(), now.programs()...))
 }

@@ -88,8 +88,8 @@ func (s *Store) Unused() func() bool {
 	}
 }
 
-// Past returns a channel for each replaced snapshot that calls may still use. It is closed when the last call has
-// left.
+// Past returns a channel for each replaced snapshot that calls may still use. A channel is closed when the last call
+// has left its snapshot.
 func (s *Store) Past() (left []<-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,10 +106,10 @@ func (s *Store) Hold(f func(*Snapshot)) {
 	f(s.current.Load())
 }
 
-// Replace makes the next snapshot of plan, or of the current plan if it is nil, and puts it in force. finish
-// completes the snapshot, whose plan is set; it gets the number of the catalog and the previous snapshot, nil for
-// the first. published runs once the snapshot is in force and before the next replacement. Replace reports
-// whether the list of tools has changed.
+// Replace makes a snapshot of plan, or of the current plan if plan is nil, and puts it in force. finish completes
+// next, which has only its plan; number is for its catalog, and before is the previous snapshot, nil for the first.
+// published runs once the snapshot is in force and before the next replacement. Replace reports whether the list of
+// tools has changed.
 func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *Snapshot) (published func()),
 ) (otherTools bool) {
 	s.mu.Lock()

@@ -100,9 +100,9 @@ var disabledBy = map[string]string{
 	discovery.CodeNotAllowlisted: "extensions.allowlist does not name it",
 }
 
-// Absent returns why a skipped, disabled or unusable extension that may have a tool of this name, shown by view,
-// is not in force; nil if there is none. extension is "" for a registered name. The error says no more than the
-// status: never the contents of a file.
+// Absent returns an error that says why an extension is not in force that may have this tool: it is skipped, disabled
+// or unusable. It returns nil if view shows no such extension. extension is "" if name is a registered name. Like the
+// status, the error never quotes a file.
 func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 	registered := name
 	if extension != "" {
