@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxTaskResult bounds the results that are searched for a new task, in bytes. An answer that begins a task
-	// is short.
+	// maxTaskResult bounds the results that are searched for a new task, in bytes. An answer that creates a task is
+	// short.
 	maxTaskResult = 64 << 10
 	// maxTaskID bounds recorded task ids, in bytes.
 	maxTaskID = 1 << 10
@@ -46,8 +46,8 @@ func (t *Tasks) EnforceTaskOwner(next dispatch.Deliver) dispatch.Deliver {
 	}
 }
 
-// addFrom records the task that a call has become. Only the server's answer counts, because a client may request
-// a task in many ways. A request about a task begins none.
+// addFrom records the task that a call has become. Only the server's answer counts, because a client may request a
+// task in many ways. A request about an existing task creates none.
 func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) ||
 		strings.HasPrefix(c.Request.Method, protocol.TaskMethods) {
@@ -105,10 +105,10 @@ func (t *Tasks) Related(i *unit.Instance, params json.RawMessage) (id string, ab
 }
 
 // LegacyCapability is the task capability for legacy clients of all extensions. It omits lists of tasks: a client
-// knows its own.
+// knows its own tasks.
 const LegacyCapability = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
 
-// Makes reports whether an MCP server makes tasks of tool calls, for legacy and for modern versions.
+// Makes reports whether an MCP server can run tool calls as tasks, in legacy and in modern versions.
 func Makes(hs *runtime.Handshake) (legacy, modern bool) {
 	if hs == nil {
 		return false, false

@@ -1,4 +1,4 @@
-// Package tasks records who began which task of an extension, and keeps tasks to their callers.
+// Package tasks records which caller started which task of an extension, and keeps tasks from other callers.
 package tasks
 
 import (
@@ -46,16 +46,16 @@ type Sessions interface {
 	IfAttached(s *protocol.Session, f func()) (attached bool)
 }
 
-// Tasks maps tasks to their callers. Any caller that knows the id of an unknown task, such as one of a remote server
-// that outlived the host, may use it. Tasks is safe for concurrent use.
+// Tasks maps tasks to their callers. A task that is not in the map, such as a remote server's task from before the
+// host was started, may be used by any caller that knows its id. Tasks is safe for concurrent use.
 type Tasks struct {
 	sessions Sessions
 
 	mu    sync.Mutex // guards the fields below
 	known map[Key]Task
 	of    map[string][]Key // by caller, the oldest first
-	// Number of tasks per caller with an id at any instance of an extension: instances may share a store of
-	// tasks.
+	// Number of tasks with the same id that each caller has, at all instances of an extension together: instances may
+	// share a store of tasks.
 	shared map[sharedKey]map[string]int
 }
 
@@ -72,7 +72,7 @@ func New(s Sessions) *Tasks {
 func (t *Tasks) add(key Key, begun Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forget(key) // a restarted extension may begin at 1 again
+	t.forget(key) // a restarted extension may use the same ids again
 	if len(t.known) == maxTasks {
 		var most []Key
 		for _, keys := range t.of {
@@ -109,7 +109,7 @@ func (t *Tasks) forget(key Key) {
 	t.count(key, known.Caller, -1)
 	keys := t.of[known.Caller]
 	if at := slices.Index(keys, key); at == 0 {
-		keys = keys[1:] // the usual case, without a copy
+		keys = keys[1:] // the usual case, which needs no copy
 	} else {
 		keys = slices.Delete(keys, at, at+1)
 	}
@@ -125,8 +125,8 @@ func (t *Tasks) get(key Key) (known Task, ok bool) {
 	return known, ok
 }
 
-// isOthers reports whether another caller began the task at this instance or, if the caller has none of that id,
-// at another instance, which may share its tasks with this one.
+// isOthers reports whether only other callers started the task: at the instance of key or, if that instance has no
+// known task with the id, at other instances, which may share a store of tasks with it.
 func (t *Tasks) isOthers(key Key, caller string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,8 @@ func (t *Tasks) isOthers(key Key, caller string) bool {
 	return len(callers) > 0 && callers[caller] == 0
 }
 
-// isOwn reports whether the caller is known to have begun the task, at any instance.
+// isOwn reports whether the caller is known to have started the task: at the instance of key or, if that instance has
+// no known task with the id, at any other.
 func (t *Tasks) isOwn(key Key, caller string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,7 +178,7 @@ func (t *Tasks) AtNode(c *protocol.Call) *protocol.Call {
 	return &out
 }
 
-// Begun returns an error unless the caller of c is known to have begun its task.
+// Begun returns an error unless the caller of c is known to have started the task that c is about.
 func (t *Tasks) Begun(c *protocol.Call) error {
 	id, err := ID(c.Method, c.Params)
 	if err != nil {
@@ -191,7 +192,8 @@ func (t *Tasks) Begun(c *protocol.Call) error {
 	return nil
 }
 
-// isHidden reports whether the caller's toolset hides the task. An unknown task counts as a task of any tool.
+// isHidden reports whether the caller's toolset hides the task. Without a task of that id at the instance, it decides
+// by the caller's latest task of that id at the extension; with none, the task is hidden.
 func (t *Tasks) isHidden(c *dispatch.Call, id string) bool {
 	if c.View == nil {
 		return false
@@ -233,8 +235,8 @@ func (t *Tasks) latest(c *protocol.Call, id string, view *toolset.View) (key Key
 	return Key{}, false
 }
 
-// Watcher returns the session to notify of a task's status, nil if none, and the tool whose call began the task.
-// The end of a task is notified once.
+// Watcher returns the session to notify of a task's status, nil if none, and the tool whose call began the task. Once
+// the task has ended, there is no session to notify any more.
 func (t *Tasks) Watcher(key Key, status string) (s *protocol.Session, tool string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,7 +253,7 @@ func (t *Tasks) Watcher(key Key, status string) (s *protocol.Session, tool strin
 	return to, known.Tool
 }
 
-// Drop removes an ended session from its tasks, which stay the caller's.
+// Drop removes an ended session from its tasks. The tasks stay with their caller.
 func (t *Tasks) Drop(s *protocol.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,8 +274,8 @@ func KeyOf(i *unit.Instance, id string) Key {
 	return key
 }
 
-// ID returns the id of the task that a request is about, "" if none. It refuses params that the extension may
-// read differently: two ids, another case, a list.
+// ID returns the id of the task that a request is about, "" if none. It refuses params that the extension may read
+// differently: with two ids, a key in another case, or an id that is no string.
 func ID(method string, params json.RawMessage) (id string, err error) {
 	if !strings.HasPrefix(method, protocol.TaskMethods) {
 		return "", nil
