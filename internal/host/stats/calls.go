@@ -73,7 +73,7 @@ func (c *Calls) Succeeded() {
 	}
 }
 
-// Failed records a failure for the status, and counts it as one of a row.
+// Failed records a failure for the status, and counts it among the failures in a row.
 func (c *Calls) Failed(f *status.Failure) {
 	c.inRow.Add(1)
 	c.failure.Store(f)
@@ -127,8 +127,8 @@ func (c *Calls) Describe(s *status.Extension) {
 	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())
 }
 
-// Measure returns the counts for metrics, including those of running instances. Each instance is either in
-// running or was passed to [Calls.Ended]; the caller ensures that none changes sides meanwhile.
+// Measure returns the counts for metrics, including those of running instances. Each instance is either in running or
+// was passed to [Calls.Ended]; the caller ensures that no instance ends meanwhile.
 func (c *Calls) Measure(id string, running []runtime.Info) status.ExtensionMeasure {
 	m := status.ExtensionMeasure{
 		ID:       id,

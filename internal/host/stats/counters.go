@@ -66,7 +66,7 @@ type toolCounters struct {
 // hookKey omits the handler's name, which may be a whole command line.
 type hookKey struct {
 	point     hooks.Point
-	extension string // of the handler; "": the operator's and the program's
+	extension string // of the handler; "": a handler of the operator or of the program
 	outcome   governance.Outcome
 }
 

@@ -20,7 +20,7 @@ const (
 	maxText    = 4 << 10 // shown part of a payload, in bytes
 	maxMessage = 512     // shown part of an error's text, in bytes
 	maxLine    = 240     // shown part of an error's text on one line, in bytes
-	ahead      = 1 << 10 // recorded beyond each, so that a secret across the edge is masked as a whole
+	ahead      = 1 << 10 // bytes recorded beyond a bound: a secret across it is masked whole
 	maxClient  = 1 << 10 // client info, in bytes
 	maxName    = 256     // a name that a caller may choose, in bytes
 )
@@ -86,7 +86,7 @@ func (h *History) End(e *Ended) uint64 {
 	reason := ""
 	if e.Err != nil {
 		reason = protocol.Reason(e.Err)
-		// one byte more shows message that the text is cut
+		// the one byte more tells [History.message] that the text was cut
 		reason = strings.Clone(reason[:min(len(reason), maxMessage+ahead+1)])
 	}
 	h.mu.Lock()
@@ -183,9 +183,9 @@ func (h *History) excerpt(of payload) *status.Excerpt {
 	}
 }
 
-// masked returns the masked beginning of text, at most most bytes. It masks before it cuts, because a cut could
-// hide part of a secret from the mask. cut says that text was itself cut: its last bytes may be part of a secret
-// and are never shown, even if masks have shortened the rest.
+// masked returns the beginning of text, masked and shortened to most bytes. It masks before it cuts, because a cut
+// could hide part of a secret from the mask. cut says that text itself was cut: then its last bytes may be part of a
+// secret and are never returned, even if masks have shortened the rest.
 func (h *History) masked(text string, cut bool, most int) string {
 	if h.Mask != nil {
 		text = h.Mask(text)
@@ -276,8 +276,8 @@ func ClientName(clientInfo []byte) string {
 	return strings.ToValidUTF8(strings.TrimSpace(name+" "+version), "")
 }
 
-// Asked records a question to the caller of a call until answered is called. Open questions are bounded by the
-// connections of extensions.
+// Asked records a question to the caller of a call until answered is called. The connections of extensions bound the
+// number of open questions.
 func (h *History) Asked(q status.Question) (answered func()) {
 	q.Since = time.Now()
 	for _, name := range []*string{&q.Method, &q.Tool, &q.Caller} {

@@ -56,7 +56,7 @@ type step struct {
 	memory, busy atomic.Int64 // the highest sample; 0: none
 }
 
-// at returns the step at time now, which replaces the oldest.
+// at returns the step at time now. A new step replaces the oldest one.
 func (s *series) at(now time.Time, in scale) *step {
 	number := now.UnixNano() / int64(in.step)
 	place := &s.steps[number%in.steps]
