@@ -31,8 +31,8 @@ type Waits struct {
 	View func(s *protocol.Session) (*toolset.View, error)
 }
 
-// AwaitListed waits until the extensions whose items belong into the list of r are known: their tools, or for
-// other lists the extensions themselves.
+// AwaitListed waits for starting extensions whose items belong in the list that r requests: for a list of tools until
+// their tools are known, for any other list until they have started.
 func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 	s.await(ctx, r, func(x *unit.Extension, known bool) bool {
 		switch {
@@ -46,13 +46,14 @@ func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 	})
 }
 
-// AwaitOwner waits until the tools are known of the extensions that may own a tool of this name, visible in view.
+// AwaitOwner waits for the starting extensions that may own a tool of this name that view shows, until their tools
+// are known.
 func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, view *toolset.View) {
 	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name, view) })
 }
 
-// TryOwner starts those of all that may own a tool of this name, visible in view, and whose server has been
-// unreachable since the host was started: a call does not wait for their next scheduled start.
+// TryOwner starts extensions of all at once that may own a tool of this name that view shows, and whose server has
+// been unreachable since the host was started. So a call need not wait for their next scheduled start.
 func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string,
 	view *toolset.View) {
 	for x := range all {
@@ -62,8 +63,8 @@ func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], ext
 	}
 }
 
-// mayOwn reports whether x may own a tool of this name, visible in view. extension is the one that the caller
-// named; "" means all, and that name is a registered name.
+// mayOwn reports whether x may own a tool of this name that view shows. extension is the one that the caller named;
+// if it is "", name is the registered name of a tool of any extension.
 func mayOwn(x *unit.Extension, extension, name string, view *toolset.View) bool {
 	if extension != "" {
 		return x.ID() == extension && view.Admits(extension, tools.NameOf(extension, name))
@@ -71,8 +72,8 @@ func mayOwn(x *unit.Extension, extension, name string, view *toolset.View) bool 
 	return tools.MayOwn(x.ID(), name) && view.Admits(x.ID(), name)
 }
 
-// await waits until Until at the latest. The caller of r gets progress, if it asked for that; extensions that are
-// still starting at the end are logged.
+// await waits for the starting extensions for which concerns is true, at the latest until Until. The caller of r gets
+// progress if it asked for progress. Extensions that are still starting at the end are logged.
 func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *unit.Extension, known bool) bool) {
 	if r.Session != nil && r.Session.Toolset != "" {
 		all := concerns
@@ -99,9 +100,8 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 	}
 }
 
-// NotReady returns why the tools are unknown of an extension that may own a tool of this name, visible in view;
-// nil if there is no such extension. extension is the one that the caller named; "" means all, and that name is a
-// registered name.
+// NotReady looks for an extension with unknown tools that may own a tool of this name that view shows. It returns why
+// the tools are unknown, nil if there is no such extension. extension and name are as in [mayOwn].
 func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *toolset.View) error {
 	for x := range all {
 		// a manifest that declares the tools needs no handshake
@@ -131,7 +131,7 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *tools
 	return nil
 }
 
-// retryStart is the RetryAfter of calls to a starting extension, whose end is unknown.
+// retryStart is the RetryAfter of calls to a starting extension: how long a start takes is unknown.
 const retryStart = 2 * time.Second
 
 // Times of progress notifications: the first after a noticeable wait, then often enough for clients that give up
@@ -141,8 +141,7 @@ const (
 	nextProgress  = 5 * time.Second
 )
 
-// waiter returns what a request waits for. It is an interface because a method value would be allocated for every
-// call.
+// waiter knows what a request waits for. It is an interface because a method value would be allocated for every call.
 type waiter interface{ Waiting() string }
 
 type waiting func() string
@@ -150,8 +149,8 @@ type waiting func() string
 func (f waiting) Waiting() string { return f() }
 
 // TellWhile sends progress with the text of w to the caller of r, if it asked for progress, until stop is called.
-// stop waits for the notification in flight. The numbers are small, because progress must grow, and the extension
-// then counts from its own first number.
+// stop waits for the notification in flight. The numbers are tiny, because progress must grow and the extension may
+// count from a small number later.
 func TellWhile(ctx context.Context, r *protocol.Call, w waiter) (stop func()) {
 	token := progressToken(r.Params)
 	if r.Client == nil || token == nil {
