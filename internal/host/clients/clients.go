@@ -117,7 +117,7 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 	before, next := d.current.Load(), &table{stated: maps.Clone(stated), named: make(map[string]*client)}
 	for name, c := range stated {
 		n := before.named[name]
-		if n == nil || before.stated[name].Toolset != c.Toolset { // its open sessions would see the wrong tools
+		if n == nil || before.stated[name].Toolset != c.Toolset { // ends sessions of the old toolset
 			n = &client{name: name}
 			n.ctx, n.remove = context.WithCancel(d.base)
 		}
@@ -137,7 +137,7 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 			k.end()
 		}
 		if k.timer != nil {
-			k.timer.Stop() // the next table has its own
+			k.timer.Stop() // the next table has its own timers
 		}
 	}
 	for name, n := range before.named {
@@ -151,7 +151,7 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 // add adds a token, and reuses the context of the same token in before.
 func (t *table) add(before *table, c *client, hash, until string) {
 	sum, err := clienttoken.ParseHash(hash)
-	if err != nil { // "", because the configuration was checked
+	if err != nil { // hash is "": invalid ones were refused with the configuration
 		return
 	}
 	k := &key{sum: sum, client: c}
@@ -176,8 +176,8 @@ func (k *key) holds() bool {
 	return k.ctx.Err() == nil && (k.until.IsZero() || time.Now().Before(k.until))
 }
 
-// ByToken returns the client of a token. until ends with the token or the client. Its time depends on the number
-// of tokens only: neither on which one matches nor on how much of it.
+// ByToken returns the client of a token. until ends with the token or the client. The time that it takes depends only
+// on the number of tokens, not on which token matches nor on how much of it does.
 func (d *Directory) ByToken(token string) (name string, until context.Context, ok bool) {
 	sum := sha256.Sum256([]byte(token))
 	keys, found := d.current.Load().keys, -1
