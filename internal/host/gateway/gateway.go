@@ -103,7 +103,7 @@ func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
 
 // Calls lets the gateway make calls.
 type Calls interface {
-	// DoPart makes a call whose result becomes a part of the answer to another call.
+	// DoPart makes a call that is part of answering another call.
 	DoPart(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 	// AwaitListed waits for starting extensions whose items belong in the list that c requests.
 	AwaitListed(ctx context.Context, c *protocol.Call)
