@@ -90,7 +90,7 @@ func scalar(v any) (text string, ok bool) {
 	return "", false
 }
 
-// duration reads a number of units.
+// duration reads a field with a number of units as a duration.
 func (f *fields) duration(key string, unit time.Duration) time.Duration {
 	v := f.take(key)
 	if v == nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// ofMetadata is the alternative to the addresses of an authorization server.
+// ofMetadata says what takes the place of the addresses of an authorization server.
 const ofMetadata = "the server's own metadata say where to sign in"
 
-// loginCounterparts are alternatives to fields of a login.
+// loginCounterparts says what takes the place of fields of a login that are not imported.
 var loginCounterparts = map[string]string{
 	"authorizationUrl":      ofMetadata,
 	"tokenUrl":              ofMetadata,
@@ -25,8 +25,8 @@ var loginCounterparts = map[string]string{
 	"tokenParamName":        "tokens are in the header Authorization alone",
 }
 
-// login reads the OAuth client settings: a table oauth for Claude Code, Codex, Gemini and opencode, auth for
-// Cursor.
+// login reads the OAuth client settings: the table oauth of Claude Code, Codex, Gemini and opencode, or the table
+// auth of Cursor.
 func (r *reader) login(s *Server, f *fields) {
 	o := &manifest.OAuthClient{Scopes: f.list("scopes")}
 	if f.take("oauth_resource") != nil {
@@ -60,7 +60,7 @@ func (r *reader) login(s *Server, f *fields) {
 	s.OAuth = o
 }
 
-// client reads the table key of a login into o. Mistakes are reported on server.
+// client reads f, the table under key, into o. It reports mistakes in the login on server.
 func (r *reader) client(s *Server, o *manifest.OAuthClient, key string, f, server *fields) {
 	o.ClientID = cmp.Or(f.text("clientId", "client_id", "CLIENT_ID"), o.ClientID)
 	o.ClientSecret = cmp.Or(f.text("clientSecret", "client_secret", "CLIENT_SECRET"), o.ClientSecret)
@@ -94,7 +94,7 @@ func (r *reader) client(s *Server, o *manifest.OAuthClient, key string, f, serve
 	}
 }
 
-// ownVariables removes variables from an extension's login, where a manifest does not allow them.
+// ownVariables removes the variables from an extension's login, because a manifest allows none there.
 func (r *reader) ownVariables(s *Server) {
 	o := s.OAuth
 	switch {
@@ -105,7 +105,7 @@ func (r *reader) ownVariables(s *Server) {
 		s.OAuth = nil
 	case reference.MatchString(o.ClientSecret):
 		name := r.masker.free(prefix(s.Name)+"CLIENT_SECRET", "variable "+o.ClientSecret,
-			func(string, string) bool { return true }) // the stored value is the variable's
+			func(string, string) bool { return true }) // the user will store the variable's value
 		s.keep(name, "")
 		r.note(s.Name, "oauth.client_secret is the variable %s there; here it is stored once: exthost secret set %s",
 			o.ClientSecret, name)
@@ -148,12 +148,12 @@ func (r *reader) asked(s *Server, where, id string) (text string, ok bool) {
 	}
 	switch {
 	case in.value != "" && !in.secret && !strings.Contains(in.value, "${") && !secrets.Refers(in.value) &&
-		!strings.Contains(in.value, "\x00"): // plain text to the editor
+		!strings.Contains(in.value, "\x00"): // the editor does not treat it as a secret
 		// the note does not quote the value, which may be a secret
 		r.note(s.Name, "%s: the editor asks for %s%s; here it is the answer that is proposed there", where, id, about)
 		return in.value, true
 	case r.Store != nil && in.secret && storable(where):
-		// the stored value is the user's answer
+		// the user will store the answer to the editor's question
 		name := r.masker.free(id, "input "+id, func(string, string) bool { return true })
 		if _, known := s.Secrets[name]; !known {
 			s.keep(name, "")

@@ -52,8 +52,8 @@ func (m *masker) maskHeader(s *Server, where, name, value string) string {
 	return m.maskValue(s, where, variableName(name), value)
 }
 
-// maskTree replaces the secrets in settings. Unlike environments, settings have many short values with names like
-// key, which stay.
+// maskTree replaces the secrets in settings. Short values with names like key stay: settings have many of them,
+// unlike environments.
 func (m *masker) maskTree(s *Server, where string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -165,7 +165,7 @@ func (m *masker) maskValue(s *Server, where, name, value string) string {
 	return m.replace(s, where, name, value)
 }
 
-// maskDefaults removes the defaults in references that are secrets.
+// maskDefaults removes from the references in value the defaults that are secrets.
 func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 	return reference.ReplaceAllStringFunc(value, func(ref string) string {
 		variable, text, _ := strings.Cut(strings.Trim(ref, "${}"), ":-")
@@ -224,7 +224,7 @@ func (m *masker) keep(s *Server, where, name, value string) string {
 	return secrets.Scheme + free
 }
 
-// free returns a name for a stored secret that no other secret in the file uses and that allows accepts.
+// free returns a name under which to store a secret: one that no other secret in the file has and allows accepts.
 func (m *masker) free(name, value string, allows func(name, value string) bool) string {
 	free := secretName(name)
 	for n := 2; m.stored[free] != "" && m.stored[free] != value || !allows(free, value); n++ {
@@ -257,7 +257,7 @@ func prefix(server string) string {
 }
 
 // maskURL masks a URL's credentials, secret parameters, and path elements that look like secrets. It does not
-// decode them, so the variables contain them in escaped form.
+// decode these parts, so the variables contain them in escaped form.
 func (m *masker) maskURL(s *Server, where, value string) string {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {
@@ -283,7 +283,7 @@ func (m *masker) maskURL(s *Server, where, value string) string {
 	return value
 }
 
-// maskAuthority masks a password, and for HTTP also a user without one, which is a token.
+// maskAuthority masks a password, and for HTTP also a user without a password: that user is a token.
 func (m *masker) maskAuthority(s *Server, where, scheme, authority string) string {
 	at := strings.LastIndexByte(authority, '@')
 	if at < 0 {

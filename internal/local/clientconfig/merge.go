@@ -9,9 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Merge adds the entries of a configuration file written by this package to an existing YAML file, and keeps its
-// comments. Maps are merged by key, lists of tables by name. kept are the names of entries that the existing file
-// already has; those are not changed.
+// Merge adds the entries of a configuration file written by this package to an existing YAML file, and leaves the
+// comments of the existing file in place. Maps are merged by key, lists of tables by name. kept are the names of
+// entries that the existing file already has; those are not changed.
 func Merge(existing, added []byte) (merged []byte, kept []string, err error) {
 	var have, more yaml.Node
 	if err := errors.Join(decodeYAML(existing, &have), decodeYAML(added, &more)); err != nil {
@@ -38,7 +38,7 @@ func merge(have, more *yaml.Node, kept *[]string, depth int) error {
 	for i := 0; i+1 < len(more.Content); i += 2 {
 		key, value := more.Content[i], more.Content[i+1]
 		at := slices.IndexFunc(have.Content, func(n *yaml.Node) bool { return n.Value == key.Value })
-		for at%2 == 1 { // a value with that text, not a key
+		for at%2 == 1 { // at is a value with that text, not a key
 			next := slices.IndexFunc(have.Content[at+1:], func(n *yaml.Node) bool { return n.Value == key.Value })
 			if at += next + 1; next < 0 {
 				at = -1

@@ -134,7 +134,7 @@ func command(server map[string]any, list any) {
 	}
 }
 
-// counterparts are alternatives to top-level keys of an mcpv catalog.
+// counterparts says what takes the place of top-level keys of an mcpv catalog that are not imported.
 var counterparts = map[string]string{
 	"routeTimeoutSeconds":     "extensions.defaults.call_timeout bounds calls",
 	"pingIntervalSeconds":     "extensions.defaults.health_interval sends pings",
@@ -302,7 +302,7 @@ func (r *reader) allowed(root map[string]any) {
 	}
 }
 
-// isGoose reports whether the extensions in a YAML file are Goose's, which have a type, unlike nexo's.
+// isGoose reports whether the extensions in a YAML file are Goose's. Goose's extensions have a type, nexo's do not.
 func isGoose(extensions map[string]any) bool {
 	for _, v := range extensions {
 		if kind, _ := table(v)["type"].(string); kind != "" {
@@ -341,7 +341,7 @@ func (r *reader) goose(root map[string]any) map[string]map[string]any {
 	return all
 }
 
-// continued returns the servers in a Continue configuration, which are a list.
+// continued returns the servers in a Continue configuration, where they are a list.
 func (r *reader) continued(list []any) map[string]map[string]any {
 	all := make(map[string]map[string]any)
 	for i, v := range list {

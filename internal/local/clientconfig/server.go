@@ -119,7 +119,7 @@ func (r *reader) noteUnsupported(s *Server) {
 	}
 }
 
-// fieldCounterparts are alternatives to fields of a server.
+// fieldCounterparts says what takes the place of fields of a server that are not imported.
 var fieldCounterparts = map[string]string{
 	"headersHelper":  "give the headers themselves",
 	"sandbox":        "runtime.isolate and [runtime.limits] bound a process",

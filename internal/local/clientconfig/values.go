@@ -43,8 +43,8 @@ func (s *Server) refers() (at string) {
 	return at
 }
 
-// leaveToProgram escapes references in arguments to variables that contain a stored secret. Other users can read
-// command lines, and programs such as mcp-remote expand the references themselves.
+// leaveToProgram escapes an argument's references to variables with a stored secret, because other users can read
+// command lines. Programs such as mcp-remote expand the references themselves.
 func (s *Server) leaveToProgram() {
 	for i, arg := range s.Args {
 		s.Args[i] = reference.ReplaceAllStringFunc(arg, func(ref string) string {
@@ -57,8 +57,8 @@ func (s *Server) leaveToProgram() {
 	}
 }
 
-// withOwn expands references to the server's own variables, because a destination's command is read before they
-// are set.
+// withOwn expands references to the server's own variables, because a destination's command is read before these
+// variables are set.
 func (s *Server) withOwn() {
 	s.eachValue(func(where, value string) string {
 		if strings.HasPrefix(where, "env.") {
@@ -79,8 +79,8 @@ var (
 	variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(:-.*)?$`)
 )
 
-// translate converts the client's references to the host's. It returns why the server cannot be used without its
-// client, or "".
+// translate converts the client's references to the host's. If the server cannot be used without the client,
+// translate returns the reason, else "".
 func (r *reader) translate(s *Server) (problem string) {
 	s.eachValue(func(where, value string) string {
 		if r.result.Client == Codex && strings.Contains(value, "${") {
