@@ -3,8 +3,8 @@
 //
 // A lock file is in the state directory and contains the host's pid and the paths of its sockets, so that
 // commands find the host even if their environment has another runtime directory. A state directory has several
-// locks, one per place: hosts for clients with different environments run side by side, and commands reach the
-// host in the first place.
+// locks, one for each place: hosts for clients with different environments run side by side. Commands reach the
+// host with the lowest place.
 package daemon
 
 import (
@@ -70,11 +70,11 @@ const (
 	maxPath = 103
 )
 
-// place numbers the hosts of a state directory. File names start with a dot, which extension ids cannot, so they
-// do not collide with the extensions' directories.
+// place is the number of a host in a state directory, from 0. The names of its lock and log start with a dot, unlike
+// extension ids, so these files do not collide with the extensions' directories.
 type place int
 
-// file is ".exthost.lock" for the first place, ".exthost-2.lock" for the second.
+// file returns a file name for the place, such as ".exthost.lock" for the first and ".exthost-2.lock" for the second.
 func (p place) file(name, ext string) string {
 	if p == 0 {
 		return name + ext
@@ -224,7 +224,7 @@ func (d *Daemon) LogFile() string {
 	return filepath.Join(filepath.Dir(d.lock.Name()), d.place.file(".exthost", ".log"))
 }
 
-// LogFile returns the log file of a state directory's background host in the first place.
+// LogFile returns the log file of the background host that has the first place in a state directory.
 func LogFile(stateDir string) string {
 	return filepath.Join(stateDir, place(0).file(".exthost", ".log"))
 }

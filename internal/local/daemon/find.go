@@ -16,8 +16,9 @@ import (
 // ErrNotRunning is returned by Find if no host answers for a state directory.
 var ErrNotRunning = errors.New("no host is running")
 
-// Find returns the Info of a host that runs with a state directory and answers on its socket: the first host by
-// place. The error is [ErrNotRunning] if there is none. The files of a killed host stay until the next Claim.
+// Find returns the Info of a host that runs with a state directory and answers on its socket. Of several hosts it
+// returns the one with the lowest place. The error is [ErrNotRunning] if there is none. The files of a killed host
+// stay until the next Claim.
 func Find(ctx context.Context, stateDir string) (Info, error) {
 	all, err := find(ctx, stateDir, 1)
 	if err != nil {
@@ -59,7 +60,7 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 	defer f.Close()
 	info, err := readInfo(f)
 	if err != nil || info.Socket == "" {
-		return info, ErrNotRunning // it is starting or has ended
+		return info, ErrNotRunning // the host is starting or has ended
 	}
 	info.UID, info.Lock = os.Geteuid(), lock
 	conn, owner, err := dial(ctx, info.Socket, info.UID)
@@ -79,9 +80,8 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 // lockPoll is how often Exclusive tries the lock.
 const lockPoll = 10 * time.Millisecond
 
-// Exclusive waits for the start lock of a state directory, until ctx ends. Processes that may start a host take
-// turns by it. It creates the directory. The lock is released when turn is closed by this process and all that
-// inherited it.
+// Exclusive waits, until ctx ends, for the lock of a state directory that lets one process at a time start a host.
+// It creates the directory. The lock is released when this process and all that inherited turn have closed turn.
 func Exclusive(ctx context.Context, stateDir string) (turn *os.File, err error) {
 	if err := ensurePrivate(stateDir); err != nil {
 		return nil, err

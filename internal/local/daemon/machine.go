@@ -13,8 +13,8 @@ import (
 )
 
 // Machine returns the hosts on this machine that this user may connect to, whatever their state directories. Root
-// may connect to the hosts of all users. others counts the sockets of other users' hosts. It supports only Linux,
-// and there this process's network namespace.
+// may connect to the hosts of all users. others is the number of sockets of other users' hosts. Machine finds hosts
+// only on Linux, and only in this process's network namespace.
 func Machine(ctx context.Context) (all []Info, others int) {
 	for _, path := range peer.Listening() {
 		if !isControl(path) {
@@ -27,7 +27,7 @@ func Machine(ctx context.Context) (all []Info, others int) {
 		case errors.Is(err, fs.ErrPermission), errors.Is(err, errOther):
 			others++
 			continue
-		default: // it has ended
+		default: // the host has ended
 			continue
 		}
 		info, err := infoOf(path, owner.PID)
@@ -44,7 +44,7 @@ func Machine(ctx context.Context) (all []Info, others int) {
 	return all, others
 }
 
-// isControl reports whether path is an operator socket.
+// isControl reports whether path is a control socket.
 func isControl(path string) bool {
 	for p := range place(maxPlaces) {
 		if filepath.Base(path) == p.control() {
@@ -54,8 +54,8 @@ func isControl(path string) bool {
 	return false
 }
 
-// infoOf reads the lock file of the host with a socket. The file is beside the socket, or open in the process,
-// which root can see.
+// infoOf reads the lock file of the host that listens on socket. It looks for the file beside the socket, and among
+// the open files of the host's process, pid, as far as this user may see those.
 func infoOf(socket string, pid int) (info Info, err error) {
 	dirs := []string{filepath.Dir(socket)}
 	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))

@@ -35,7 +35,8 @@ func Refusal(conn net.Conn) string {
 	return why
 }
 
-// OfRoot reports whether the peer process of conn runs as root while the host does not. conn is as in [Refusal].
+// OfRoot reports whether the peer process of conn runs as root while the host does not. As for [Refusal], conn must
+// come from a listener of this package.
 func OfRoot(conn net.Conn) bool {
 	c, ok := conn.(*net.UnixConn)
 	if !ok || os.Geteuid() == 0 {
