@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// noCounterpart lists events of Claude Code that the host lacks, or that have another meaning here, with the
-// reason.
+// noCounterpart gives, for each event of Claude Code that the host lacks or that means something else here, the
+// reason for not importing it.
 var noCounterpart = map[string]string{
 	"Notification": "it tells of prompts and idleness there, of the states of extensions here: state " +
 		"extension_state if that is wanted",
@@ -82,7 +82,7 @@ var builtin = []string{"Agent", "AskUserQuestion", "Bash", "BashOutput", "Edit",
 	"KillShell", "LS",
 	"MultiEdit", "NotebookEdit", "NotebookRead", "Read", "Skill", "Task", "TodoWrite", "WebFetch", "WebSearch", "Write"}
 
-// matcher converts a matcher.
+// matcher converts the matcher of a hook. It returns false, and adds a note, if the hook has to be dropped.
 func (r *Result) matcher(where string, event manifest.HookEvent, matcher *string) (string, bool) {
 	if matcher == nil || *matcher == "" || *matcher == "*" {
 		return "", true
@@ -95,7 +95,7 @@ func (r *Result) matcher(where string, event manifest.HookEvent, matcher *string
 			return *matcher, true
 		}
 	default:
-		return "", true // Claude Code ignores it too
+		return "", true // for these events, Claude Code ignores the matcher too
 	}
 	if err != nil {
 		r.addNote(where, true, "matcher %q is no regular expression of RE2: %v", *matcher, err)
