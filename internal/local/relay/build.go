@@ -15,7 +15,7 @@ func Build() (string, error) {
 	return installed()
 }
 
-// installed identifies the file at the program's path, which after an upgrade is the new program that [Program]
+// installed identifies the file at the program's path. After an upgrade, this is the new program, which [Program]
 // would start.
 func installed() (string, error) {
 	path, err := Program()

@@ -59,7 +59,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 	defer turn.Close()
 	conn, others, err := c.find(ctx)
-	if conn != nil || err != nil { // another client has started it
+	if conn != nil || err != nil { // another client has started a host
 		return conn, err
 	}
 	if err := c.Start(ctx, turn); err != nil {
@@ -103,7 +103,7 @@ func (c *Client) turn(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// find tries the running hosts in order. refused are the reasons of those that refused.
+// find tries the running hosts in order until one accepts the client. refused are the reasons why the others do not.
 func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string, err error) {
 	all, err := daemon.FindAll(ctx, c.StateDir)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string
 				return conn, nil, ctx.Err()
 			case fault != nil:
 				return nil, nil, fault
-			case err != nil: // it has just ended, or is stopped
+			case err != nil: // the host has just ended, or is stopped
 				why = "it does not answer: " + err.Error()
 				if errors.Is(err, os.ErrDeadlineExceeded) {
 					c.silent[info.PID] = why
@@ -137,7 +137,7 @@ func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string
 	return nil, refused, nil
 }
 
-// attach tries one host.
+// attach asks one host to accept the client. refused is the host's reason not to.
 func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixConn, refused string, err error) {
 	conn, hello, err := greet(ctx, info)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 			conn = nil
 		}
 	}()
-	// the process is an extension, and must not use the name in another host either
+	// this process is an extension, and must not use the client name c.As in another host either
 	if hello.Refused != "" && c.As != "" {
 		return conn, "", notNamed(hello.Refused)
 	}

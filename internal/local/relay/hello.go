@@ -34,7 +34,7 @@ type greeting struct {
 
 // Verbs of a request.
 const (
-	verbAttach = "attach" // take this client
+	verbAttach = "attach" // accept this client
 	verbRetire = "retire" // exit with the last client, because a newer program is in use
 	verbStop   = "stop"   // exit now
 )
@@ -49,7 +49,7 @@ type request struct {
 	Tools  string `json:"tools,omitempty"`
 	Flags  Flags  `json:"flags"`
 	Strict bool   `json:"strict,omitempty"` // refuse the client while anything is broken
-	// the relay started the host, which is not needed if it refuses the client
+	// the relay started this host; if the host refuses the client, nobody needs the host
 	Started bool              `json:"started,omitempty"`
 	Env     map[string]string `json:"env,omitempty"` // digest of each variable, by name
 }

@@ -56,8 +56,8 @@ type Host struct {
 
 	mu      sync.Mutex
 	open    map[*client]struct{}
-	served  bool   // it has had a client
-	retired bool   // it exits with its last client
+	served  bool   // the host has had a client
+	retired bool   // the host exits with its last client
 	refused string // last refused client and reason, to log it once
 }
 
@@ -206,14 +206,14 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 // errStopped ends a handshake with exthost stop.
 var errStopped = errors.New("the host is stopped")
 
-// untilExit keeps the connections of exthost stop open, which waits until the process exit closes them.
+// untilExit holds the connections of exthost stop open: that command waits until the exit of this process closes them.
 var untilExit sync.Map
 
-// welcome performs the handshake. It returns nil if the connection does not become a client's.
+// welcome performs the handshake. It returns a nil client if the connection is refused or is for another request.
 func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.Conn) (*client, *request, error) {
 	hello := greeting{wireVersion, h.Build, h.Version, os.Getpid(), rand.Text(), daemon.Refusal(conn)}
 	if err := send(conn, hello); err != nil || hello.Refused != "" {
-		return nil, nil, nil // a probe for a running host, or refused
+		return nil, nil, nil // the other side only probed for a running host, or is refused
 	}
 	var q request
 	if err := receive(conn, helloTimeout, &q); err != nil {

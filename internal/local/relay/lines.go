@@ -23,8 +23,8 @@ type lineReader struct {
 	err  error
 	long bool      // the last piece ended within a long line
 	last time.Time // time of the last yield
-	// keepsEnd makes next return a final line without a line break. Otherwise it is dropped, unless its beginning
-	// was already returned.
+	// keepsEnd makes next return a final line without a line break. Otherwise next drops that line, unless the
+	// beginning of the line was already returned.
 	keepsEnd bool
 }
 
@@ -32,8 +32,8 @@ func newLineReader(r io.Reader, keepsEnd bool) *lineReader {
 	return &lineReader{r: r, buf: make([]byte, firstBuffer), keepsEnd: keepsEnd}
 }
 
-// next returns the next piece, valid until the next call. The error comes after the last piece, whose last line
-// may lack its line break.
+// next returns the next piece, valid until the next call. After the last piece it returns the error of the reader.
+// The last line of the last piece may lack its line break.
 func (l *lineReader) next() ([]byte, error) {
 	l.rest = copy(l.buf, l.buf[l.done:l.rest])
 	l.done = 0

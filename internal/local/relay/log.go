@@ -41,7 +41,7 @@ func OpenLog(path string) (*Log, error) {
 	return l, l.reopen()
 }
 
-// reopen must not run concurrently.
+// reopen opens the file again, rotated if need be, also as stderr. It must not run concurrently.
 func (l *Log) reopen() error {
 	f, size, err := openLog(l.path)
 	if err != nil {

@@ -1,10 +1,10 @@
 package relay
 
-// passing is a piece that is being written and not recorded yet. It is recorded after the write, while its reader
-// wakes up. Responses are still recorded after their requests, because recording a piece always precedes the
-// write of the next one in either direction.
+// passing is a piece that is being written and not recorded yet. The relay records a piece after its write, while
+// the process that reads it wakes up. Responses are still recorded after their requests, because a piece is always
+// recorded before the write of the next one in either direction.
 type passing struct {
-	piece    []byte // nil: everything is recorded
+	piece    []byte // nil: all pieces are recorded
 	fromHost bool
 }
 
@@ -20,7 +20,8 @@ func (r *relay) pass(l *link, piece []byte, fromHost bool) bool {
 	return true
 }
 
-// passed records the announced piece, unless the other direction has. It returns the current link.
+// passed records the announced piece, unless the other direction has already recorded it. It returns the current
+// link.
 func (r *relay) passed() *link {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,8 +29,8 @@ func (r *relay) passed() *link {
 	return r.link
 }
 
-// recall withdraws an announced piece of the client that reached no host. It returns false if the piece was
-// already recorded, which happens before a piece of the host is announced.
+// recall withdraws an announced piece of the client that reached no host. It returns false if the piece was already
+// recorded because the host's direction has announced its next piece.
 func (r *relay) recall() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +53,8 @@ func (r *relay) record() {
 	r.passing.piece = nil
 }
 
-// sent records the first line of a client's piece if it ends there, and returns the number of bytes consumed.
+// sent reads the first line of a client's piece, records it if the line ends in the piece, and returns the number of
+// bytes read.
 func (r *relay) sent(piece []byte) int {
 	whole := !r.scan.began
 	n, ended := r.scan.scan(piece)
@@ -65,7 +67,7 @@ func (r *relay) sent(piece []byte) int {
 	return n
 }
 
-// received is sent for a piece of the host.
+// received does for a piece of the host what sent does for a piece of the client.
 func (r *relay) received(piece []byte) int {
 	scan := &r.link.scan
 	n, ended := scan.scan(piece)

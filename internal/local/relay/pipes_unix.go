@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes is a connection with one pipe per direction. Sockets are slower: when the peer has read what was written,
-// they also wake the thread waiting to read.
+// pipes is a connection with one pipe per direction. Sockets are slower: when the peer has read the written data, a
+// socket also wakes the thread of the writer that waits to read.
 type pipes struct{ r, w *os.File }
 
 func (p *pipes) Read(b []byte) (int, error)  { return p.r.Read(b) }
 func (p *pipes) Write(b []byte) (int, error) { return p.w.Write(b) }
 func (p *pipes) CloseWrite() error           { return p.w.Close() }
 
-// Close implements [io.Closer]. After blockPipes, a pending read ends when the host closes its ends, which it does
-// when the client leaves.
+// Close implements [io.Closer]. After blockPipes, a pending read ends only when the host closes its pipe ends, as the
+// host does when the client leaves.
 func (p *pipes) Close() error { return errors.Join(p.w.Close(), p.r.Close()) }
 
 func (p *pipes) SetDeadline(t time.Time) error {
@@ -37,8 +37,8 @@ func blockPipes(c hostConn) {
 	}
 }
 
-// sendPipes replaces conn by pipes: it creates them, sends the host its ends, and closes conn. If the host is gone,
-// its ends are closed, and reads return EOF.
+// sendPipes replaces conn by pipes: it creates them, sends two of the four ends to the host, and closes conn. If the
+// host is gone, the system closes the sent ends, and reads return EOF.
 func sendPipes(conn *net.UnixConn) (hostConn, error) {
 	defer conn.Close()
 	var p pipes

@@ -1,6 +1,6 @@
 // Package relay lets the MCP clients of a directory share one host. A relay is the process that a client starts.
-// It passes messages between the client and a host over a unix socket; [Host] is the host's end. It reads only the id
-// and the method of a message.
+// It passes messages between the client and a host over a unix socket; [Host] is the host's end. A relay reads only
+// the id and the method of a message.
 //
 // A relay outlives its host. Each request in flight when the host ends gets one error. The client's next message
 // finds or starts another host, in which the relay resumes the client's session.
@@ -101,8 +101,8 @@ type link struct {
 	lost chan struct{} // closed when the client has been told that the host ended
 }
 
-// MaxLine limits a client's message in bytes. The relay refuses a longer one by itself, because a host would end
-// the whole session.
+// MaxLine limits a client's message in bytes. The relay refuses a longer message by itself, because a host would end
+// the session over it.
 const MaxLine = 16 << 20
 
 // upstream passes on the client's lines, until the client has left and the host has ended the session.
@@ -126,7 +126,7 @@ func (r *relay) upstream(in io.Reader) error {
 			case long != r.current():
 				long, why = nil, cut()
 			case sent+lengthOfLine(piece) > MaxLine:
-				_, _ = long.conn.Write([]byte("\n")) // the host answers that the line is not a message
+				_, _ = long.conn.Write([]byte("\n")) // ends the line: the host answers that it is not a message
 				long, why = nil, tooLong()
 			}
 			if long == nil {
@@ -150,8 +150,8 @@ func lengthOfLine(piece []byte) int {
 	return len(piece)
 }
 
-// maxTries limits the hosts that a piece is tried with. A cause that makes each host end at once may persist, and
-// the end of the client goes unnoticed while hosts are being started.
+// maxTries limits to how many hosts a piece is sent. A cause that makes each host end at once may persist, and while
+// hosts are being started, the relay does not notice the end of the client.
 const maxTries = 3
 
 var errEnding = errors.New("one host after another has ended at once; exthost serve --stdio --own shows why")
@@ -214,7 +214,8 @@ func (r *relay) deliver(l *link, piece []byte) bool {
 	return true
 }
 
-// drop consumes the first line of a piece, and refuses it if it is complete. It returns the rest.
+// drop removes the first line from a piece and returns the rest. If the end of the line is in the piece, drop answers
+// its request with why.
 func (r *relay) drop(piece []byte, why *protocol.Error) []byte {
 	n, ended := r.scan.scan(piece)
 	if ended {
@@ -229,7 +230,7 @@ func (r *relay) current() *link {
 	return r.link
 }
 
-// linked returns the current link, or connects. Only Run and then upstream may call it.
+// linked returns the current link, or connects. Run calls it first, later only upstream.
 func (r *relay) linked() (*link, error) {
 	if l := r.current(); l != nil {
 		return l, nil
@@ -307,8 +308,8 @@ func (r *relay) downstream(l *link) {
 	r.end(l)
 }
 
-// end ends a link. A piece that is being written by the client is left to upstream, which learns whether the host
-// received it.
+// end ends a link and answers the open requests. It leaves a client's piece that is being written just then to
+// upstream, which learns whether the host received the piece.
 func (r *relay) end(l *link) {
 	_ = l.conn.Close()
 	r.mu.Lock()

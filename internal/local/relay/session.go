@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// session records what a legacy client has sent that a new host must be told. Modern clients repeat everything in
-// every request.
+// session records those messages of a legacy client that a new host needs. Modern clients repeat everything in every
+// request.
 type session struct {
 	initialize []byte // request line; nil before it
 	id         string // id of initialize until it is answered
@@ -74,7 +74,7 @@ func (s *session) received(e *envelope) {
 	}
 }
 
-// failed records requests that were answered with an error by the relay.
+// failed records requests that the relay answered with an error.
 func (s *session) failed(calls []string) {
 	if slices.Contains(calls, s.id) {
 		s.id = ""

@@ -1,7 +1,7 @@
 package relay
 
 // table holds the raw ids of requests in flight, in both directions. The stream buffers limit it: a host refuses
-// excess requests, and a client that does not read the refusals is not read either.
+// excess requests, and the relay stops reading from a client that does not read the refusals.
 type table struct {
 	calls map[string]int      // number of client requests by id
 	asked map[string]struct{} // host requests by id
