@@ -1,3 +1,3 @@
-// Package recording groups what stands in for an extension: cassettes, their recorder and player, and injected
-// faults.
+// Package recording groups the parts that imitate an extension: the format of cassettes, their recorder and player, and
+// injected faults.
 package recording

@@ -40,13 +40,13 @@ type Kind string
 // The kinds of records, with their payloads.
 const (
 	KindStart    Kind = "start"    // start of a run: a [Start]
-	KindOffer    Kind = "offer"    // the handshake, and each later change of the tools: an [Offer]
+	KindOffer    Kind = "offer"    // descriptors after the handshake and after each change of the tools: an [Offer]
 	KindSent     Kind = "sent"     // frame from the host
 	KindReceived Kind = "received" // frame from the extension
 	KindNoise    Kind = "noise"    // line from the extension that is not a frame: a string
 	KindEnd      Kind = "end"      // end of a run: an [End]
 	KindOmitted  Kind = "omitted"  // frame over [MaxLine]: its length
-	KindClosed   Kind = "closed"   // end of the recording: a [Closed]; without a run
+	KindClosed   Kind = "closed"   // end of the recording: a [Closed]; belongs to no run
 )
 
 var kinds = map[string]Kind{}
@@ -161,7 +161,7 @@ func parse(line []byte) (r Record, err error) {
 	return r, err
 }
 
-// Start is the start of a run. A run older than the recording has one too, at the time the recording began.
+// Start is the start of a run. If a run started before the recording, its start is recorded when the recording begins.
 type Start struct {
 	Extension string `json:"extension"` // extension id
 	Transport string `json:"transport"` // transport kind
@@ -169,7 +169,7 @@ type Start struct {
 	PID       int    `json:"pid,omitempty"`
 }
 
-// Offer holds the descriptors of an extension. Raw values are unchanged.
+// Offer holds the descriptors of an extension. Raw JSON is as the extension sent it.
 type Offer struct {
 	Protocol      string            // native, mcp or lite
 	Version       string            // MCP revision; "" for other protocols
@@ -239,7 +239,7 @@ func DecodeOffer(payload json.RawMessage) (*Offer, error) {
 
 // End is the end of a run.
 type End struct {
-	Kind     protocol.Kind      `json:"kind,omitempty"` // "" when the host stopped it
+	Kind     protocol.Kind      `json:"kind,omitempty"` // "" if the host stopped the run
 	Message  string             `json:"message,omitempty"`
 	Evidence *protocol.Evidence `json:"evidence,omitempty"` // what is known of the process's exit
 }

@@ -51,9 +51,9 @@ func Written(path string) error {
 	return nil
 }
 
-// Create creates a cassette with mode 0600. It follows no symbolic link. An existing file is an error that wraps
-// [fs.ErrExist]; with replace, a regular file that nobody writes is removed first, and replaced is true. Until
-// the file is closed, [Written] fails for it.
+// Create creates a cassette with mode 0600. It follows no symbolic link. If the file exists, Create returns an error
+// that wraps [fs.ErrExist]. With replace, it instead removes a regular file that nobody is writing, and replaced is
+// true. Until the file is closed, [Written] returns an error for it.
 func Create(path string, replace bool) (f *os.File, replaced bool, err error) {
 	if replace {
 		switch info, err := os.Lstat(path); {

@@ -44,7 +44,7 @@ type Reader struct {
 	last  Place // place of the last record
 }
 
-// Place is the position of a record's line in its file. [At] uses it to read a record that is too large to keep.
+// Place is the position of a record's line in its file. With it, [At] can read a record that was not kept in memory.
 type Place struct {
 	offset int64
 	length int32
@@ -57,7 +57,7 @@ var ErrChanged = errors.New("the cassette has changed since it was read")
 // Place returns the place of the record last returned by Next.
 func (c *Reader) Place() Place { return c.last }
 
-// At reads the record at p from r, the file that p was taken from. It returns [ErrChanged] or an error of r.
+// At reads the record at p from r, the file that p is a place in. It returns [ErrChanged] or an error of r.
 func At(r io.ReaderAt, p Place) (Record, error) {
 	text := make([]byte, p.length)
 	n, err := r.ReadAt(text, p.offset)

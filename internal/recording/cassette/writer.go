@@ -19,13 +19,14 @@ type Writer struct {
 	records int
 }
 
-// keptBuffer is the size from which the buffer is flushed; a buffer twice as large is released.
+// keptBuffer is the size in bytes at which the buffer is flushed. After a flush, a buffer of more than twice that size
+// is released.
 const keptBuffer = 1 << 20
 
-// endRoom is reserved for the last record.
+// endRoom is reserved for the last record, in bytes.
 const endRoom = 1 << 10
 
-// NewWriter writes the header. most limits the whole cassette in bytes; 0 means [MaxSize].
+// NewWriter returns a writer after writing the header. most limits the whole cassette in bytes; 0 means [MaxSize].
 func NewWriter(w io.Writer, host string, begun time.Time, most int64) (*Writer, error) {
 	if most <= 0 {
 		most = MaxSize
@@ -74,7 +75,7 @@ func (c *Writer) Flush() error {
 	return err
 }
 
-// Close writes the end of the recording, for which the limit leaves room.
+// Close writes the end of the recording, for which endRoom is reserved.
 func (c *Writer) Close(at time.Duration, reason string) error {
 	c.left += endRoom
 	err := c.Add(&Record{At: at, Kind: KindClosed, Payload: Encode(Closed{reason, c.records})})

@@ -128,8 +128,8 @@ type Injector struct {
 // counter.
 const maxDrawn = 10_000
 
-// New returns an injector for rules, or nil without any. It returns before if its rules are the same, so that a
-// reload does not restart the draws. before may be nil.
+// New returns an injector for rules, or nil if there are none. If before, which may be nil, has the same rules, New
+// returns before, so that a reload does not restart the draws.
 func New(rules []Rule, before *Injector) *Injector {
 	switch {
 	case len(rules) == 0:
@@ -159,7 +159,7 @@ func (i *Injector) count(tool string) (name string, before uint64) {
 	return tool, before
 }
 
-// Next returns the fault of the next call of a tool, by its registered name. It depends only on the rule, the
+// Next returns the fault of the next call of a tool, given its registered name. The fault depends only on the rule, the
 // name and the number of earlier calls of the tool.
 func (i *Injector) Next(tool string) Fault {
 	if i == nil {

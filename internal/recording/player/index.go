@@ -25,7 +25,7 @@ type equals struct {
 	key
 	name  string // of the tool or prompt, or the resource URI
 	calls []*call
-	next  int     // index in calls of the next answer
+	next  int     // index in calls of the call that answers next
 	chain *equals // next entry with the same hash
 }
 
@@ -68,8 +68,8 @@ func nameOf(params json.RawMessage) string {
 	return ""
 }
 
-// canonical returns params with sorted members and without _meta, which differs between equal calls. Native
-// extensions get it inside their arguments.
+// canonical returns params with sorted members and without _meta, which differs between equal calls. Native extensions
+// have _meta inside their arguments.
 func canonical(params json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(params))
 	d.UseNumber()
@@ -95,8 +95,8 @@ func canonical(params json.RawMessage) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// find returns the call that answers a request, or an error. With nearest it falls back to the most similar call,
-// and repeats the last answer.
+// find returns the call that answers a request, or an error. If nearest is set, find falls back to the most similar
+// call, and gives the last answer again once all have been given.
 func (x *index) find(modern bool, method string, params json.RawMessage, nearest bool) (*call, error) {
 	asked := canonical(params)
 	e := x.get(key{modern, method, asked})
@@ -135,8 +135,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// repeats reports whether clients repeat equal requests at will, as when polling. The last answer is then
-// repeated.
+// repeats reports whether clients may send equal requests any number of times, as when polling. Then the last recorded
+// answer is given again.
 func repeats(method string) bool {
 	return strings.HasSuffix(method, "/list") || method == protocol.MethodDiscover || method == protocol.MethodTasksGet
 }

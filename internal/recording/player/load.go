@@ -45,7 +45,7 @@ const (
 type event struct {
 	kind  eventKind
 	pause time.Duration  // since the previous event
-	at    cassette.Place // its frame, which stays in the file: frames are most of a cassette
+	at    cassette.Place // place of its frame, which is not kept in memory: frames are most of a cassette
 	end   *cassette.End  // set for a death
 }
 
@@ -54,8 +54,8 @@ type loader struct {
 	tape  *Tape
 	runs  map[int]*recording // runs of the extension, by number
 	names map[string]string  // interned method and tool names
-	keep  bool               // collect all
-	all   []request          // calls in recorded order; nil without keep
+	keep  bool               // whether to collect all
+	all   []request          // calls in recorded order; nil if keep is false
 }
 
 // recording is a run while it is loaded.
@@ -65,9 +65,9 @@ type recording struct {
 	lite     bool
 	inFlight map[string]*pending // requests of the host, by id
 	tokens   map[string]*pending // requests of the host in flight, by progress token
-	// requests of the host except subscriptions, oldest first; may include finished ones before the last
+	// requests of the host except subscriptions, oldest first; before the last one, finished ones may remain
 	latest []*pending
-	asked  map[string]*pending // requests of the extension, by id; nil if they belong to no call
+	asked  map[string]*pending // calls by the id of a request of the extension; nil for a request outside of calls
 	last   *pending            // the latest request of the host
 	at     time.Duration       // time of the last event outside of calls
 }
@@ -293,9 +293,9 @@ func (n *recording) happens(p *pending, at time.Duration, e event) {
 	}
 }
 
-// ended processes the end of the run: a death for every call in flight.
+// ended processes the end of the run, which adds a death to the events of every call in flight.
 func (n *recording) ended(at time.Duration, e *cassette.End) {
-	if e.Kind == "" || e.Kind == protocol.ShuttingDown { // the host stopped it
+	if e.Kind == "" || e.Kind == protocol.ShuttingDown { // the host stopped the run
 		return
 	}
 	dies := event{kind: death, end: e}

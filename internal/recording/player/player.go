@@ -186,7 +186,7 @@ func (p *Player) lastOfHandshake(method string) bool {
 	return method == protocol.MethodInitialize
 }
 
-// answerOwn answers requests that concern the connection and are not replayed.
+// answerOwn answers requests that concern the connection, which are not replayed. own is false for others.
 func (p *Player) answerOwn(m *jsonrpc.Message) (result json.RawMessage, err error, own bool) {
 	first := p.run.offers[0]
 	mcp := p.protocol == manifest.ProtocolMCP
@@ -277,7 +277,7 @@ func (p *Player) open() {
 	}
 }
 
-// live is the request that a recorded call answers.
+// live is the current request, which a recorded call answers.
 type live struct {
 	id    json.RawMessage // nil for events outside of a call
 	token json.RawMessage // progress token; nil without one
@@ -503,7 +503,7 @@ func (p *Player) reply(id, result json.RawMessage, err error) {
 func (p *Player) deliver(m jsonrpc.Message) {
 	m.Bare = false
 	if m.Invalid == nil {
-		m.Raw, _ = jsonrpc.Append(nil, &m) // of valid JSON
+		m.Raw, _ = jsonrpc.Append(nil, &m) // cannot fail: its parts are valid JSON
 	}
 	p.put(item{m: m})
 }

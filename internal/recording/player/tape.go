@@ -107,7 +107,7 @@ func decodeStart(r *cassette.Record) (s cassette.Start, err error) {
 	return s, err
 }
 
-// read calls each for every record until it returns io.EOF.
+// read calls each for every record until each returns io.EOF.
 func (t *Tape) read(each func(*cassette.Record, cassette.Place) error) error {
 	f, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
 	if err != nil {
@@ -158,7 +158,7 @@ func (t *Tape) load() error {
 	return t.loadErr
 }
 
-// loadInto reads the cassette into a tape, which may be t. With keep it returns all calls.
+// loadInto reads the cassette into a tape, which may be t. If keep is set, it returns all calls.
 func (t *Tape) loadInto(into *Tape, keep bool) ([]request, error) {
 	into.index = newIndex()
 	l := loader{tape: into, runs: make(map[int]*recording), keep: keep}
@@ -168,8 +168,8 @@ func (t *Tape) loadInto(into *Tape, keep bool) ([]request, error) {
 	return l.all, nil
 }
 
-// take returns the run for the next player: the next unused run of the wanted era, or else the last one. A run
-// that failed in its handshake cannot be replayed.
+// take returns the run for the next player: the next unused one that speaks legacy or modern MCP as wanted, or else the
+// last one. A run that failed in its handshake cannot be replayed.
 func (t *Tape) take(legacy bool) (*run, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,11 +191,11 @@ func (t *Tape) take(legacy bool) (*run, error) {
 	return fits[len(fits)-1], nil
 }
 
-// lastWords limits the pause before a death when answers take no time. Without a pause, messages sent just before
+// lastWords limits the pause before a death unless delays are replayed. Without any pause, messages sent just before
 // the connection ends may be lost.
 const lastWords = 100 * time.Millisecond
 
-// pause returns how long to wait before an event. Replies come from a live person, so they need no pause.
+// pause returns how long to wait before an event. Replies come from the live host, so they need no pause.
 func (t *Tape) pause(e *event) time.Duration {
 	switch {
 	case e.kind == reply:

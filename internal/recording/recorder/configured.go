@@ -15,10 +15,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Config asks for a recording; the zero value for none.
+// Config describes the recording that the host is to make; the zero value means none.
 type Config struct {
-	File       string   // an existing cassette is set aside
-	Within     string   // the directory that File must be in, links resolved; "": anywhere
+	File       string   // path of the cassette; an existing cassette is renamed first
+	Within     string   // the directory that File must be in after links are resolved; "": anywhere
 	Extensions []string // recorded ids; nil: all
 	MaxBytes   int64    // see [Options]
 }
@@ -28,7 +28,7 @@ func (c Config) equal(other Config) bool {
 		slices.Equal(c.Extensions, other.Extensions)
 }
 
-// Configured keeps the recording that the configuration asks for. Hub, Log and Report are required.
+// Configured makes the recording that the configuration asks for. Hub, Log and Report are required.
 type Configured struct {
 	Hub    *Hub
 	Log    *slog.Logger
@@ -36,7 +36,7 @@ type Configured struct {
 
 	mu    sync.Mutex // guards the fields below
 	now   Config
-	under *Recording // nil without a recording
+	under *Recording // the current recording, or nil
 	file  *os.File
 }
 

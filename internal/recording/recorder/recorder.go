@@ -1,5 +1,5 @@
-// Package recorder records the frames between host and extensions into cassettes, with secrets masked. It loses
-// no frame and does not delay calls. While no recording is under way it costs one atomic load per frame.
+// Package recorder records the frames between host and extensions into cassettes, with secrets masked. It loses no
+// frame, and delays a call only while its queue is full. Without a recording it costs one atomic load per frame.
 package recorder
 
 import (

@@ -51,7 +51,7 @@ type Recording struct {
 	begun    time.Time
 	lastRun  int // guarded by hub.mu
 
-	records, omitted atomic.Int64 // written
+	records, omitted atomic.Int64 // numbers of written records: all, and those without their payload
 
 	wake  chan struct{} // holds a token when the queue is no longer empty
 	hurry chan struct{} // holds a token when the writer must not wait for more
@@ -96,7 +96,7 @@ type Description struct {
 	Since      time.Time
 	Records    int64 // written
 	Waiting    int64 // bytes that wait to be masked and written
-	Omitted    int64 // of Records: only their length was written
+	Omitted    int64 // of Records: not JSON, so only their length was written
 }
 
 func (r *Recording) describe() Description {
@@ -221,8 +221,8 @@ func (r *Recording) End(reason string) error {
 	}
 }
 
-// Wait waits until the recording ends; it ends the recording with ctx or after limit, 0 for none. It returns the
-// error of End.
+// Wait waits until the recording ends. It ends the recording itself when ctx ends or after limit; 0 means no limit. It
+// returns the error of End.
 func (r *Recording) Wait(ctx context.Context, limit time.Duration) error {
 	var over <-chan time.Time
 	if limit > 0 {
