@@ -1,9 +1,9 @@
 // Package mcpserver serves a [Backend] to MCP clients over stdio ([Server.ServeStdio]), streamable HTTP
 // ([Server.Handler]) and the older HTTP with server-sent events ([Server.SSE]).
 //
-// Every transport serves legacy and modern versions of MCP; SSE is legacy only. A legacy client opens a session with
-// initialize. The session tracks, by id, the client's requests in flight and the server's requests to the client. A
-// modern request carries its version and capabilities in _meta and needs no session over HTTP.
+// Stdio and streamable HTTP serve legacy and modern (2026-07-28) versions of MCP, SSE only legacy ones. A legacy client
+// opens a session with initialize. The session tracks, by id, the client's requests in flight and the server's requests
+// to the client. A modern request carries its version and capabilities in _meta and needs no session over HTTP.
 //
 //	stdio line ─┐                                 ┌─ initialize, ping, server/discover,
 //	HTTP POST ──┼─> legacy session, or stateless ─┤  cancelled, subscriptions/listen: here

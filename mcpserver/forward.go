@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// forwardedRequest is the head of a request that is forwarded to the server that has its session, call or task. Its
-// body follows. The caller is as authenticated by the server that received the request.
+// forwardedRequest is the head of a request that is forwarded to the server with the session, call or task that the
+// request is about. The body of the request follows the head.
 type forwardedRequest struct {
 	Extension string      `json:"ext,omitempty"`      // the extension served; "" for all
 	Endpoint  string      `json:"endpoint"`           // endpointMCP or endpointMessage
@@ -40,7 +40,7 @@ var forwardedHeaders = map[string]bool{
 	"Baggage":       true,
 }
 
-// setHeader copies the headers to forward from r: forwardedHeaders and names.
+// setHeader copies headers from r: forwardedHeaders, those that begin with Mcp-, and names.
 func (q *forwardedRequest) setHeader(r *http.Request, names []string) {
 	q.Header = make(http.Header)
 	for name, values := range r.Header {
@@ -55,7 +55,7 @@ func (q *forwardedRequest) setHeader(r *http.Request, names []string) {
 	}
 }
 
-// encode returns the form in which a request travels.
+// encode returns q and body in the form that decodeForwarded reads.
 func (q *forwardedRequest) encode(body []byte) []byte {
 	head, _ := json.Marshal(q) // strings always encode
 	return append(append(append(make([]byte, 0, len(head)+1+len(body)), head...), '\n'), body...)

@@ -16,10 +16,10 @@ import (
 )
 
 // RemoteServers reaches the other servers behind the same address. Clients may send requests for a session to any of
-// them.
+// these servers.
 type RemoteServers interface {
-	// Home returns the unique suffix, letters and digits, of the session and call ids of this server. The others find
-	// this server by it.
+	// Home returns the suffix of the session and call ids that this server makes: letters and digits, unique among the
+	// servers. The others find this server by it.
 	Home() string
 	// Forward sends a request to the server named home and streams the response to w. began reports whether anything
 	// was written to w. The error, a *protocol.Error, says why the response is missing or incomplete: kind node_lost
@@ -27,8 +27,8 @@ type RemoteServers interface {
 	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
 	// Homes returns the homes of the other running servers.
 	Homes() []string
-	// ServeForwarded sets, once, the function that serves requests forwarded to this server. serve writes the response
-	// to w. ctx ends when the client disconnects.
+	// ServeForwarded sets the function that serves requests forwarded to this server. It is called once. serve writes
+	// the response to w; its ctx ends when the client disconnects.
 	ServeForwarded(serve func(ctx context.Context, w http.ResponseWriter, request []byte))
 }
 
@@ -41,8 +41,8 @@ type forwarder struct {
 	tasks   *taskFinder
 }
 
-// newForwarder returns a forwarder. Forwarded streams also end with closing. maxBody bounds the body of a request, in
-// bytes.
+// newForwarder returns a forwarder, whose streams end at the latest when closing ends. maxBody bounds the body of a
+// request, in bytes.
 func newForwarder(closing context.Context, s RemoteServers, maxBody int64, log *slog.Logger) *forwarder {
 	return &forwarder{closing, s, maxBody, log, newTaskFinder()}
 }
@@ -64,8 +64,8 @@ func unknownSession(w http.ResponseWriter) {
 	http.Error(w, "no such session", http.StatusNotFound)
 }
 
-// session forwards a session's request to the server named home. If that server is gone, it answers that the session
-// is unknown.
+// session forwards a session's request to the server named home. If that server is gone, session answers that the
+// session is unknown.
 func (f *forwarder) session(w http.ResponseWriter, r *http.Request, q *forwardedRequest, home string) {
 	var body []byte
 	if r.Method == http.MethodPost {
@@ -120,7 +120,7 @@ func (f *forwarder) call(w http.ResponseWriter, r *http.Request, q *forwardedReq
 	f.failed(out, r, m, began, err)
 }
 
-// task forwards m to the server that has the task m is about. It reports whether the request is answered.
+// task forwards m, a request about a task, to the server that has the task. It reports whether m has been answered.
 func (f *forwarder) task(w http.ResponseWriter, r *http.Request, q *forwardedRequest, m *jsonrpc.Message) bool {
 	body, err := jsonrpc.Append(nil, m)
 	if err != nil {

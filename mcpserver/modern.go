@@ -80,8 +80,8 @@ func (e *endpoint) modernSession(r *http.Request, by requester, meta *wire.Meta)
 	return session
 }
 
-// run serves a request. It returns false, without writing to w, if the request is about a task that must have begun
-// on this server and has not.
+// run serves a request. If peer.begun is set and this server did not begin the task that the request is about, run
+// returns false without writing to w.
 func (e *endpoint) run(w http.ResponseWriter, r *http.Request, session *protocol.Session, m *jsonrpc.Message,
 	peer *requestPeer) bool {
 	reply := mcphttp.NewReply(w, r)

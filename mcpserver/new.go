@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/mcpserver/internal/wire"
 )
 
-// maxForwarded is the memory budget for forwarded requests, in bodies of maximal length. Other servers bound only the
-// requests that they wait for.
+// maxForwarded bounds the memory for forwarded requests, in multiples of MaxBody. The other servers do not bound it,
+// since they count only the requests whose responses they still wait for.
 const maxForwarded = 8
 
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.

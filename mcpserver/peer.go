@@ -18,7 +18,7 @@ type requestPeer struct {
 	early    func(result json.RawMessage) error
 	requests requestSender // nil if the client takes no requests
 	noLogs   bool          // drop notifications/message
-	begun    bool          // the task must have begun here, see protocol.Call
+	begun    bool          // the task of the request must have begun here, see protocol.Call
 	answered atomic.Bool
 }
 

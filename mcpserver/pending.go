@@ -16,15 +16,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A modern server sends no requests. It answers with resultType input_required and the questions for the client. The
-// client repeats its request with the answers and the requestState (MCP 2026-07-28, basic/patterns/mrtr). A legacy
-// extension asks during the call and waits, so its call stays pending between the client's requests.
+// In modern MCP, a server sends no requests. It answers a request with resultType input_required and its questions to
+// the client. The client repeats its request with the answers and the requestState (MCP 2026-07-28,
+// basic/patterns/mrtr). A legacy extension asks during the call and waits, so its call stays pending between the
+// client's requests.
 //
 // Few calls ask anything, so a call runs in the goroutine of the client's request. The first question answers that
-// request early, and the goroutine goes on. Where the transport cannot answer early, each call gets its own
-// goroutine.
+// request early, and the goroutine goes on. Where the transport cannot answer early, each call gets its own goroutine.
 
-// statePrefix begins the requestState of a pending call.
+// statePrefix is the prefix of the requestState of a pending call.
 const statePrefix = "exthost-"
 
 // inputTimeout is how long a client may take to return with the answers.
@@ -99,7 +99,7 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 	return p.run(ctx, m, peer)
 }
 
-// run makes the call. The error is errAnsweredEarly if a later request of the client takes the outcome.
+// run makes the call. The error is errAnsweredEarly if a later request of the client is to get the outcome.
 func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requestPeer,
 ) (result json.RawMessage, err error) {
 	err = errPanicked // net/http recovers panics
@@ -111,8 +111,8 @@ func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requ
 	return result, err
 }
 
-// end ends the call with its outcome. It returns the outcome, or errAnsweredEarly if a later request of the client
-// takes it.
+// end ends the call with its outcome. It returns the outcome, or errAnsweredEarly if a later request of the client is
+// to get the outcome.
 func (p *pendingRequest) end(result json.RawMessage, err error) (json.RawMessage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +167,7 @@ func (p *pendingRequest) wait(ctx context.Context, answered chan json.RawMessage
 		<-p.done
 	}
 	select {
-	case result := <-answered: // the client returns for the outcome
+	case result := <-answered: // the client's next request gets the outcome
 		return result, nil
 	default:
 		return p.result, p.err

@@ -64,5 +64,5 @@ func cancelQuestion(ctx context.Context, id json.RawMessage, write func(context.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	params := append(append([]byte(`{"requestId":`), id...), '}')
-	_ = write(ctx, &jsonrpc.Message{Method: protocol.MethodCancelled, Params: params}) // optional in MCP
+	_ = write(ctx, &jsonrpc.Message{Method: protocol.MethodCancelled, Params: params}) // MCP does not require it
 }

@@ -28,7 +28,7 @@ func (e *endpoint) homeOfCall(r *http.Request, m *jsonrpc.Message) string {
 	return e.homeOf(r, state)
 }
 
-// forwardable encodes r for forwarding to another server.
+// forwardable returns the head with which r is forwarded to another server.
 func (e *endpoint) forwardable(r *http.Request, endpoint string) *forwardedRequest {
 	by := requesterFrom(r)
 	q := &forwardedRequest{

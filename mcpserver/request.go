@@ -87,7 +87,7 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 	return result, nil
 }
 
-// insteadOf returns e in place of err, with outcome unknown if the call may have run according to err.
+// insteadOf returns e as a replacement for err. Its outcome is unknown if, according to err, the call may have run.
 func insteadOf(err error, e *protocol.Error) error {
 	told := *e
 	if failed, ok := errors.AsType[*protocol.Error](err); !ok || failed.Outcome != "" ||

@@ -16,8 +16,8 @@ import (
 
 // Backend handles the requests of a Server's clients.
 type Backend interface {
-	// Attach registers s until ctx ends for notifications that belong to no request, such as
-	// notifications/tools/list_changed. It does not block. An error refuses the session.
+	// Attach registers s to get the notifications that belong to no request, such as notifications/tools/list_changed,
+	// until ctx ends. It does not block. An error refuses the session.
 	Attach(ctx context.Context, s *protocol.Session) error
 	// Do runs one request or notification and returns the raw result. ctx ends when the client cancels the request or
 	// disconnects. c.Client must not be used after Do has returned.
@@ -31,8 +31,8 @@ type Describer interface {
 	Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error)
 }
 
-// Mirrored is a Backend with tools whose arguments must be repeated in HTTP headers, for intermediaries that route by
-// them.
+// Mirrored is a Backend with tools whose arguments must be repeated in HTTP headers, so that intermediaries can route
+// by the headers.
 type Mirrored interface {
 	// Mirrored returns the input schema of the named tool as the client of s sees it, or nil if the schema has no
 	// x-mcp-header.
@@ -142,8 +142,8 @@ func WithEnv(ctx context.Context, env map[string]string) context.Context {
 	return with(ctx, func(by *requester) { by.env = env })
 }
 
-// WithUntil makes the session that the HTTP request opens end with until, for callers whose token may be revoked. It
-// does not end the request itself, but it ends a call that waits for the client's input after the request.
+// WithUntil makes the session that the HTTP request opens end when until ends, for callers whose token may be revoked.
+// The request itself goes on, but a call that waits for the client's input after the request ends too.
 func WithUntil(ctx, until context.Context) context.Context {
 	return with(ctx, func(by *requester) { by.until = until })
 }

@@ -55,7 +55,7 @@ type idleState struct {
 	streams int           // open GET streams, which keep the session alive
 	since   time.Time     // end of the last request or stream
 	limit   time.Duration // max idle time
-	expiry  *time.Timer   // checks limit; nil for other sessions
+	expiry  *time.Timer   // checks limit; nil for sessions that are not over HTTP
 }
 
 var (
@@ -181,8 +181,8 @@ func (c *clientSession) idleSince() (since time.Time, ok bool) {
 	return c.idle.since, c.idle.expiry != nil && c.running == 0 && c.idle.streams == 0 && !c.ended
 }
 
-// expire ends a session that has been idle for too long, or checks again later. Resetting the timer after each
-// request instead would wake a thread.
+// expire ends a session that has been idle for too long, or checks again later. The timer is not reset after each
+// request, since that would wake a thread.
 func (c *clientSession) expire() {
 	c.mu.Lock()
 	left := c.server.options.SessionIdle

@@ -60,7 +60,7 @@ func (s *sessions) add(c *clientSession) {
 	s.byID[c.id] = c
 }
 
-// remove removes c and returns its slot.
+// remove removes c and frees its slot.
 func (s *sessions) remove(c *clientSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

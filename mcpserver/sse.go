@@ -13,9 +13,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// SSE returns the two handlers of HTTP with server-sent events (MCP 2024-11-05) for the named extension, or for all
-// if extension is "". A GET of sse opens a session for as long as its stream lasts, and sends the URL for POSTs:
-// "message" next to its own. message serves these POSTs. All messages to a client go to its session's stream.
+// SSE returns the two handlers of HTTP with server-sent events (MCP 2024-11-05) for the named extension, or for all if
+// extension is "". A GET of sse opens a session that lasts as long as its stream, and sends the client the URL for
+// POSTs: "message" beside the URL of sse. message serves these POSTs. All messages to a client go to its session's
+// stream.
 func (s *Server) SSE(extension string) (sse, message http.Handler) {
 	e := &endpoint{s, extension}
 	return http.HandlerFunc(e.serveSSE), http.HandlerFunc(e.serveMessage)

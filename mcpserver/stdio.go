@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	maxInvalidLines  = 64          // in a row, before the session ends
+	maxInvalidLines  = 64          // consecutive ones after which the session ends
 	maxNotifications = 256         // that wait for the backend; more are dropped
 	cancelGrace      = time.Second // time for cancelled requests to end
 )
 
-// ServeStdio serves one client over lines of JSON, legacy and modern versions on one stream. It blocks until r ends,
-// which is how a client disconnects and not an error: requests in flight may then finish within DrainTimeout. A
-// failed write to w or the end of ctx cancels them at once and is returned. r and w are closed.
+// ServeStdio serves one client over lines of JSON, legacy and modern versions on one stream. It blocks until r ends.
+// That is how a client disconnects, so it is no error: requests in flight then have DrainTimeout to finish. After a
+// failed write to w or the end of ctx, ServeStdio cancels them at once and returns the error. r and w are closed.
 //
 // While ServeStdio runs, a write to a closed stdout is an error instead of a fatal SIGPIPE, and pipes and sockets are
 // non-blocking. A blocked read of anything else, such as a terminal, cannot be interrupted: its goroutine then lives

@@ -176,8 +176,8 @@ func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jso
 	}
 }
 
-// unusedTimeout ends a session without any request or stream, so that a client that only opens sessions does not hold
-// slots for long.
+// unusedTimeout is how long a session may stay without any request or stream, so that a client that only opens sessions
+// does not hold slots for long.
 const unusedTimeout = time.Minute
 
 // openSession initializes a session in a slot taken by admit. ctx ends when the client no longer waits.

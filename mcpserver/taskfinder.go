@@ -15,8 +15,8 @@ const (
 	// Time to wait for a turn, and for the other servers to answer which of them has a task.
 	askTimeout = 500 * time.Millisecond
 	askRate    = 200      // requests to other servers per second, for tasks whose server is not known
-	askBytes   = 16 << 10 // a request counts once per 16 KiB
-	askAtOnce  = 16       // servers asked for key taskKey concurrently
+	askBytes   = 16 << 10 // a longer request counts as several, one per 16 KiB
+	askAtOnce  = 16       // servers that are asked about one task concurrently
 	askTurns   = 4        // lookups of one caller at once
 	maxHomes   = 4096     // entries of taskFinder.homes
 	maxTask    = 1 << 10  // max bytes of a task id; servers do not know longer ones
@@ -53,7 +53,7 @@ func newTaskFinder() *taskFinder {
 type forwardFunc func(ctx context.Context, w http.ResponseWriter, home string) (began bool, err error)
 
 // serve forwards a request of size bytes to the one server of homes that has the task. If found is false, nothing was
-// written to w: no server has the task, or err says why that is unknown. An error with found says why the response is
+// written to w: no server has the task, or err says why that is unknown. If found is true, err says why the response is
 // incomplete.
 func (t *taskFinder) serve(ctx context.Context, w http.ResponseWriter, key taskKey, size int, homes []string,
 	forward forwardFunc) (found bool, err error) {
@@ -77,7 +77,7 @@ func (t *taskFinder) serve(ctx context.Context, w http.ResponseWriter, key taskK
 	return t.ask(ctx, w, key, homes, forward)
 }
 
-// enter waits for a turn of the caller and until the rate limit admits that many requests.
+// enter waits for a turn of the caller, and until the rate limit admits so many requests. leave ends the turn.
 func (t *taskFinder) enter(ctx context.Context, caller string, requests int) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

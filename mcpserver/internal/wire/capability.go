@@ -33,7 +33,7 @@ func CheckCapability(capabilities json.RawMessage, method string, params json.Ra
 	return nil
 }
 
-// TakesRequests reports whether the client takes any kind of request.
+// TakesRequests reports whether the client accepts at least one kind of request.
 func TakesRequests(capabilities json.RawMessage) bool {
 	return slices.ContainsFunc([]string{"sampling", "roots", "elicitation"},
 		func(key string) bool { return rawjson.Get(capabilities, key) != nil })

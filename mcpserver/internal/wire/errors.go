@@ -72,7 +72,7 @@ func Status(method string, err error) int {
 // as an internal error.
 func encodeError(err error) json.RawMessage {
 	if own, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		object, _ := json.Marshal(own) // Data is this server's, or was checked on arrival
+		object, _ := json.Marshal(own) // cannot fail: Data is this server's own, or was checked on arrival
 		return object
 	}
 	e, ok := errors.AsType[*protocol.Error](err)

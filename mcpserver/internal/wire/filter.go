@@ -15,14 +15,14 @@ type Changes struct {
 	Resources Change `json:"resources"`
 }
 
-// Change is the part of one list in Changes.
+// Change holds the capabilities of one list.
 type Change struct {
 	ListChanged bool `json:"listChanged"`
-	Subscribe   bool `json:"subscribe"` // of resources
+	Subscribe   bool `json:"subscribe"` // Resources only
 }
 
-// Filter selects the notifications of a subscription: the client's in subscriptions/listen, the granted part in the
-// acknowledgement.
+// Filter selects the notifications of a subscription. The client requests a filter in subscriptions/listen, and the
+// acknowledgement returns the part of it that was granted.
 type Filter struct {
 	Tools     bool `json:"toolsListChanged,omitempty"`
 	Prompts   bool `json:"promptsListChanged,omitempty"`

@@ -59,7 +59,7 @@ func ReadMeta(params json.RawMessage) (m Meta) {
 	return m
 }
 
-// Check returns an error if a member that every modern request needs is missing or the version is another one.
+// Check returns an error if a member that every modern request needs is missing, or if the version is not 2026-07-28.
 func (m *Meta) Check() error {
 	switch {
 	case m.Version == "":
