@@ -187,8 +187,8 @@ const (
 // extensionDescribed handles the handshake of an instance, or with announced a later change of its tools: it keeps
 // the descriptors for the next start, and requests a new snapshot.
 func (h *Host) extensionDescribed(x *unit.Extension, i *unit.Instance, announced bool) {
-	h.snapshots.Load().Policies.Pin(x.ID(), i.Handshake(), i.Legacy)
-	if i.Legacy { // its descriptors are not kept
+	h.snapshots.Load().Policies.Pin(i)
+	if i.InLegacyGroup() { // its descriptors are not kept
 		h.life.rebuild.Add()
 		return
 	}
@@ -199,7 +199,7 @@ func (h *Host) extensionDescribed(x *unit.Extension, i *unit.Instance, announced
 // destinationDescribed handles the handshake of an instance of d, or with announced a later change of its tools.
 // After a handshake it starts the standby for the next connection; a change is sent to the instance's session.
 func (h *Host) destinationDescribed(d *bridge.Destination, i *unit.Instance, announced bool) {
-	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake(), i.Legacy)
+	h.snapshots.Load().Policies.Pin(i)
 	h.life.rebuild.Add()
 	if announced {
 		h.gateway.NotifyListed(i.Unit, i, protocol.MethodToolsListChanged)

@@ -49,7 +49,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	}
 	defer release(nil)
 	hs := i.Handshake()
-	withheld, changed := c.Snapshot.Policies.WithholdsIntroduction(s.Extension, hs, i.Legacy)
+	withheld, changed := c.Snapshot.Policies.WithholdsIntroduction(i)
 	if changed {
 		g.o.Changed()
 	}

@@ -150,7 +150,7 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 		}
 	case protocol.MethodResourcesListChanged, protocol.MethodPromptsListChanged, protocol.MethodToolsListChanged:
 		for _, s := range g.Sessions.all() {
-			if (s.Extension == "" || s.Extension == i.Unit.ID()) && i.Unit.Legacy.Serves(s) == i.Legacy {
+			if (s.Extension == "" || s.Extension == i.Unit.ID()) && i.Unit.Legacy.Serves(s) == i.InLegacyGroup() {
 				to = append(to, s)
 			}
 		}

@@ -15,13 +15,11 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// subscription is a resource that sessions follow, at one session's instance or at the shared instances of a
-// unit.
+// subscription is a resource that sessions follow, at one instance or at the shared instances of a unit.
 type subscription struct {
-	unit   *unit.Unit
-	key    string // of the session's own instance; "": shared instances
-	uri    string
-	legacy bool // at the instance for legacy clients
+	unit *unit.Unit
+	key  string // see [unit.Instance.OwnKey]
+	uri  string
 }
 
 // followers are the sessions that follow one resource.
@@ -184,11 +182,7 @@ func (l *Subscriptions) unsubscribeIdle(ctx context.Context, idle []subscription
 // instance before the turn, as calls do: in the other order, sessions that wait for the turn would also wait for room
 // in the instance.
 func (l *Subscriptions) unsubscribeFor(ctx context.Context, to subscription) {
-	acquire := func(ctx context.Context) (*unit.Instance, func(error), error) { return to.unit.AcquireKey(ctx, "") }
-	if to.legacy {
-		acquire = to.unit.Legacy.Acquire
-	}
-	i, release, err := acquire(ctx)
+	i, release, err := to.unit.AcquireKey(ctx, to.key)
 	if err != nil {
 		return
 	}
@@ -226,13 +220,14 @@ func (l *Subscriptions) ShareSubscriptions(next dispatch.Deliver) dispatch.Deliv
 		// bounds the wait for the turn: else, while the extension does not answer, each request would wait for the
 		// timeouts of all requests before it
 		waiting := ctx
-		if limit := c.Target.Base().Spec.Options.CallTimeout; limit > 0 {
+		if limit := c.Instance.Unit.Spec.Options.CallTimeout; limit > 0 {
 			var cancel context.CancelFunc
 			waiting, cancel = context.WithTimeout(ctx, limit)
 			defer cancel()
 		}
 		result := json.RawMessage("{}")
-		err := change(waiting, subscribed(c, params), s, func() (err error) {
+		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+		err := change(waiting, subscriptionAt(c.Instance, uri), s, func() (err error) {
 			result, err = next(ctx, c, params)
 			return err
 		})
@@ -275,23 +270,9 @@ func (l *Subscriptions) unsubscribe(ctx context.Context, to subscription, who *p
 	return ask()
 }
 
-func subscribed(c *dispatch.Call, params json.RawMessage) subscription {
-	uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
-	u := c.Target.Base()
-	to := subscription{unit: u, uri: uri, legacy: u.Legacy.Serves(c.Request.Session)}
-	if u.PerSession() {
-		to.key = unit.SessionKey(c.Request.Session)
-	}
-	return to
-}
-
 // subscriptionAt returns the subscription for a URI of an instance.
 func subscriptionAt(i *unit.Instance, uri string) subscription {
-	to := subscription{unit: i.Unit, uri: uri, legacy: i.Legacy}
-	if i.Unit.PerSession() {
-		to.key = i.Key
-	}
-	return to
+	return subscription{unit: i.Unit, key: i.OwnKey(), uri: uri}
 }
 
 // resume subscribes a new instance to the resources that its sessions follow.

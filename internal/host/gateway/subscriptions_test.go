@@ -13,7 +13,6 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/host/dispatch"
-	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -107,23 +106,20 @@ func TestSubscriptionsDoNotWaitForever(t *testing.T) {
 	}
 }
 
-// target is a unit that receives calls.
-type target struct {
-	snapshot.Target
-	unit *unit.Unit
+// at returns a call that has been given to an instance with these options.
+func at(kind, method string, s *protocol.Session, o manifest.Options) *dispatch.Call {
+	m := &manifest.Manifest{Transport: manifest.Transport{Kind: kind}}
+	return &dispatch.Call{
+		Request:  &protocol.Call{Session: s, Method: method},
+		Instance: &unit.Instance{Unit: &unit.Unit{Spec: &runtime.Spec{Manifest: m, Options: o}}},
+	}
 }
-
-func (t target) Base() *unit.Unit { return t.unit }
 
 // Sessions that subscribe at an extension that does not answer wait for two call_timeouts at most: one for their
 // turn, one for their answer.
 func TestSubscriptionsOfAHungExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = time.Minute
-		hung := target{unit: &unit.Unit{
-			Spec:   &runtime.Spec{Options: manifest.Options{CallTimeout: timeout}},
-			Legacy: &unit.LegacyGroup{},
-		}}
 		l := newSubscriptions(newSessions(&Options{}))
 		stage := l.ShareSubscriptions(func(context.Context, *dispatch.Call, json.RawMessage) (json.RawMessage, error) {
 			time.Sleep(timeout)
@@ -133,10 +129,8 @@ func TestSubscriptionsOfAHungExtension(t *testing.T) {
 		const sessions = 20
 		for range sessions {
 			go func() {
-				c := &dispatch.Call{
-					Request: &protocol.Call{Session: new(protocol.Session), Method: protocol.MethodResourcesSubscribe},
-					Target:  hung,
-				}
+				c := at(manifest.KindStdio, protocol.MethodResourcesSubscribe, new(protocol.Session),
+					manifest.Options{CallTimeout: timeout})
 				_, err := stage(t.Context(), c, json.RawMessage(`{"uri":"test://note"}`))
 				done <- err
 			}()

@@ -11,7 +11,6 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -30,24 +29,21 @@ func (set *Set) pins(extension string, kind pins.Kind) bool {
 }
 
 // Pin pins the descriptors of an extension's first handshake, and withholds changed and new ones of a later
-// handshake at once. The next snapshot leaves them out of lists.
-func (set *Set) Pin(extension string, hs *runtime.Handshake, legacy bool) {
+// handshake at once. The next snapshot leaves them out of lists. i is the instance after its handshake.
+func (set *Set) Pin(i *unit.Instance) {
 	if len(set.pinning) == 0 { // saves reading the descriptors
 		return
 	}
-	set.WithholdsIntroduction(extension, hs, legacy)
-	if legacy { // its tools are pinned with those of the other handshake
+	set.WithholdsIntroduction(i)
+	if i.InLegacyGroup() { // its tools are pinned with those of the other handshake
 		return
 	}
-	set.look(pins.List{Extension: extension, Kind: pins.Tool, Items: toolItems(hs.Tools), Whole: true})
-}
-
-func introduction(hs *runtime.Handshake, legacy bool) pins.Item {
-	name := ""
-	if legacy {
-		name = "for older clients"
-	}
-	return pins.NewIntroduction(name, hs.Instructions, hs.ServerInfo)
+	set.look(pins.List{
+		Extension: i.Unit.ID(),
+		Kind:      pins.Tool,
+		Items:     toolItems(i.Handshake().Tools),
+		Whole:     true,
+	})
 }
 
 // look compares a list with the pins of all policies that guard it, and returns the names of the withheld items.
@@ -65,19 +61,21 @@ func (set *Set) look(l pins.List) (withheld []string, changed bool) {
 	return withheld, changed
 }
 
-// WithholdsIntroduction reports whether the server info and instructions of a handshake are withheld from
-// clients.
-func (set *Set) WithholdsIntroduction(extension string, hs *runtime.Handshake, legacy bool) (withheld, changed bool) {
-	if len(set.pinning) == 0 {
+// WithholdsIntroduction reports whether the server info and instructions in an instance's handshake are withheld
+// from clients.
+func (set *Set) WithholdsIntroduction(i *unit.Instance) (withheld, changed bool) {
+	hs := i.Handshake()
+	if len(set.pinning) == 0 || hs.Protocol != manifest.ProtocolMCP { // other protocols have no introduction
 		return false, false
 	}
-	if hs.Protocol != manifest.ProtocolMCP { // other protocols have no introduction
-		return false, false
+	name := ""
+	if i.InLegacyGroup() {
+		name = "for older clients"
 	}
 	names, changed := set.look(pins.List{
-		Extension: extension,
+		Extension: i.Unit.ID(),
 		Kind:      pins.Introduction,
-		Items:     []pins.Item{introduction(hs, legacy)},
+		Items:     []pins.Item{pins.NewIntroduction(name, hs.Instructions, hs.ServerInfo)},
 	})
 	return len(names) > 0, changed
 }

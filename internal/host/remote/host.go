@@ -78,7 +78,7 @@ func Events(s *snapshot.Store, g func() *gateway.Gateway, state func(id string, 
 ) func(*unit.Extension) unit.Events {
 	return func(x *unit.Extension) unit.Events {
 		return unit.Events{
-			Described: func(i *unit.Instance, _ bool) { s.Load().Policies.Pin(x.ID(), i.Handshake(), false) },
+			Described: func(i *unit.Instance, _ bool) { s.Load().Policies.Pin(i) },
 			Incoming: func(ctx context.Context, i *unit.Instance, method string, params json.RawMessage,
 				notify bool) (json.RawMessage, error) {
 				return g().Incoming(ctx, i, method, params, notify)

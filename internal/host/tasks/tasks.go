@@ -22,9 +22,9 @@ const (
 
 // Key identifies a task. Instances of different sessions may choose the same ids.
 type Key struct {
-	extension, instance string
-	legacy              bool
-	id                  string
+	extension string
+	instance  string // see [unit.Instance.OwnKey]
+	id        string
 }
 
 // sharedKey is a task id at any instance of an extension.
@@ -267,11 +267,7 @@ func (t *Tasks) Drop(s *protocol.Session) {
 
 // KeyOf returns the key of a task id at an instance.
 func KeyOf(i *unit.Instance, id string) Key {
-	key := Key{extension: i.Unit.ID(), legacy: i.Legacy, id: id}
-	if i.Unit.PerSession() || i.IsRemoteNode() {
-		key.instance = i.Key
-	}
-	return key
+	return Key{extension: i.Unit.ID(), instance: i.OwnKey(), id: id}
 }
 
 // ID returns the id of the task that a request is about, "" if none. It refuses params that the extension may read

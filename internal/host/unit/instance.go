@@ -24,7 +24,6 @@ type Instance struct {
 	runtime.Instance
 	Unit        *Unit
 	Key         string    // of its slot
-	Legacy      bool      // belongs to the unit's group for legacy clients of MCP
 	Fingerprint string    // of its program; "": its descriptors are not stored
 	Ready       time.Time // time at which it became ready
 
@@ -46,6 +45,18 @@ const NoLogLevel = 1 << 16
 
 // Ended is closed when the run has ended.
 func (i *Instance) Ended() <-chan struct{} { return i.ended }
+
+// InLegacyGroup reports whether the instance is that of its unit's [LegacyGroup].
+func (i *Instance) InLegacyGroup() bool { return i.Key == legacyKey }
+
+// OwnKey returns the key of an instance whose clients and state are its own: it serves one session, the legacy
+// clients or a node. It is "" for instances that serve the same clients.
+func (i *Instance) OwnKey() string {
+	if i.Unit.PerSession() || i.InLegacyGroup() || i.IsRemoteNode() {
+		return i.Key
+	}
+	return ""
+}
 
 // IsRemoteNode reports whether the instance stands for another node.
 func (i *Instance) IsRemoteNode() bool {
@@ -146,7 +157,7 @@ func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 
 // described handles the instance's handshake, or with announced a later change of its tools.
 func (i *Instance) described(announced bool) {
-	if i.Legacy {
+	if i.InLegacyGroup() {
 		i.Unit.Legacy.handshake.Store(i.Handshake())
 	} else {
 		i.Unit.handshake.Store(i.Handshake())

@@ -42,8 +42,9 @@ func SessionKey(s *protocol.Session) string {
 // IsSessionKey reports whether key belongs to a session with an id.
 func IsSessionKey(key string) bool { return strings.HasPrefix(key, sessionPrefix) }
 
+// isLegacyKey reports whether the instance with that key serves only legacy clients.
 func isLegacyKey(key string) bool {
-	return IsSessionKey(key) && !strings.HasSuffix(key, statelessSuffix)
+	return key == legacyKey || IsSessionKey(key) && !strings.HasSuffix(key, statelessSuffix)
 }
 
 // digest distinguishes variables of different sessions without showing their values.

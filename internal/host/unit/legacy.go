@@ -1,10 +1,8 @@
 package unit
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -18,22 +16,21 @@ import (
 // used.
 type LegacyGroup struct {
 	unit       *Unit
-	exists     bool
-	group      *supervisor.Group[*Instance]
-	modernOnly atomic.Bool // the server speaks only modern versions
+	group      *supervisor.Group[*Instance] // nil: never used
+	modernOnly atomic.Bool                  // the server speaks only modern versions
 	handshake  atomic.Pointer[runtime.Handshake]
 }
 
-// legacyKey is the group's only key, shown in the status as the name of the instance.
+// legacyKey is the group's only key, and the key of no other instance. The status shows it as the name of the
+// instance.
 const legacyKey = "for legacy clients"
 
 func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
-	g := &LegacyGroup{unit: u, exists: o.BothVersions && speaksBoth(o.Spec.Manifest.Transport) && !u.PerSession()}
-	if g.exists {
+	g := &LegacyGroup{unit: u}
+	if o.BothVersions && speaksBoth(o.Spec.Manifest.Transport) && !u.PerSession() {
 		options := u.groupOptions(o, u.logEvent)
 		options.Mode, options.MaxInstances = supervisor.PerKey, 1
-		g.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(o, key, true) },
-			options)
+		g.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(o, key) }, options)
 	}
 	return g
 }
@@ -48,27 +45,17 @@ func modern(hs *runtime.Handshake) bool { return protocol.IsModern(hs.ProtocolVe
 
 // Serves reports whether this instance serves s.
 func (g *LegacyGroup) Serves(s *protocol.Session) bool {
-	if !g.exists || s == nil || !protocol.IsLegacy(s.Version) || g.modernOnly.Load() {
+	if g.group == nil || s == nil || !protocol.IsLegacy(s.Version) || g.modernOnly.Load() {
 		return false
 	}
 	hs := g.unit.handshake.Load()
 	return hs == nil || modern(hs)
 }
 
-// acquireFor returns the instance for the protocol version of s: from the group, or from others.
-func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*Instance], s *protocol.Session,
-	key string) (*Instance, func(error), error) {
-	if !g.Serves(s) {
-		return others.Acquire(ctx, key)
-	}
-	i, release, err := g.group.Acquire(ctx, legacyKey)
-	if err != nil || !modern(i.Handshake()) {
-		return i, release, err
-	}
-	release(nil)
+// giveUp ends the instance, whose server speaks only modern versions. The other instances serve all clients then.
+func (g *LegacyGroup) giveUp() {
 	g.modernOnly.Store(true)
 	g.group.Release(legacyKey)
-	return others.Acquire(ctx, key)
 }
 
 // addTools adds the tools that only the group's instance has: a legacy client must see tools that its own calls
@@ -98,30 +85,11 @@ func withMissing(tools, more []protocol.Tool) []protocol.Tool {
 
 // slots returns the group's slot if it was used.
 func (g *LegacyGroup) slots() []supervisor.SlotStatus {
-	if !g.exists {
+	if g.group == nil {
 		return nil
 	}
 	return slices.DeleteFunc(g.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Idle })
 }
 
-func (g *LegacyGroup) stop(ctx context.Context, drain time.Duration) error {
-	if !g.exists {
-		return nil
-	}
-	return g.group.Stop(ctx, drain)
-}
-
-func (g *LegacyGroup) restart(ctx context.Context) error {
-	if !g.exists {
-		return nil
-	}
-	return g.group.Restart(ctx)
-}
-
 // Handshake returns the handshake of the instance, nil before its first start.
 func (g *LegacyGroup) Handshake() *runtime.Handshake { return g.handshake.Load() }
-
-// Acquire returns the instance for a request of the host.
-func (g *LegacyGroup) Acquire(ctx context.Context) (*Instance, func(error), error) {
-	return g.group.Acquire(ctx, legacyKey)
-}

@@ -72,7 +72,7 @@ func TestCodeThatChangesAfterALiteRunHasLoadedIt(t *testing.T) {
 					},
 					Start: func(runtime.Spec, string) (runtime.Instance, error) { return s, nil },
 				}
-				i, err := New(&Env{Log: slog.New(slog.DiscardHandler)}, o).newInstance(&o, "", false)
+				i, err := New(&Env{Log: slog.New(slog.DiscardHandler)}, o).newInstance(&o, "")
 				if err != nil {
 					t.Fatal(err)
 				}

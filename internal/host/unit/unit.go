@@ -140,7 +140,7 @@ func New(env *Env, o Options) *Unit {
 	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
 	o.Spec.Held = new(runtime.Held)
 	o.Spec.Secret = u.Learn
-	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key, false) },
+	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key) },
 		u.groupOptions(&o, u.observe))
 	u.Legacy = newLegacyGroup(u, &o)
 	u.Phase = &Phase{
@@ -154,11 +154,10 @@ func New(env *Env, o Options) *Unit {
 }
 
 // newInstance prepares an instance for the slot of a key.
-func (u *Unit) newInstance(o *Options, key string, legacy bool) (*Instance, error) {
+func (u *Unit) newInstance(o *Options, key string) (*Instance, error) {
 	i := &Instance{
 		Unit:    u,
 		Key:     key,
-		Legacy:  legacy,
 		ended:   make(chan struct{}),
 		logTurn: make(chan struct{}, 1),
 	}
@@ -181,7 +180,7 @@ func (u *Unit) newInstance(o *Options, key string, legacy bool) (*Instance, erro
 			return o.Incoming(ctx, i, method, params, notify)
 		}
 		s.Capabilities = u.relayed(key)
-		s.Older = legacy || u.PerSession() && isLegacyKey(key)
+		s.Older = isLegacyKey(key)
 	}
 	run, err := o.Start(s, key)
 	i.Instance = run
@@ -326,20 +325,47 @@ func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), err
 		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; this host alone has it",
 			w.Node, u.ID())
 	}
-	return u.Legacy.acquireFor(ctx, u.group, w.Session, SessionKey(w.Session))
+	i, release, err := u.AcquireKey(ctx, u.keyFor(w.Session))
+	if err == nil && i.InLegacyGroup() && modern(i.Handshake()) {
+		release(nil)
+		u.Legacy.giveUp()
+		return u.AcquireKey(ctx, u.keyFor(w.Session))
+	}
+	return i, release, err
 }
 
 // AcquireKey returns the instance with a key, for a request of the host.
 func (u *Unit) AcquireKey(ctx context.Context, key string) (*Instance, func(error), error) {
-	return u.group.Acquire(ctx, key)
+	return u.groupOf(key).Acquire(ctx, key)
+}
+
+// keyFor returns the key of the instance that serves s.
+func (u *Unit) keyFor(s *protocol.Session) string {
+	if u.Legacy.Serves(s) {
+		return legacyKey
+	}
+	return SessionKey(s)
+}
+
+// groups returns the groups of the unit's instances.
+func (u *Unit) groups() []*supervisor.Group[*Instance] {
+	if u.Legacy.group == nil {
+		return []*supervisor.Group[*Instance]{u.group}
+	}
+	return []*supervisor.Group[*Instance]{u.group, u.Legacy.group}
+}
+
+func (u *Unit) groupOf(key string) *supervisor.Group[*Instance] {
+	if key == legacyKey {
+		return u.Legacy.group
+	}
+	return u.group
 }
 
 // Refusal returns why a call of s would be refused now because instances keep failing, nil if it would not be.
 func (u *Unit) Refusal(ctx context.Context, s *protocol.Session) error {
-	if u.Legacy.Serves(s) {
-		return u.Legacy.group.Refusal(ctx, legacyKey)
-	}
-	return u.group.Refusal(ctx, SessionKey(s))
+	key := u.keyFor(s)
+	return u.groupOf(key).Refusal(ctx, key)
 }
 
 // EndSession implements [Runner].
@@ -347,18 +373,23 @@ func (u *Unit) EndSession(key string) { u.group.Release(key) }
 
 // Stop implements [Runner].
 func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
-	var legacy error
+	groups := u.groups()
+	errs := make([]error, len(groups))
 	var beside sync.WaitGroup
-	beside.Go(func() { legacy = u.Legacy.stop(ctx, drain) })
-	err := u.group.Stop(ctx, drain)
+	for n, g := range groups {
+		beside.Go(func() { errs[n] = g.Stop(ctx, drain) })
+	}
 	beside.Wait()
-	return errors.Join(err, legacy)
+	return errors.Join(errs...)
 }
 
 // Restart implements [Runner].
 func (u *Unit) Restart(ctx context.Context) error {
-	err := u.group.Restart(ctx)
-	if err = errors.Join(err, u.Legacy.restart(ctx)); err == nil {
+	var err error
+	for _, g := range u.groups() {
+		err = errors.Join(err, g.Restart(ctx))
+	}
+	if err == nil {
 		u.group.Release(firstHandshake) // it belongs to no session
 	}
 	return err
