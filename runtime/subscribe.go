@@ -19,7 +19,8 @@ import (
 // ackTimeout bounds how long a server may take to acknowledge a subscription.
 const ackTimeout = 5 * time.Second
 
-// resourceWatches are the resources with an open listen request, by URI.
+// resourceWatches are the resources with an open listen request, by URI. One request serves all sessions; the
+// Subscriptions of internal/host/gateway know which sessions follow the resource.
 type resourceWatches struct {
 	mu    sync.Mutex
 	byURI map[string]*resourceWatch

@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 )
 
 // The bound on followed resources is per session.
@@ -112,6 +113,32 @@ func at(kind, method string, s *protocol.Session, o manifest.Options) *dispatch.
 	return &dispatch.Call{
 		Request:  &protocol.Call{Session: s, Method: method},
 		Instance: &unit.Instance{Unit: &unit.Unit{Spec: &runtime.Spec{Manifest: m, Options: o}}},
+	}
+}
+
+// Another node shares a resource between the sessions of this host itself, so it gets every request of each.
+func TestSubscriptionsAtAnotherNode(t *testing.T) {
+	sessions := newSessions(&Options{})
+	l, ada, bob := newSubscriptions(sessions), new(protocol.Session), new(protocol.Session)
+	var sent []string
+	stage := l.ShareSubscriptions(
+		func(_ context.Context, c *dispatch.Call, _ json.RawMessage) (json.RawMessage, error) {
+			sent = append(sent, c.Request.Method)
+			return nil, nil
+		})
+	for _, s := range []*protocol.Session{ada, bob} {
+		sessions.attached[s] = new(attachment)
+		c := at(status.TransportCluster, protocol.MethodResourcesSubscribe, s, manifest.Options{})
+		if _, err := stage(t.Context(), c, json.RawMessage(`{"uri":"test://note"}`)); err != nil {
+			t.Error(err)
+		}
+	}
+	c := at(status.TransportCluster, protocol.MethodResourcesUnsubscribe, ada, manifest.Options{})
+	if _, err := stage(t.Context(), c, json.RawMessage(`{"uri":"test://note"}`)); err != nil {
+		t.Error(err)
+	}
+	if len(sent) != 3 || len(l.to)+len(l.bytes) != 0 {
+		t.Errorf("sent %q, and %d resources and %d sessions are kept here", sent, len(l.to), len(l.bytes))
 	}
 }
 

@@ -24,6 +24,7 @@ type session struct {
 	resources  []subscription
 }
 
+// subscription is a resource that the client follows. The host's own record of it ends with the host.
 type subscription struct {
 	uri    string
 	params []byte

@@ -28,6 +28,8 @@ type Filter struct {
 	Prompts   bool `json:"promptsListChanged,omitempty"`
 	Resources bool `json:"resourcesListChanged,omitempty"`
 
+	// URIs are resources. The backend knows who follows a resource; the filter holds back updates that the client of
+	// this stream has not asked for, whatever the backend sends.
 	URIs []string `json:"resourceSubscriptions,omitempty"`
 }
 
