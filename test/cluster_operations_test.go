@@ -118,8 +118,8 @@ func TestApprovalOfAnotherNode(t *testing.T) {
 	if err := <-called; err != nil {
 		t.Error(err)
 	}
-	if err := web.Nodes().Deny(hosttest.Deadline(t), q.ID, "bob",
-		""); protocol.KindOf(err) != protocol.ToolNotFound ||
+	err = web.Nodes().Deny(hosttest.Deadline(t), q.ID, "bob", "")
+	if protocol.KindOf(err) != protocol.ToolNotFound ||
 		!strings.Contains(err.Error(), `was approved already, by bob\x1b[31m at node web`) {
 		t.Errorf("a second answer: %v", err)
 	}
@@ -389,8 +389,8 @@ func TestOperateExtensionOfAnotherNode(t *testing.T) {
 		}
 	}
 	w.nodes["gpu1"].old = true
-	if err := web.Nodes().Restart(hosttest.Deadline(t), "gpu1.x",
-		"bob"); protocol.KindOf(err) != protocol.RequirementMissing ||
+	err := web.Nodes().Restart(hosttest.Deadline(t), "gpu1.x", "bob")
+	if protocol.KindOf(err) != protocol.RequirementMissing ||
 		!strings.Contains(err.Error(), "not supported by node gpu1 (exthost 0.0.9)") {
 		t.Errorf("an older node: %v", err)
 	}

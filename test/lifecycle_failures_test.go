@@ -34,8 +34,8 @@ func TestReasonOfFailures(t *testing.T) {
 		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	for _, id := range []string{"plain", "found", "long"} {
-		if _, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_fails",
-			nil); protocol.KindOf(err) != protocol.ExtensionError {
+		_, err := h.Call(hosttest.Deadline(t), "ext_"+id+"_fails", nil)
+		if protocol.KindOf(err) != protocol.ExtensionError {
 			t.Fatal(err)
 		}
 		x := hosttest.StatusOf(t, h, id)

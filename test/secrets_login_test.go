@@ -295,17 +295,17 @@ func TestLoginIsAskedFor(t *testing.T) {
 		return o, err
 	}
 	const able = `{"elicitation":{"form":{},"url":{}}}`
-	if o, err := call("ada", protocol.MCP20251125, `{"elicitation":{"form":{}}}`,
-		"accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
+	o, err := call("ada", protocol.MCP20251125, `{"elicitation":{"form":{}}}`, "accept")
+	if protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
 		t.Errorf("unable: %v, asked %d times", err, len(o.opened))
 	}
-	if o, err := call("bob", protocol.MCP20251125, able,
-		"decline"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 1 ||
+	o, err = call("bob", protocol.MCP20251125, able, "decline")
+	if protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 1 ||
 		!strings.Contains(err.Error(), "exthost login d --caller bob") {
 		t.Errorf("declined: %v, asked %d times", err, len(o.opened))
 	}
-	if o, err := call("gus", protocol.MCP20251125, able,
-		"accept"); protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
+	o, err = call("gus", protocol.MCP20251125, able, "accept")
+	if protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 0 {
 		t.Errorf("denied: %v, asked %d times", err, len(o.opened))
 	}
 	for caller, version := range map[string]string{"eve": protocol.MCP20251125, "fay": protocol.MCP20260728} {

@@ -185,9 +185,8 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		t.Error(err)
 	}
 	s.Revoke()
-	if _, err := h.Call(hosttest.Deadline(t), "ext_gh_hello",
-		nil); protocol.KindOf(err) != protocol.RequirementMissing ||
-		!strings.Contains(err.Error(), ": exthost login gh") {
+	_, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil)
+	if protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), ": exthost login gh") {
 		t.Error(err)
 	}
 	if thief.Asked("/token") > 0 {
