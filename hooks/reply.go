@@ -109,7 +109,7 @@ func DecodeReply(answer json.RawMessage) (*Reply, error) {
 	for key, value := range rawjson.Members(answer) {
 		if to, ok := known[key]; ok {
 			if err := json.Unmarshal(value, to); err != nil {
-				return nil, fmt.Errorf("its answer has a wrong %s: %w", key, err)
+				return nil, fmt.Errorf("its answer has a member %s of the wrong type: %w", key, err)
 			}
 		} else if key == "override" {
 			if r.Override = value; string(value) == "null" {

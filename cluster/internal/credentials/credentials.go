@@ -149,8 +149,8 @@ const (
 // String returns the text of the file.
 func (i *Invitation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s in the cluster %s of exthost. Who has this file is %[1]s: keep it as a password.\ncluster: "+
-		"%[2]s\nnode: %[1]s\n", i.Node, i.Cluster)
+	fmt.Fprintf(&b, "# %s in the cluster %s of exthost. Anyone who has this file can join as %[1]s: keep it as a "+
+		"password.\ncluster: %[2]s\nnode: %[1]s\n", i.Node, i.Cluster)
 	for _, u := range i.URLs {
 		fmt.Fprintf(&b, "url: %s\n", u)
 	}
