@@ -36,8 +36,8 @@ var ErrInterrupted = errors.New("jsonrpc: read interrupted")
 
 // Batcher is a [Transport] that can hold answers back to write several at once.
 type Batcher interface {
-	// WriteLater is Write for the goroutine that calls Read. It may hold m back until Read would wait for input, or until
-	// FlushHeld is called.
+	// WriteLater is Write for the goroutine that calls Read. It may hold m back until Read would wait for input, or
+	// until FlushHeld is called.
 	WriteLater(ctx context.Context, m Message) error
 	FlushHeld()
 }
