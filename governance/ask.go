@@ -9,7 +9,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pendingAsk is an approval request that is put off until no policy has denied the exchange.
+// pendingAsk is an approval request that waits until all policies of the round have decided,
+// because it is sent only if none of them denies.
 type pendingAsk struct {
 	m *member
 	s Step
@@ -19,7 +20,7 @@ type pendingAsk struct {
 // pendingAsks are the approval requests of a round, at most one per policy.
 type pendingAsks []pendingAsk
 
-// put adds a, or replaces an earlier request of the same policy.
+// put adds the request a, or replaces an earlier request of the same policy with it.
 func (l *pendingAsks) put(a pendingAsk) {
 	if i := slices.IndexFunc(*l, func(other pendingAsk) bool { return other.m == a.m }); i >= 0 {
 		(*l)[i] = a
@@ -40,7 +41,7 @@ func (r *exchangeRun) askAll(ctx context.Context) error {
 	return nil
 }
 
-// dropAsks records the pending requests of a denied exchange, which are never sent.
+// dropAsks records in the trace the requests that are not sent because the exchange was denied.
 func (r *exchangeRun) dropAsks() {
 	for _, a := range r.asks {
 		a.s.Ignored = true
@@ -49,8 +50,8 @@ func (r *exchangeRun) dropAsks() {
 	r.asks = nil
 }
 
-// ask puts the policy's approval request to a person. Without an approval the exchange is denied,
-// even when the policy is not required.
+// ask sends the policy's approval request to a person. Unless the person approves, the exchange is
+// denied, even when the policy is not required.
 func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) error {
 	if r.dryRun {
 		s.Ignored = true

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// finish ends the exchange: it runs audit and keeps the trace.
+// finish ends the exchange: it runs the audit policies and stores the trace.
 func (r *exchangeRun) finish(ctx context.Context) error {
 	x := r.x
 	if len(r.p.audit) > 0 {
@@ -23,8 +23,8 @@ func (r *exchangeRun) finish(ctx context.Context) error {
 	return nil
 }
 
-// runAudit asks every audit policy about the response. Policies that see requests only are
-// asked about the request, unless they have been; for a notification all are.
+// runAudit asks each audit policy about the response. A policy without the response flow, and every
+// policy of a notification, is asked about the request instead, unless it has been already.
 func (r *exchangeRun) runAudit(ctx context.Context) {
 	x, remaining := r.x, r.p.o.ChainTimeout
 	shown := x
@@ -50,9 +50,9 @@ func (r *exchangeRun) runAudit(ctx context.Context) {
 	}
 }
 
-// auditCopy returns x for audit when the exchange ended before all content policies saw the
-// request. The copy holds the request as the remaining ones would change it, or none when they
-// deny it or cannot decide.
+// auditCopy returns the copy of x that audit policies see when some content policies have not seen
+// the request. The copy's request has the changes that those policies would make; it is nil if one
+// of them denies the request or cannot decide.
 func (r *exchangeRun) auditCopy(ctx context.Context) *Exchange {
 	shown := *r.x
 	watch := &exchangeRun{p: r.p, x: &shown}
@@ -71,7 +71,8 @@ func (r *exchangeRun) auditCopy(ctx context.Context) *Exchange {
 	return &shown
 }
 
-// previewContent returns the request as m changes it. ok is false when m does not allow it.
+// previewContent returns the request with the changes of m. ok is false when m denies the request
+// or cannot decide.
 func (r *exchangeRun) previewContent(ctx context.Context, m *member, remaining *time.Duration,
 ) (request json.RawMessage, ok bool) {
 	e := m.evaluate(ctx, Request, r.x, *remaining)

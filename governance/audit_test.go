@@ -214,7 +214,7 @@ func TestAuditSeesMaskedRequests(t *testing.T) {
 	}
 }
 
-// TestAuditDoesNotSeeWithheldResults checks that audit does not see the result either.
+// Audit policies do not see a result that is withheld from the caller.
 func TestAuditDoesNotSeeWithheldResults(t *testing.T) {
 	var saw []string
 	record := policyFunc(func(_ context.Context, flow governance.Flow,

@@ -89,7 +89,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	return r.enforce(m, s, e.Decision)
 }
 
-// enforce gives a valid decision of m its effect.
+// enforce carries out d, a valid decision of m.
 func (r *exchangeRun) enforce(m *member, s Step, d Decision) error {
 	switch d.Action {
 	case Deny:
@@ -108,7 +108,8 @@ func (r *exchangeRun) enforce(m *member, s Step, d Decision) error {
 	return nil
 }
 
-// decided wraps err, which is about a decision of m, in ErrDecided, unless m may only watch.
+// decided wraps err, which is about a decision of m, in [ErrDecided], unless m is of a category
+// that only watches.
 func (m *member) decided(err error) error {
 	if err == nil || m.spec.Category == Observability || m.spec.Category == Audit {
 		return err
@@ -190,8 +191,8 @@ func (r *exchangeRun) deny(m *member, s Step, d Decision) error {
 	return r.refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", m.spec.Name, d.Reason), m, d, s.By)
 }
 
-// refusal fills in e for the caller: the policy, its code, and whether the tool has run. The
-// caller of Govern sets the outcome.
+// refusal fills in e, the error for the caller of the exchange: the policy, its code, and whether
+// the tool has run. It sets x.Verdict, but not x.Failure.
 func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by string) error {
 	x := r.x
 	executed := r.sent
@@ -222,7 +223,7 @@ type Refusal struct {
 	Node       string            `json:"node,omitempty"` // the cluster node whose policy denied; "" for this host
 	RetryAfter protocol.Duration `json:"retry_after_ms,omitempty"`
 	Executed   bool              `json:"executed,omitempty"` // the extension has executed the request
-	Data       json.RawMessage   `json:"data,omitempty"`     // from the policy; nil is none
+	Data       json.RawMessage   `json:"data,omitempty"`     // details of the policy; nil is none
 }
 
 func (r *exchangeRun) recordStep(m *member, s Step) {

@@ -22,21 +22,21 @@ const (
 
 // Exchange is one request or notification and its outcome.
 type Exchange struct {
-	ID        string // the decision's id; "" in a pipeline without policies
+	ID        string // of the decision; "" in a pipeline without policies
 	Method    string
 	Caller    string // as the server authenticated it, never from arguments; "" when anonymous
 	Session   string // "" for stateless callers
 	Instance  string // distinguishes stateless callers of one name; "" when unknown
 	Node      string // the cluster node that the caller is connected to; "" for this host
-	Origin    string // the decision id that Node reports for the same call; "" for none
+	Origin    string // the id of the decision at Node about the same call; "" for none
 	Extension string // the receiver or the sender; "" for a method of the host
 	// the registered name; for a task's methods, the tool whose call created the task; else ""
 	Tool    string
 	ToChild bool            // false: the extension sends to its caller
 	Notify  bool            // a notification, which has no response flow
 	Request json.RawMessage // the params as they will be sent
-	// the result, nil until there is one; while policies decide about a Failure that may quote the extension, its
-	// {code, message, data}
+	// the result, nil until there is one. For a Failure that may quote the extension, policies of
+	// the response flow see {code, message, data} of the Failure here
 	Response json.RawMessage
 	Failure  *protocol.Error // the denial or error that ended the exchange; nil otherwise
 	Verdict  Verdict         // the decision that ended the exchange, for audit
@@ -103,8 +103,9 @@ type Policy interface {
 	Decide(ctx context.Context, flow Flow, x *Exchange) (Decision, error)
 }
 
-// ErrDecided is wrapped by the error of a policy that stated a decision other than [Allow]
-// in a form that cannot be read. The exchange then ends even if the policy is not required.
+// ErrDecided is wrapped by an error of a policy that has decided other than [Allow], but whose
+// decision cannot be read or carried out. The exchange then ends even if the policy is not
+// required.
 var ErrDecided = errors.New("it has decided, and the decision cannot be carried out")
 
 // Visibler is a policy that also decides which tools a caller sees in lists. Visible is
@@ -113,8 +114,8 @@ type Visibler interface {
 	Visible(caller, extension, tool string) bool
 }
 
-// Placed is a policy with a default priority. If its spec states no priority, it runs with that
-// one, after the policies of all layers.
+// Placed is a policy with a default priority. If its spec states no priority, the policy has that
+// one and runs after the policies of all layers.
 type Placed interface {
 	Priority() int
 }
@@ -136,7 +137,7 @@ type Approver interface {
 	Ask(ctx context.Context, x *Exchange, q ApprovalRequest) (approved bool, by string, err error)
 }
 
-// Member is a policy and its spec. The zero Spec is not required: state Required for a
+// Member is a policy and its spec. With a zero Spec the policy is not required: set Required for a
 // policy that guards something.
 type Member struct {
 	Spec   Spec

@@ -13,8 +13,8 @@ import (
 type member struct {
 	spec     Spec
 	policy   Policy
-	shadowed bool  // decisions are recorded and have no effect: mode shadow, or an observer that is not required
-	later    queue // of a detached observer
+	shadowed bool  // decisions are recorded without effect: mode shadow, or an observer that is not required
+	later    queue // jobs of a detached observer
 	warned   throttle
 }
 
@@ -43,9 +43,9 @@ func (m *member) handles(flow Flow) bool {
 	return len(m.spec.Flows) == 0 || slices.Contains(m.spec.Flows, flow)
 }
 
-// Members builds the members of the specs that are not disabled, in their order. A policy
-// of before is reused, with its counters, when its spec differs in mode, required, priority
-// and descriptive fields at most. The error names every spec that cannot be built.
+// Members builds the members of the specs that are not disabled, in the order of specs. If a policy
+// in before has the same spec, except for mode, required, priority, layer and descriptive fields,
+// Members reuses it with its counters. The error names every spec that cannot be built.
 func Members(specs []Spec, before []Member, build func(Spec) (Policy, error)) ([]Member, error) {
 	var members []Member
 	var errs []error

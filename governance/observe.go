@@ -31,12 +31,12 @@ func (r *exchangeRun) detach(flow Flow, m *member) {
 }
 
 const (
-	maxWorkers = 4   // goroutines of a queue
-	maxJobs    = 256 // jobs of a queue that wait for them
+	maxWorkers = 4   // goroutines of one queue
+	maxJobs    = 256 // jobs of one queue that wait for a goroutine
 )
 
-// queue runs jobs on up to maxWorkers goroutines, which end when no job is left. Its owner counts
-// the jobs that it must wait for. The zero value is empty. It is safe for concurrent use.
+// queue runs jobs on up to maxWorkers goroutines, which end when no job is left. The queue cannot
+// wait for its jobs; its owner counts them. The zero value is empty. It is safe for concurrent use.
 type queue struct {
 	mu      sync.Mutex // guards the fields below
 	jobs    []func()

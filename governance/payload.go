@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// payload is the JSON that a policy may change in the flow.
+// payload is the JSON that a policy may change in the flow: the request or the response.
 func (x *Exchange) payload(flow Flow) *json.RawMessage {
 	if flow == Request {
 		return &x.Request
@@ -97,9 +97,9 @@ var quoting = []protocol.Kind{
 	protocol.Failed,
 }
 
-// decideFailure runs the response flow on an error, with its JSON as the response: all policies
-// for an error that the extension returned, content policies for an error of the host that may
-// quote the extension.
+// decideFailure runs the response flow on an error, with its JSON as the response. All policies
+// decide about an error that the extension returned; only content policies decide about an error of
+// the host that may quote the extension.
 func (r *exchangeRun) decideFailure(ctx context.Context, c chain, remaining *time.Duration) error {
 	x := r.x
 	members := c.deciding

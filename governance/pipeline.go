@@ -24,9 +24,9 @@ const (
 type Options struct {
 	// Approver answers the approval requests of policies. Default: every request is denied.
 	Approver Approver
-	// ChainTimeout bounds all policies together for one flow of one exchange; each policy
-	// also has its own timeout. Waiting for a person does not count. Default:
-	// DefaultChainTimeout.
+	// ChainTimeout bounds the time of all policies together for one flow of one exchange; each
+	// policy also has its own timeout. The time that a person takes to approve does not count.
+	// Default: DefaultChainTimeout.
 	ChainTimeout time.Duration
 	// MaxJSON bounds a request or response that a policy has changed, in bytes. Default:
 	// DefaultMaxJSON.
@@ -101,19 +101,19 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 // Stage is a step of an exchange that the caller of Govern supplies.
 type Stage func(ctx context.Context, x *Exchange) error
 
-// ErrClosed is returned after Close has ended: nothing was decided and nothing was sent. An
-// owner that has built a newer pipeline retries with that one.
+// ErrClosed is wrapped by the errors of a closed pipeline: nothing was decided and nothing was
+// sent. If the owner has built a newer pipeline, it retries with that one.
 var ErrClosed = errors.New("the pipeline has been closed")
 
 // Govern runs the policies of the request flow, send, the policies of the response flow,
 // the stages of after in their order, and audit.
 //
-// send runs at most once, and never after a denial. When it fails with the extension's own
-// error, the policies of the response flow decide about that; when it fails with an error of
-// the host that may quote the extension, content policies do. The stages of after run
-// only when the response flow allowed the exchange. A notification has neither response
-// flow nor stages. Audit always runs, even when send panics. When send returns an error
-// after a denial by [Pipeline.Again], only audit follows.
+// send runs at most once, and never after a denial. When send fails with an error of the extension,
+// the policies of the response flow decide about that error. When it fails with an error of the
+// host that may quote the extension, only content policies decide about it. The stages of after run
+// only when the response flow allowed the exchange. A notification has neither response flow nor
+// stages. Audit always runs, even when send panics. When send returns an error after a denial by
+// [Pipeline.Again], only audit follows.
 //
 // When Govern returns nil, x.Response is the result. Its errors are *protocol.Error: the
 // error of send, rejected for a denial, governance_unavailable when a required policy could
@@ -161,9 +161,9 @@ func ungoverned(ctx context.Context, x *Exchange, send Stage, after []Stage) err
 }
 
 // Again asks authorization, validation and content policies about a change that a hook made to x,
-// and shows audit policies the changed request. The stages of Govern call it with their own
-// context after they have changed x, and return its error unchanged. When a policy answers the
-// changed request itself, x.Verdict says so, and x.Response replaces the extension's response.
+// and shows audit policies the changed request. Stages of Govern call Again with the context they
+// received, after they have changed x, and return its error unchanged. When a policy answers the
+// changed request itself, x.Verdict says so, and x.Response is that answer.
 func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 	if len(p.members) == 0 {
 		return nil
@@ -176,8 +176,8 @@ func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 	return r.again(ctx, flow)
 }
 
-// Reply runs the response flow and audit for an x.Response without a governed request, such as a
-// server's part of the handshake. Its errors are those of Govern.
+// Reply runs the response flow and audit for an x.Response that has no request in this pipeline,
+// such as a server's part of the handshake. Its errors are those of Govern.
 func (p *Pipeline) Reply(ctx context.Context, x *Exchange) error {
 	if len(p.members) == 0 {
 		return nil
@@ -222,7 +222,7 @@ func (p *Pipeline) Visible(caller, extension, tool string) bool {
 	return !slices.ContainsFunc(p.members, func(m *member) bool { return m.hides(&x) })
 }
 
-// hides reports whether m removes the tool of x from lists, as one that panics does.
+// hides reports whether m removes the tool of x from lists. If m panics, it does.
 func (m *member) hides(x *Exchange) (yes bool) {
 	if !m.mayHide() || !m.spec.Match.matches(x) {
 		return false
@@ -235,11 +235,10 @@ func (m *member) hides(x *Exchange) (yes bool) {
 	return !m.policy.(Visibler).Visible(x.Caller, x.Extension, x.Tool)
 }
 
-// Close waits until exchanges and detached observers have ended, and refuses later
-// exchanges with [ErrClosed]. Until then new exchanges are still governed, because they may
-// be part of one in progress. When ctx ends first, Close cancels observers and approval requests
-// and returns the error of ctx. It does not close the policies, which another pipeline may
-// share.
+// Close waits until exchanges and detached observers have ended; later exchanges fail with
+// [ErrClosed]. While Close waits, new exchanges are still governed, because they may be part of one
+// in progress. When ctx ends first, Close cancels observers and approval requests and returns the
+// error of ctx. It does not close the policies, because another pipeline may use them too.
 func (p *Pipeline) Close(ctx context.Context) error {
 	if p.stop != nil {
 		defer p.stop()

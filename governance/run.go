@@ -63,8 +63,8 @@ func (r *exchangeRun) execute(ctx context.Context, send Stage, after []Stage) er
 	return nil
 }
 
-// decide asks all policies of the flow. Audit policies see the request only when a response
-// will follow.
+// decide asks the policies of the flow. In the request flow, audit policies are asked too, unless
+// the exchange is a notification or was answered by a policy.
 func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
 	chain, remaining := r.p.flows[flow], r.p.o.ChainTimeout
 	if flow == Response && r.x.Failure != nil {
@@ -96,10 +96,10 @@ func (r *exchangeRun) tellAudits(ctx context.Context, remaining *time.Duration, 
 	return nil
 }
 
-// round asks members in order. When a content policy has changed the payload, authorization
-// and validation decide about the changed one, so that no content policy undoes what they
-// decided. People are asked last: about what will be sent, and never about an exchange that
-// a policy denies.
+// round asks members in order. When a content policy has changed the payload, authorization and
+// validation policies decide again about the changed payload, so that no content policy undoes what
+// they decided. Approval requests are sent last, so that a person sees what will be sent, and never
+// an exchange that a policy denies.
 func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool,
 ) error {
 	r.changed, r.asks = false, nil
@@ -130,8 +130,8 @@ func guarding(members []*member, categories ...Category) []*member {
 		func(m *member) bool { return !slices.Contains(categories, m.spec.Category) })
 }
 
-// each asks members in order until one denies or responds. After a response it returns the
-// members that were not asked.
+// each asks members in order until one denies the exchange or answers it. After an answer, each
+// returns the members that were not asked.
 func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool,
 ) ([]*member, error) {
 	for i, m := range members {
@@ -155,7 +155,7 @@ func (r *exchangeRun) step(ctx context.Context, flow Flow, m *member, remaining 
 	return r.apply(ctx, flow, m, e)
 }
 
-// again asks the policies that must see a change made by a hook.
+// again asks the policies that must see a change that a hook has made.
 func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 	if flow == Response && r.x.Failure != nil {
 		return nil
@@ -169,7 +169,7 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 	if err := r.round(ctx, flow, guards, &remaining, true); err != nil {
 		return err
 	}
-	if flow == Request && r.auditsTold > 0 && r.x.Verdict.Action != Respond { // audit has seen it before the change
+	if flow == Request && r.auditsTold > 0 && r.x.Verdict.Action != Respond { // audit has seen the old request
 		if err := r.tellAudits(ctx, &remaining, true); err != nil {
 			return err
 		}

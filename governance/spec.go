@@ -20,13 +20,13 @@ const (
 	Audit          Category = "audit"          // records; last, and for every exchange
 )
 
-// Values returns every category in the order they run.
+// Values returns every category, in the order in which policies of the categories run.
 func (Category) Values() []string {
 	return []string{string(Observability), string(Authentication), string(Authorization),
 		string(RateLimiting), string(Validation), string(Content), string(Audit)}
 }
 
-// Values returns the flows of an exchange in the order they run.
+// Values returns the flows of an exchange, in their order.
 func (Flow) Values() []string { return []string{string(Request), string(Response)} }
 
 // Mode says whether a policy's decisions take effect.
@@ -45,8 +45,8 @@ func (Mode) Values() []string {
 		"enforce_ignore_error", "permissive", "audit", "fire_and_forget", "disabled"}
 }
 
-// Layer says who states a policy. Within a category, policies of stronger layers run later:
-// they decide about what those of weaker layers have changed.
+// Layer says who states a policy. Within a category, policies of stronger layers run later, and so
+// decide about what policies of weaker layers have changed.
 type Layer int
 
 // The layers, the weakest first.
@@ -192,8 +192,8 @@ type MCP struct {
 // SetDefaults sets s to the defaults of an entry.
 func (s *Spec) SetDefaults() { *s = Spec{Required: true} }
 
-// Normalize fills in the kind and the bounds that s omits and translates the vocabulary of
-// other systems. [Spec.Validate] refuses the values it cannot translate.
+// Normalize fills in the kind and the bounds that s omits, and translates the vocabulary of other
+// systems. [Spec.Validate] reports the values that Normalize cannot translate.
 func (s *Spec) Normalize() {
 	if s.Kind == "" || s.Kind == kindExternal && s.MCP != nil {
 		s.Kind = s.impliedKind()

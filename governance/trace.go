@@ -46,7 +46,7 @@ type Trace struct {
 	Caller    string            `json:"caller,omitempty"`
 	Session   string            `json:"session,omitempty"`
 	Node      string            `json:"node,omitempty"`   // the cluster node of the caller; "" for this host
-	Origin    string            `json:"origin,omitempty"` // the decision id at Node
+	Origin    string            `json:"origin,omitempty"` // the id of the decision at Node; "" for none
 	Extension string            `json:"extension,omitempty"`
 	Tool      string            `json:"tool,omitempty"`
 	Direction string            `json:"direction"`
@@ -64,7 +64,7 @@ type Observation struct {
 	Category Category
 	Flow     Flow
 	Outcome  Outcome
-	Code     string // of a rejection; see [BoundedCode]
+	Code     string // of the denial; see [BoundedCode]
 	Shadow   bool   // the policy is in shadow mode: Action had no effect
 	Action   Action
 	Latency  time.Duration
@@ -99,7 +99,7 @@ const (
 	maxCode   = 256 // bytes of the code of a decision
 )
 
-// prefix returns at most n bytes of s, and keeps no longer text in memory.
+// prefix returns a copy of at most n bytes of s, so that a longer s is not kept in memory.
 func prefix(s string, n int) string { return strings.Clone(display.Prefix(s, n)) }
 
 func (r *record) add(s Step) {
@@ -126,7 +126,7 @@ func (r *record) snapshot() Trace {
 	return t
 }
 
-// Traces keeps the latest traces. The pipelines of one host share it. Its methods are safe
+// Traces keeps the latest traces. The pipelines of one host share one Traces. Its methods are safe
 // for concurrent use.
 type Traces struct {
 	mu   sync.Mutex
@@ -154,7 +154,8 @@ func (t *Traces) add(r *record) {
 	t.next = (t.next + 1) % len(t.ring)
 }
 
-// Get returns the trace of a decision. ok is false when it is not or no longer kept.
+// Get returns the trace of a decision. ok is false when there is none or it was dropped for later
+// ones.
 func (t *Traces) Get(id string) (trace Trace, ok bool) {
 	t.mu.Lock()
 	r := t.byID[id]
@@ -165,7 +166,7 @@ func (t *Traces) Get(id string) (trace Trace, ok bool) {
 	return r.snapshot(), true
 }
 
-// Latest returns up to n traces, the one that ended last first.
+// Latest returns up to n traces; the exchange that ended last comes first.
 func (t *Traces) Latest(n int) []Trace {
 	t.mu.Lock()
 	var records []*record

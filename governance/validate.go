@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/text/glob"
 )
 
-// Problem is one error in a [Spec]. The reader of the file adds the position.
+// Problem is one error in a [Spec]. The package that reads the file adds the position.
 type Problem struct {
 	Field   string // the dotted key within the spec: "mcp.url"; "" is the spec itself
 	Message string
@@ -23,7 +23,8 @@ func (p *problems) add(field, hint, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// only reports each stated field that does not apply to the spec's kind or protocol.
+// only reports each field in stated that is true: the spec states it although it does not apply to
+// its kind or protocol.
 func (p *problems) only(stated map[string]bool, reason, hint string) {
 	for _, field := range slices.Sorted(maps.Keys(stated)) {
 		if stated[field] {
