@@ -48,7 +48,7 @@ type Options struct {
 
 // Request asks a person whether one call may be made, once.
 type Request struct {
-	ID        string    `json:"id"` // NODE/ID of a request at another node of the cluster
+	ID        string    `json:"id"` // NODE/ID for a request at another node of the cluster
 	Caller    string    `json:"caller"`
 	Session   string    `json:"session,omitempty"`
 	Node      string    `json:"node,omitempty"` // the cluster node of the caller; "" for this host
@@ -63,9 +63,9 @@ type Request struct {
 	Since     time.Time `json:"since"`
 	Expires   time.Time `json:"expires"`
 	Waiting   bool      `json:"waiting"`               // a caller waits for the answer
-	Approved  string    `json:"approved_by,omitempty"` // the person who approved while no caller waited
-	Desk      string    `json:"desk,omitempty"`        // the node of the cluster at which it waits; "" for this host
-	DeskOnly  bool      `json:"desk_only,omitempty"`   // only operators of that node may answer
+	Approved  string    `json:"approved_by,omitempty"` // the person who approved after the caller had canceled
+	Desk      string    `json:"desk,omitempty"`        // the cluster node at which the request waits; "" for this host
+	DeskOnly  bool      `json:"desk_only,omitempty"`   // only operators of the node Desk may answer
 }
 
 // Store holds the pending requests. It is a [governance.Approver]. Its methods are safe
@@ -87,8 +87,8 @@ type pendingRequest struct {
 	answer  chan answer // buffered; nil while no caller waits
 }
 
-// subject identifies the call that an approval is valid for. The session is part of it only
-// for anonymous callers, because a caller may come back in another session.
+// subject identifies the call that an approval is valid for. session is "" for named callers,
+// because such a caller may repeat the call in another session.
 type subject struct{ caller, session, node, extension, tool, method, policy, flow, hash string }
 
 type answer struct {
@@ -102,7 +102,8 @@ type ended struct {
 	answer
 }
 
-// endedError is [ErrUnknown] for an answered request, with who answered it.
+// endedError is [ErrUnknown] for a request that was answered already; its text names the person who
+// answered.
 type endedError struct{ ended }
 
 func (e *endedError) Error() string {
@@ -122,9 +123,9 @@ func NewStore(o Options) *Store {
 	return &Store{strict: o.Strict, asked: o.Asked, secrets: o.Secrets, changed: make(chan struct{})}
 }
 
-// Ask implements [governance.Approver]: it waits for Approve or Deny. An approval given
-// after an equal call was canceled is used up at once. The error is that of ctx, or says
-// that there are too many requests.
+// Ask implements [governance.Approver]: it waits for Approve or Deny. If an equal call was canceled
+// and then approved, Ask returns that approval at once and removes it. The error is that of ctx, or
+// says that there are too many requests.
 func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest,
 ) (approved bool, by string, err error) {
 	own, err := s.newRequest(ctx, x, q, time.Now())
@@ -162,7 +163,7 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	sum := sha256.Sum256(payload)
 	hash := hex.EncodeToString(sum[:])
 	reason := s.secrets.Text(q.Reason, maxReason)            // it may quote the payload
-	shown, err := s.secrets.JSON(ctx, payload, 2*maxPreview) // display.Cut says that it is cut
+	shown, err := s.secrets.JSON(ctx, payload, 2*maxPreview) // display.Cut marks that the text was cut
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +198,8 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	}, nil
 }
 
-// add adds q, or attaches its caller to an equal request that has none. approver is the
-// person who has approved that request already; the approval is then used up.
+// add adds q, or gives the answer channel of q to an equal request whose caller has canceled. If
+// such a request is approved already, add removes it and returns the person who approved.
 func (s *Store) add(q *pendingRequest) (_ *pendingRequest, approver string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,8 +289,8 @@ func (s *Store) resolve(id string, a answer) error {
 	return nil
 }
 
-// unknownLocked returns the error for a request that is not pending, with who answered it if that
-// is remembered.
+// unknownLocked returns the error for a request that is not pending. If the request is among the
+// latest answered ones, the error names the person who answered.
 func (s *Store) unknownLocked(id string) error {
 	for _, e := range slices.Backward(s.ended) {
 		if e.id == id {
@@ -329,8 +330,8 @@ func (s *Store) removeLocked(i int) {
 	s.changeLocked()
 }
 
-// expireLocked removes expired requests without a caller. The others end with the ctx of
-// their caller.
+// expireLocked removes expired requests whose caller has canceled. Requests with a waiting caller
+// end with that caller's ctx.
 func (s *Store) expireLocked(now time.Time) {
 	before := len(s.pending)
 	s.pending = slices.DeleteFunc(s.pending,
