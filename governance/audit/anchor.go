@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// anchor writes the hash of the last record to the host's log. Whoever can tamper with the audit
-// files often cannot change that log, such as the system's journal. Only the writer goroutine
-// uses it.
+// anchor writes the hash of the last record to the host's log, such as the system's journal. A
+// person who can change the audit files often cannot change that log. Only the writer goroutine
+// uses the anchor.
 type anchor struct {
 	log   *slog.Logger
 	path  string
 	every time.Duration // negative: only at the close
-	last  link          // last logged, or found at the start
+	last  link          // the last one logged, or the end of the log at the start
 	due   <-chan time.Time
 }
 

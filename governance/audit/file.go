@@ -47,7 +47,8 @@ func openFile(o Options) (_ *file, torn []byte, err error) {
 	return f, torn, nil
 }
 
-// resume opens the file and continues its chain, or that of the previous file.
+// resume opens the file and continues its chain. If the file is empty, it continues the chain of
+// the previous file.
 func (f *file) resume() (torn []byte, err error) {
 	if f.f, _, err = regular.Open(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err

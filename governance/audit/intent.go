@@ -69,8 +69,8 @@ func (u *unanswered) add(r Record) {
 
 func (u *unanswered) ended(id string) { delete(u.byID, id) }
 
-// lost takes the intents as [Lost]: their host ended after the last record, and before another
-// host opened the log at next. A zero next means that no host has.
+// lost removes the intents and returns them as [Lost]. Their host ended after the last record and
+// before next, when another host opened the log; next is zero if none has.
 func (u *unanswered) lost(next time.Time) []Record {
 	words := "was in flight when the host ended, after " + u.until.UTC().Format(time.RFC3339)
 	if !next.IsZero() {
@@ -80,7 +80,8 @@ func (u *unanswered) lost(next time.Time) []Record {
 	return u.take(Lost, words)
 }
 
-// take removes and returns the intents, in order, with outcome o and words as the error.
+// take removes the intents and returns them in the order of the log, with outcome o and words as
+// the error.
 func (u *unanswered) take(o Outcome, words string) []Record {
 	list := make([]Record, 0, len(u.byID))
 	for _, r := range u.byID {
@@ -92,7 +93,8 @@ func (u *unanswered) take(o Outcome, words string) []Record {
 	return list
 }
 
-// rest takes the intents left at the end of the log at path, as [Pending] or [Lost].
+// rest removes the intents that are left at the end of the log at path, and returns them: as
+// [Pending] if a process has the log open for writing, else as [Lost].
 func (u *unanswered) rest(path string) []Record {
 	if len(u.byID) == 0 {
 		return nil

@@ -31,7 +31,7 @@ func takeLock(path string) (*os.File, error) {
 		return nil, err
 	}
 	if err := errors.Join(f.Truncate(0), writePid(f)); err != nil {
-		f.Close() // the error before counts
+		f.Close() // err above is the one to report
 		return nil, err
 	}
 	return f, nil

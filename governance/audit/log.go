@@ -27,8 +27,8 @@ type Options struct {
 	MaxSize int64
 	// Keep is the number of rotated files to keep. Default: none.
 	Keep int
-	// Anchor is the interval at which the hash of the last record is written to Log if it has
-	// changed, as it is at the close. Default: DefaultAnchor. Negative: only at the close.
+	// Anchor is the interval at which the hash of the last record is written to Log, if there is a
+	// new record. Close writes it too. Default: DefaultAnchor. Negative: only Close writes it.
 	Anchor time.Duration
 	// Secrets masks the host's secrets, in addition to those recognized by their form. Default:
 	// no secrets.
@@ -57,7 +57,7 @@ type Log struct {
 	log     *slog.Logger
 	secrets *redact.Redactor // see Options.Secrets
 	wake    chan struct{}    // holds a token when the writer has work
-	again   chan struct{}    // holds a token when a request waits for the next attempt after a failed one
+	again   chan struct{}    // holds a token when a request waits for the next attempt to write
 	ended   chan struct{}    // closed when the writer has ended
 
 	mu      sync.Mutex // guards the fields below
@@ -196,8 +196,8 @@ func (l *Log) tryAgain(ctx context.Context) error {
 	return l.Err()
 }
 
-// Decide implements [governance.Policy]: it denies requests while writing fails, records
-// those that are about to be sent, and how exchanges ended.
+// Decide implements [governance.Policy]. It denies requests while writing fails. It records a
+// request before it is sent, and an exchange when it has ended.
 func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if flow == governance.Request && !x.Notify {
 		return governance.Decision{}, l.intend(ctx, x)
@@ -240,8 +240,8 @@ func (l *Log) write(f *file, a *anchor) {
 	}
 }
 
-// takePending returns the pending records, with a record of the number lost, if any. The
-// buffer done is reused for the next ones.
+// takePending returns the pending records and, if records were lost, one with their number. Later
+// records are collected in done, a buffer that was written before.
 func (l *Log) takePending(done []byte) (batch []byte, closing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,7 +259,8 @@ func (l *Log) signalSpaceLocked() {
 	l.space = make(chan struct{})
 }
 
-// setErr stores the result of a write and logs it when it differs from the last.
+// setErr stores the result of a write, and logs when writing begins to fail and when it works
+// again.
 func (l *Log) setErr(err error) {
 	l.mu.Lock()
 	before := l.err

@@ -23,10 +23,10 @@ type Query struct {
 	Tool      string    // a glob of the registered name, as in policies; "" is any
 	Caller    string    // a glob; "" is any
 	Node      string    // a glob of the caller's cluster node, [governance.ThisHost] for this host; "" is any
-	ID        string    // a decision id, also that of another node for the same call; "" is any
+	ID        string    // a decision id of this log, or of the caller's node for the same call; "" is any
 	Extension string    // a glob of the id; "" is any
 	Since     time.Time // only exchanges that began then or later
-	Last      int       // at most that many of the existing records, the latest; 0: all
+	Last      int       // only the latest Last of the existing records; 0: all
 	Follow    bool      // continue with new records
 	Notes     bool      // also the log's own records, and intents
 }
@@ -56,11 +56,12 @@ func (q *Query) wants(r *Record) bool {
 // there is no notification.
 const poll = 200 * time.Millisecond
 
-// Read yields the records of the log at path that q selects, the oldest first; with
-// q.Follow until ctx ends. It reads the files and needs no [Log]. An intent without an
-// outcome is yielded as [Lost] where the next host began the log, and at the end as [Lost], or
-// as [Pending] while a host writes the log. With q.Follow those at the end are not yielded: a
-// record follows. An error, such as a line that is not a record, ends the iteration.
+// Read yields the records of the log at path that q selects, the oldest first; with q.Follow it
+// waits for further records until ctx ends. It reads the files and needs no [Log]. It also yields
+// intents without an outcome: as [Lost] before the first record of the next host; at the end of the
+// log as [Pending] if a process has the log open for writing, else as [Lost]. With q.Follow it
+// omits those at the end, because their outcomes are still to come. An error, such as a line that
+// is not a record, ends the iteration.
 func Read(ctx context.Context, path string, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		r := &reader{ctx: ctx, path: path, q: q, yield: yield}
@@ -68,7 +69,7 @@ func Read(ctx context.Context, path string, q Query) iter.Seq2[Record, error] {
 			yield(Record{}, err)
 			return
 		}
-		defer func() { _ = r.f.Close() }() // read only: the error does not matter; r.f changes meanwhile
+		defer func() { _ = r.f.Close() }() // read only: the error does not matter; r.f changes until then
 		for {
 			if err := r.drain(); err != nil {
 				if !errors.Is(err, errStopped) {
@@ -153,7 +154,7 @@ func (r *reader) drain() error {
 	}
 }
 
-// take pairs intents with outcomes, and emits the record.
+// take emits the record, and remembers an intent until its outcome is read.
 func (r *reader) take(record Record) error {
 	if record.Opened {
 		if err := r.emitAll(r.calls.lost(record.Time)); err != nil {

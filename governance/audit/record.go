@@ -64,7 +64,7 @@ type Record struct {
 	Direction  string    `json:"direction,omitempty"` // to_extension or to_caller
 	Notify     bool      `json:"notify,omitempty"`
 	Outcome    Outcome   `json:"outcome,omitempty"`
-	Policy     string    `json:"policy,omitempty"`      // that determined the outcome
+	Policy     string    `json:"policy,omitempty"`      // the policy that determined the outcome
 	Code       string    `json:"code,omitempty"`        // of the decision
 	ApprovedBy string    `json:"approved_by,omitempty"` // the person who answered a policy's approval request
 	Failure    string    `json:"failure,omitempty"`     // the kind of error

@@ -43,7 +43,7 @@ func TestRecordIsWrittenAsJSONWouldBe(t *testing.T) {
 	checkLine(t, full)
 }
 
-// FuzzRecord does the same with arbitrary strings.
+// FuzzRecord compares the lines of records with arbitrary strings with encoding/json.
 func FuzzRecord(f *testing.F) {
 	f.Add("ext_files_read", "it\n\"said\"", 1.5, int64(1))
 	f.Add("\xff\xed\xa0\x80", "\u2028</script>", 1e-3, int64(-1))

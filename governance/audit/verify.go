@@ -47,8 +47,8 @@ type Place struct {
 // Broken is the position at which a chain is broken.
 type Broken struct {
 	File   string
-	Line   int    // from 1 on
-	Reason string // counts from 1
+	Line   int // from 1 on
+	Reason string
 }
 
 // Error begins with file:line.
@@ -74,10 +74,10 @@ func Files(path string) ([]string, error) {
 	return files, nil
 }
 
-// Verify checks the chain through files, the oldest first, as [Files] returns them. The
-// error is a *[Broken] at the first line that was changed or does not follow the one before
-// it. Verify does not detect lines missing at the end, nor an end that was rewritten with
-// new hashes: that takes [VerifyExpecting].
+// Verify checks the chain through files, the oldest first, as [Files] returns them. The error is a
+// *[Broken] at the first line that was changed or does not follow the one before it. Verify does
+// not detect lines removed from the end, or an end that was rewritten with new hashes;
+// [VerifyExpecting] does.
 func Verify(files ...string) (Report, error) { return VerifyExpecting("", files...) }
 
 // VerifyExpecting is [Verify] and also looks for the record with a hash that was kept elsewhere,

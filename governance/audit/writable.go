@@ -24,7 +24,7 @@ func Writable(path string) error {
 	}
 	dir := filepath.Dir(path)
 	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
-		dir = filepath.Dir(dir) // which Open creates the others in
+		dir = filepath.Dir(dir) // Open would create the missing directories in this one
 	}
 	probe, err := os.CreateTemp(dir, ".exthost-*")
 	if err != nil {
