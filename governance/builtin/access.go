@@ -59,16 +59,17 @@ type access struct {
 	names atomic.Pointer[names]
 }
 
-// Namer is a policy that wants to know the extensions. Name is called with all of them
-// whenever they may have changed.
+// Namer is a policy that needs the name prefixes of the extensions. Name is called with the
+// prefixes of all extensions whenever they may have changed.
 type Namer interface {
 	Name(glob.Prefixes)
 }
 
-// names holds the prefixes of the extensions, to tell which one a pattern means.
+// names holds the prefixes of the extensions. They tell which extension a pattern of tool names
+// means.
 type names struct {
 	prefixes glob.Prefixes
-	longest  map[string]string // prefix by pattern of an allow rule
+	longest  map[string]string // by pattern of an allow rule: the longest prefix that it begins with
 }
 
 // Name implements [Namer].
@@ -151,7 +152,8 @@ func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 	return p.Default, ""
 }
 
-// meant reports whether a pattern that matches x.Tool also means x.Extension.
+// meant reports whether one of the patterns matches x.Tool and means x.Extension: the tool names of
+// another extension may begin like those of this one.
 func (p *access) meant(patterns glob.List, x *governance.Exchange) bool {
 	n := p.names.Load()
 	if n == nil || len(patterns) == 0 {

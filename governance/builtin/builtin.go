@@ -59,8 +59,8 @@ func Check(s governance.Spec) []governance.Problem {
 	return settings.Problems(err)
 }
 
-// requireRateLimiting returns an error for a policy that counts in another category: there
-// an exchange may be evaluated twice, so it would count twice.
+// requireRateLimiting returns an error for a policy that counts and is not of category
+// rate_limiting. In other categories an exchange may be evaluated, and so counted, twice.
 func requireRateLimiting(s governance.Spec) error {
 	if s.Category != governance.RateLimiting {
 		return settings.Wrong("category",

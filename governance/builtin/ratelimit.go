@@ -77,7 +77,8 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 	return &p, errors.Join(errs...)
 }
 
-// checkShared returns the errors of a limit at key that all nodes share.
+// checkShared returns the errors of l, a limit that all nodes share; key is its place in the
+// config.
 func (l *rateLimit) checkShared(key string) error {
 	var burst error
 	if l.Burst != 0 {

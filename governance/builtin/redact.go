@@ -57,7 +57,8 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 	return &redaction{detector, c.Action == "deny"}, nil
 }
 
-// requireContent reports an error for a policy that changes payloads in another category.
+// requireContent returns an error for a policy that changes payloads and is not of category
+// content.
 func requireContent(s governance.Spec) error {
 	if s.Category != governance.Content {
 		return settings.Wrong("category", "%s changes what passes, so its category is %s", s.Builtin,

@@ -129,7 +129,8 @@ func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	return governance.Decision{}, nil
 }
 
-// of returns the schema of what x has in the flow.
+// of returns the schema for what policies see of x in the flow: the arguments, the result or the
+// error.
 func (s *toolSchemas) of(flow governance.Flow, x *governance.Exchange) *jsonschema.Schema {
 	switch {
 	case flow == governance.Request:

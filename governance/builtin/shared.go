@@ -13,11 +13,12 @@ import (
 
 // The values of scope of the policies that count.
 const (
-	scopeNode    = "node"    // what passes this host
-	scopeCluster = "cluster" // what passes any node of the cluster
+	scopeNode    = "node"    // counts the requests at this host
+	scopeCluster = "cluster" // counts the requests at all nodes of the cluster
 )
 
-// minSharedWindow is the shortest window of scope cluster: the servers forget a counter by the second.
+// minSharedWindow is the shortest window of scope cluster: the servers expire counters after whole
+// seconds.
 const minSharedWindow = time.Second
 
 // Sharer is a policy that may count for all nodes of a cluster.
@@ -25,8 +26,8 @@ type Sharer interface {
 	governance.Policy
 	// Shares reports whether the config states scope: cluster.
 	Shares() bool
-	// ShareBy makes the policy count for all nodes, in the pool. It is called before the first
-	// decision; without it, the policy counts for this host alone.
+	// ShareBy makes the policy count for all nodes, with counters of the pool. It is called before
+	// the first decision. Without a call, the policy counts for this host alone.
 	ShareBy(*quota.Pool)
 	// Shared returns the pool; nil without ShareBy.
 	Shared() *quota.Pool
@@ -171,7 +172,7 @@ func (p *budget) decideShared(ctx context.Context, flow governance.Flow, key ses
 	x *governance.Exchange) (governance.Decision, error) {
 	list, err := p.shared.Of(key, now)
 	if flow == governance.Response {
-		if err == nil && p.limitOf(countBytes) > 0 { // err: the request has failed for the same
+		if err == nil && p.limitOf(countBytes) > 0 { // err: the request flow failed with it too
 			list[len(list)-1].Charge(now, int64(len(x.Response)))
 		}
 		return governance.Decision{}, nil

@@ -75,7 +75,7 @@ func TestScopeCluster(t *testing.T) {
 	x.Response = json.RawMessage(strings.Repeat("x", 100))
 	for _, tt := range []struct {
 		name, policy, config string
-		calls                int // of bytes, the last call of each host may go beyond
+		calls                int // with a limit of bytes, the last call of each host may exceed it
 		want                 string
 	}{
 		{"rate", "rate_limit", `{"limits": [{"calls": 20, "per": ["caller"]}], "scope": "cluster"}`, 20,

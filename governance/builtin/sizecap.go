@@ -124,7 +124,7 @@ type extracted struct {
 	text      []byte            // for the page tool
 	rest      []json.RawMessage // content blocks without text that fit into the shortened result
 	structure bool              // structuredContent is too long and was moved to text
-	dropped   []string          // members of other names that do not fit
+	dropped   []string          // names of the other members that do not fit
 }
 
 func (p *sizeCap) extract(result json.RawMessage) (r extracted) {
