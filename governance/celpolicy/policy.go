@@ -1,5 +1,5 @@
-// Package celpolicy makes the built-in policy cel. It is apart from the other
-// built-in policies because a program that links it links cel-go, protobuf and antlr.
+// Package celpolicy makes the built-in policy cel. It is not part of package builtin, so that only
+// programs that need it link cel-go, protobuf and antlr.
 package celpolicy
 
 import (
@@ -50,7 +50,7 @@ type config struct {
 	Expiry  settings.Duration `json:"expiry"`
 }
 
-// maxCost bounds the cost of one evaluation, which is about 10 ms.
+// maxCost bounds the cost of one evaluation. An evaluation of this cost takes about 10 ms.
 const maxCost = 1_000_000
 
 type policy struct {
@@ -113,7 +113,8 @@ func newEnv(c governance.Category) (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// matches is the key in uses of the function matches, which runs a regular expression.
+// matches is the key that compile sets in uses when an expression calls the function matches, which
+// runs a regular expression.
 const matches = "matches()"
 
 // compile compiles an expression of the given type and adds the variables that it uses and
@@ -141,7 +142,7 @@ func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.
 // Decide implements [governance.Policy].
 func (p *policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
 ) (governance.Decision, error) {
-	failed := x.Failure != nil && x.Response == nil // with an error that holds no text of the extension
+	failed := x.Failure != nil && x.Response == nil // failed with an error that holds no text of the extension
 	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || failed) {
 		return governance.Decision{}, nil
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxMatched bounds each text of the arguments and the result of an expression that calls
-// matches, in bytes. The cost of a call is counted after the call, and nothing interrupts
-// one: a text of 15 MB takes seconds.
+// maxMatched bounds each text of the arguments and the result in an expression that calls matches,
+// in bytes. CEL adds the cost of a call only after the call, and nothing interrupts a call:
+// matching a text of 15 MB takes seconds.
 const maxMatched = 1 << 20
 
 // variables decodes the variables of an expression on demand.
