@@ -169,8 +169,8 @@ func (c cell) compare(t *testing.T, got effect, id string) {
 	}
 }
 
-// explain reads the step of the policy from the trace. The later policy counts as asked
-// only when the trace says so: preparing the record for audit asks it too.
+// explain reads the step of the policy from the trace. Later is set only if the trace has a step of
+// the later policy: preparing the record for audit asks that policy too, without a step.
 func (e *effect) explain(trace governance.Trace, c cell, later *watcher) {
 	for _, s := range trace.Steps {
 		switch {

@@ -19,7 +19,7 @@ const (
 	Deny      Behaviour = "deny"      // with code and reason DenyCode and DenyReason
 	Modify    Behaviour = "modify"    // replaces the payload of the flow by Changed
 	Malformed Behaviour = "malformed" // replaces it by Misshapen
-	Fail      Behaviour = "error"     // returns an error, in the way of its kind
+	Fail      Behaviour = "error"     // returns the error that its kind of policy has
 	Hang      Behaviour = "hang"      // does not answer
 )
 
