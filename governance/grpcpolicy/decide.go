@@ -21,10 +21,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Decide implements [governance.Policy]. Its error is a *protocol.Error: NotReady,
-// ChildExited when the process or its connection ended, CallTimeout or Canceled as ctx
-// ended, InvalidResponse for a message that is too large, or ExtensionError for an error of
-// the plugin.
+// Decide implements [governance.Policy]. Its error is a *protocol.Error: NotReady; ChildExited when
+// the process or its connection ended; CallTimeout or Canceled when ctx ended; InvalidResponse for
+// a message that is too large; or ExtensionError for an error of the plugin.
 func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange,
 ) (governance.Decision, error) {
 	l := s.live.Load()
@@ -133,9 +132,9 @@ func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHa
 	return governance.Decision{Action: governance.Modify, JSON: changed}
 }
 
-// callError returns the error of a call without an answer. responded means that err came
-// from the plugin. Otherwise Unavailable and Canceled mean that the connection ended, which
-// the host closes when the process has ended.
+// callError returns the error of a call without an answer. responded means that err came from the
+// plugin. If it did not, Unavailable and Canceled mean that the connection ended: the host closes
+// the connection when the process has ended.
 func callError(ctx context.Context, rpc string, err error, responded bool) error {
 	state := status.Convert(err)
 	switch code := state.Code(); {

@@ -136,8 +136,8 @@ func (s *Service) handshakeError(ctx context.Context, what string, err error) *p
 	return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %s (%s)", what, state.Message(), state.Code())
 }
 
-// checkMetadata compares the plugin's metadata with the spec. An empty field matches,
-// except for the commit hash.
+// checkMetadata compares the plugin's metadata with the spec. A field that the plugin leaves empty
+// passes, except for the commit hash.
 func checkMetadata(spec *governance.Spec, meta *pluginv1.PluginMetadata) *protocol.Error {
 	wrong := func(what, got, want, next string) *protocol.Error {
 		return protocol.Errorf(protocol.HandshakeInvalid,

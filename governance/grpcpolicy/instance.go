@@ -9,11 +9,11 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// instance shows a [Service] to a host as an instance that decides.
+// instance makes a [Service] a [runtime.Instance].
 type instance struct{ *Service }
 
-// NewInstance returns a run of the policy s that has not been started, for the
-// PolicyKinds.GRPC of exthost.Options. Of p it uses Env, Resolve, Logger and Containment.
+// NewInstance returns a run of the policy s that has not been started, for the PolicyKinds.GRPC of
+// exthost.Options. It uses Env, Resolve, Logger and Containment of p.
 func NewInstance(s governance.Spec, p runtime.Spec) interface {
 	runtime.Instance
 	governance.Policy

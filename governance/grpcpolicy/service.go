@@ -32,14 +32,15 @@ const (
 
 // Options configure a [Service].
 type Options struct {
-	// Spec is the policy, normalized and valid. Its cwd is the working directory, and
-	// relative commands with a slash resolve against it; "" is that of the host.
+	// Spec is the policy, normalized and valid. Spec.Cwd is the working directory, against which
+	// commands with a slash resolve; "" is the working directory of the host.
 	Spec governance.Spec
 	// Env is the complete environment of the process, as [process.Environ] returns it,
 	// Spec.Env included. The four variables of the protocol are added and replace others of
 	// the same name.
 	Env []string
-	// Resolve returns Env as a start gets it: with the values of secrets. Default: Env.
+	// Resolve returns the environment for one start: Env with the values of secrets. Default:
+	// returns Env.
 	Resolve func(ctx context.Context) ([]string, error)
 	// Logger receives stdout and stderr of the process, one record per line. Default:
 	// discarded.
@@ -68,7 +69,7 @@ type Info struct {
 	PID       int
 	StartedAt time.Time
 	Handshake time.Duration            // duration from start to ready; 0 before
-	Metadata  *pluginv1.PluginMetadata // as reported; nil before GetMetadata
+	Metadata  *pluginv1.PluginMetadata // as the plugin reported it; nil before GetMetadata
 	Stderr    []string                 // the latest lines, not redacted
 }
 
@@ -80,11 +81,10 @@ func New(o Options) *Service {
 	return &Service{o: o}
 }
 
-// Serve runs the process in the calling goroutine until it ends, and calls ready once it
-// accepts calls. When ctx ends it calls Shutdown, stops the process and returns nil. Any
-// other error is a *protocol.Error with evidence: SpawnFailed, HandshakeTimeout,
-// HandshakeInvalid, ChildExited, or StdoutClosed when the plugin closed its socket and kept
-// running.
+// Serve runs the process in the calling goroutine until it ends, and calls ready once the plugin
+// accepts calls. When ctx ends, Serve calls Shutdown, stops the process and returns nil. Otherwise
+// it returns a *protocol.Error with evidence: SpawnFailed, HandshakeTimeout, HandshakeInvalid,
+// ChildExited, or StdoutClosed when the plugin closed its socket and kept running.
 func (s *Service) Serve(ctx context.Context, ready func()) error {
 	sock, err := newSocket()
 	if err != nil {
@@ -104,8 +104,7 @@ func (s *Service) Serve(ctx context.Context, ready func()) error {
 	return fault
 }
 
-// run serves a started process until it ends, and returns the reason, nil when ctx has
-// ended.
+// run serves a started process until it ends, and returns the reason; nil when ctx has ended.
 func (s *Service) run(ctx context.Context, p *process.Process, sock *socket, began time.Time, ready func(),
 ) *protocol.Error {
 	alive, end := context.WithCancel(ctx)
@@ -141,9 +140,9 @@ func (s *Service) run(ctx context.Context, p *process.Process, sock *socket, beg
 	return fault
 }
 
-// waitDisconnected returns nil when ctx ends, or an error when the plugin stops listening.
-// A plugin may close a connection for a new one, as servers with a maximum connection age
-// do.
+// waitDisconnected returns nil when ctx ends, or an error when the plugin stops listening. A closed
+// connection alone is not an error: servers with a maximum connection age close one and accept a
+// new one.
 func waitDisconnected(ctx context.Context, conn *grpc.ClientConn) *protocol.Error {
 	for {
 		state := conn.GetState()
@@ -174,8 +173,9 @@ func (s *Service) shutdown(ctx context.Context, l *connection) {
 	}
 }
 
-// exitError replaces fault, which may be nil, when the process has ended or is about to:
-// the end of its socket is usually the first sign.
+// exitError returns the error for a run that ended with fault, which may be nil. If the process has
+// ended or is about to, the error states how it ended: the end of its socket is usually the first
+// sign.
 func (s *Service) exitError(p *process.Process, fault *protocol.Error) *protocol.Error {
 	if fault != nil && !errors.Is(fault, errDisconnected) && fault.Kind != protocol.StdoutClosed {
 		return fault

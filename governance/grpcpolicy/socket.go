@@ -71,7 +71,7 @@ func (s *socket) waitListening(ctx context.Context) error {
 	}
 }
 
-// dial is gRPC's dialer. It uses the connection of waitListening first.
+// dial is the dialer for gRPC. Its first call returns the connection of waitListening.
 func (s *socket) dial(ctx context.Context, _ string) (net.Conn, error) {
 	if c := s.first.Swap(nil); c != nil {
 		return *c, nil
