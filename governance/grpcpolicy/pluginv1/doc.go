@@ -1,6 +1,5 @@
-// Package pluginv1 is mcpv.plugin.v1.PluginService in Go: what a policy of kind
-// grpc serves, for both ends. plugin.proto says what the fields mean; the rest is
-// generated from it.
+// Package pluginv1 is the service mcpv.plugin.v1.PluginService in Go, with its client and server.
+// Policies of kind grpc serve it. It is generated from plugin.proto, which documents the fields.
 //
-// An empty PluginHandleResponse rejects. A policy that forgets to answer refuses.
+// An empty PluginHandleResponse rejects, so a policy that forgets to fill it in allows nothing.
 package pluginv1
