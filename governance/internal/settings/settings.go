@@ -40,8 +40,8 @@ func Decode(config map[string]any, c any) error {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// canonical returns value with the keys of t's tags, or an error for each part that t
-// cannot hold.
+// canonical returns value with its keys as in the tags of t, and errors for unknown and repeated
+// keys and for values that a type's UnmarshalJSON rejects.
 func canonical(path string, value any, t reflect.Type) (any, error) {
 	if reflect.PointerTo(t).Implements(unmarshaler) {
 		return value, decodable(path, value, t)
