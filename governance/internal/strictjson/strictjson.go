@@ -1,5 +1,5 @@
-// Package strictjson decodes the JSON that a policy decides about, and refuses JSON that the policy
-// and its other reader may understand differently.
+// Package strictjson decodes the JSON that a policy decides about. It refuses JSON that the policy
+// and the receiver may understand differently.
 package strictjson
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Arguments decodes the arguments of a request, with numbers as json.Number. It rejects objects with
-// repeated members and with members that differ in case alone, because the extension may read another
-// of the two than the policy.
+// Arguments decodes the arguments of a request, with numbers as json.Number. It rejects an object
+// with two members of the same name or of names that differ in case alone, because the policy and
+// the extension may each read another of the two.
 func Arguments(text json.RawMessage) (any, error) { return decode(text, NoTwins) }
 
-// Result decodes a result, with numbers as json.Number. It rejects objects with repeated members,
-// because the caller may read another one than the policy.
+// Result decodes a result, with numbers as json.Number. It rejects an object with two members of
+// the same name, because the policy and the caller may each read another of the two.
 func Result(text json.RawMessage) (any, error) {
 	return decode(text, func(text json.RawMessage) error { return unique(text, exactly) })
 }
@@ -110,20 +110,21 @@ func (o *object) add(name []byte, names [][]byte, c comparison) error {
 	return nil
 }
 
-// comparison says which names are the same: same(a, b) means key(a) == key(b).
+// comparison tells which names are the same. key maps names that are the same to equal keys.
 type comparison struct {
 	same func(a, b []byte) bool
 	key  func(name []byte) string
 }
 
-// ignoringCase includes ſ and s, the Kelvin sign and k, and İ, ı and i.
+// ignoringCase ignores case. The long s (ſ) is the same as s, the Kelvin sign as k, and İ and ı as
+// i.
 var ignoringCase = comparison{
 	same: func(a, b []byte) bool { return bytes.EqualFold(plainI(a), plainI(b)) },
 	key:  func(name []byte) string { return strings.ToLower(strings.ToUpper(string(name))) },
 }
 
-// plainI returns name with an i for each İ and ı, which are the only letters that EqualFold tells from
-// a letter with the same upper or lower case.
+// plainI returns name with an i for each İ and ı. These two are the only letters that EqualFold
+// does not find equal to the letter that they become in upper or lower case.
 func plainI(name []byte) []byte {
 	if bytes.IndexByte(name, "İ"[0]) < 0 { // both begin with this byte
 		return name
