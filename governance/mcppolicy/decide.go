@@ -60,8 +60,8 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 	return governance.Decision{Action: governance.Modify, JSON: body}, nil
 }
 
-// hookOf returns the hook that the plugin serves for the flow of x, nil for none. Of errors, only those
-// of tools have a form in the plugin API.
+// hookOf returns the hook that the plugin serves for the flow of x, nil for none. The plugin API
+// has no form for errors other than those of tools.
 func (p *Policy) hookOf(flow governance.Flow, x *governance.Exchange) *hook {
 	h := hooks[point{x.Method, flow}]
 	if h == nil || !p.hooks[h.name] || x.Failure != nil && x.Method != protocol.MethodToolsCall {
@@ -70,8 +70,8 @@ func (p *Policy) hookOf(flow governance.Flow, x *governance.Exchange) *hook {
 	return h
 }
 
-// context returns the context for an invocation: in the response flow, the one that the
-// plugin returned in the request flow.
+// context returns the context for an invocation. In the response flow it is the one that the plugin
+// returned in the request flow.
 func (p *Policy) context(flow governance.Flow, x *governance.Exchange) json.RawMessage {
 	if flow == governance.Response {
 		if state := p.states.take(x.ID); state != nil {
@@ -115,8 +115,8 @@ func orNil(s string) *string {
 	return &s
 }
 
-// mergeContext returns sent with the plugin's state and metadata. The caller and the server
-// stay as the host set them.
+// mergeContext returns the context sent with the state and metadata that the plugin returned. The
+// caller and the server remain as the host sent them.
 func mergeContext(sent, got json.RawMessage) json.RawMessage {
 	global := rawjson.Get(sent, "global_context")
 	if state := member(rawjson.Get(got, "global_context"), "state"); state != nil {
@@ -210,7 +210,7 @@ func (a *answer) stops() bool {
 	return a.Result != nil && string(a.Result.Continue) == "false"
 }
 
-// denial converts a result that stops the exchange.
+// denial returns the decision for a result that stops the exchange.
 func (a *answer) denial() governance.Decision {
 	var v struct {
 		Reason, Description, Code, Details json.RawMessage

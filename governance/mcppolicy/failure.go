@@ -31,8 +31,8 @@ func errorResult(failure json.RawMessage) json.RawMessage {
 	return append(b, '}')
 }
 
-// editError returns failure with the text and the structured content of result, which a plugin made of
-// errorResult. An error stays an error.
+// editError returns failure with the text and the structured content of result, which is the result
+// of errorResult as a plugin changed it. The outcome remains an error, whatever isError says.
 func editError(failure, result json.RawMessage) json.RawMessage {
 	data := rawjson.Get(result, "structuredContent")
 	if string(data) == "null" {

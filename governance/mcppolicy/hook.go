@@ -18,8 +18,7 @@ type hook struct {
 	// payloads returns the payloads of an exchange, in the order of the invocations; most
 	// hooks have one.
 	payloads func(x *governance.Exchange, body json.RawMessage) []json.RawMessage
-	// merge returns body, which is the params or the outcome, with the changes to the i-th
-	// payload.
+	// merge returns body with the changes to the i-th payload. body is the params or the outcome.
 	merge func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error)
 }
 
@@ -124,8 +123,9 @@ func member(changed json.RawMessage, key string) json.RawMessage {
 	return nil
 }
 
-// mergeArguments takes the changed arguments. A changed name is an error: a plugin cannot
-// route, and ignoring the change would call a tool that the plugin did not intend.
+// mergeArguments returns a merge function that replaces the arguments. A changed name is an error:
+// a plugin cannot choose another tool or prompt, and to ignore the change would call one that the
+// plugin did not intend.
 func mergeArguments(nameKey string,
 ) func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
 	return func(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
@@ -195,8 +195,8 @@ func contentPayloads(x *governance.Exchange, body json.RawMessage) (payloads []j
 	return payloads
 }
 
-// mergeContent takes the text or blob of a changed content. The other members stay as the
-// extension sent them.
+// mergeContent replaces the text or blob of a content with the changed one. The other members
+// remain as the extension sent them.
 func mergeContent(_ *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage,
 ) (json.RawMessage, error) {
 	content := member(changed, "content")

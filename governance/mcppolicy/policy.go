@@ -1,9 +1,9 @@
-// Package mcppolicy asks a policy that is an MCP server with the tools get_plugin_configs,
-// get_plugin_config and invoke_hook: a plugin server, where one process holds any number of
+// Package mcppolicy asks policies that run as plugins of an MCP server with the tools
+// get_plugin_configs, get_plugin_config and invoke_hook. One such server holds any number of
 // plugins, each with its own hooks.
 //
-// Method and flow of an exchange select the hook. An exchange without a hook, or with one
-// that the plugin does not serve, is allowed.
+// The method and the flow of an exchange select the hook. The policy allows an exchange for which
+// there is no hook or the plugin does not serve it.
 package mcppolicy
 
 import (

@@ -9,9 +9,8 @@ import (
 // maxStates bounds the contexts of all exchanges in progress, in bytes.
 const maxStates = 16 << 20
 
-// states keep the plugin's context of each exchange from the request to the response
-// flow. Beyond maxStates the oldest are removed, which bounds those whose response never
-// comes.
+// states keep the plugin's context of each exchange from the request to the response flow. Beyond
+// maxStates the oldest are removed, because some exchanges never have a response.
 type states struct {
 	mu    sync.Mutex
 	byID  map[string]*list.Element
