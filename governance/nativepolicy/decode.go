@@ -35,9 +35,9 @@ var (
 	members = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
 )
 
-// decode decodes a [protocol.DecideResult]. A denial counts even if other members are invalid.
-// All else is decoded strictly; the error wraps [governance.ErrDecided] if the answer states a
-// decision other than allow.
+// decode decodes a [protocol.DecideResult]. A denial is valid even if other members are invalid.
+// All other answers are decoded strictly; the error wraps [governance.ErrDecided] if the answer
+// states a decision other than allow.
 func decode(flow governance.Flow, answer json.RawMessage) (d governance.Decision, err error) {
 	if answer, err = rawjson.Object(answer); err != nil {
 		return d, err
@@ -59,7 +59,7 @@ func decode(flow governance.Flow, answer json.RawMessage) (d governance.Decision
 	return d, err
 }
 
-// denial returns the denial in answer with the side fields that can be read.
+// denial returns the decision for an answer that denies. It leaves out members that cannot be read.
 func denial(answer json.RawMessage) governance.Decision {
 	d := governance.Decision{Action: governance.Deny, Data: rawjson.Get(answer, "data")}
 	d.Code, _ = rawjson.Text(rawjson.Get(answer, "code"))
@@ -112,8 +112,8 @@ func decodeStrictly(flow governance.Flow, answer json.RawMessage) (d governance.
 	return d, nil
 }
 
-// replacement returns the new payload. r must hold exactly the one that its decision and
-// the flow require.
+// replacement returns the payload in r that replaces the one of the flow. r must hold a payload
+// exactly if its decision requires one.
 func replacement(flow governance.Flow, r protocol.DecideResult, has map[string]bool) (json.RawMessage, error) {
 	want := ""
 	switch r.Decision {

@@ -1,5 +1,5 @@
 // Package nativepolicy asks policies that answer governance/decide over the native protocol. Only
-// an explicit "allow" allows. A denial counts even if other members are invalid; any other answer
+// an explicit "allow" allows. A denial is valid even if other members are invalid; any other answer
 // with an unknown member is an error.
 package nativepolicy
 

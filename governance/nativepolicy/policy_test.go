@@ -171,7 +171,8 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// The headers of an HTTP request come before the payload; none are absent, not empty.
+// The headers of an HTTP request come before the payload. Without an HTTP request the member is
+// absent, not empty.
 func TestHeaders(t *testing.T) {
 	for want, headers := range map[string]map[string]string{
 		`{"flow":"request","direction":"to_extension","method":"tools/list","request":{}}`:              nil,
