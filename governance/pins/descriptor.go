@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 )
 
-// descriptor is the part of an item that a model sees, as canonical JSON: equal descriptors have
-// equal bytes. Nil means that the item is unknown.
+// descriptor holds, as canonical JSON, the part of an item that a model sees. Equal descriptors
+// have equal bytes. Nil means that the item is unknown.
 type descriptor json.RawMessage
 
 // MarshalJSON implements [json.Marshaler].
@@ -53,8 +53,8 @@ func canonical(raw []byte) descriptor {
 	return encode(value)
 }
 
-// ambiguous reports whether two readers may read different values: an object has a member
-// twice.
+// ambiguous reports whether two readers may read different values, because the names of two members
+// of an object are equal or differ in case alone.
 func ambiguous(raw json.RawMessage) bool { return strictjson.NoTwins(raw) != nil }
 
 // hash identifies a descriptor.
@@ -80,7 +80,7 @@ func encode(value any) []byte {
 
 func (d descriptor) equal(other descriptor) bool { return bytes.Equal(d, other) }
 
-// diff returns the differences of now from d, one per line.
+// diff returns the differences between d and now, one per line.
 func (d descriptor) diff(now descriptor) string {
 	var list differences
 	list.compare("", d.value(), now.value())
@@ -103,7 +103,7 @@ const (
 
 type differences []string
 
-// missing is the value that one side lacks.
+// missing stands for a value that only the other side of a comparison has.
 type missing struct{}
 
 // compare adds the differences between two decoded values at path.
@@ -145,7 +145,7 @@ func shown(value any) string {
 	return visible(string(encode(value)))
 }
 
-// excerpts leaves out what long texts have in common before and after their differences.
+// excerpts shortens two long texts to the parts that differ, with some text around them.
 func excerpts(a, b string) (string, string) {
 	if max(len(a), len(b)) <= 4*around {
 		return a, b

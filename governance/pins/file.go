@@ -14,10 +14,10 @@ import (
 	"github.com/exthost/exthost/internal/file/regular"
 )
 
-// version is the format of the file. Version 1 has the same form, but tools only.
+// version is the format of the file. Version 1 has the same form, but holds only tools.
 const version = 2
 
-// lockFile holds the items of each kind by extension and name. An extension without names was
+// lockFile holds the items of each kind by extension and name. An extension with an empty table was
 // seen and had no items of that kind.
 type lockFile struct {
 	Version      int    `json:"version"`

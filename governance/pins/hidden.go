@@ -19,16 +19,16 @@ import (
 )
 
 // Hidden holds back items whose descriptors contain invisible text, and tools whose descriptors
-// differ from exthost.lock, until the operator accepts exactly that descriptor. Its methods are
-// safe for concurrent use.
+// differ from exthost.lock. An item is held until the operator accepts its exact descriptor. The
+// methods are safe for concurrent use.
 type Hidden struct {
 	path string
 
 	mu       sync.Mutex                      // guards the fields below
 	accepted map[string][]string             // hashes of descriptors, by extension
 	held     map[group]map[string]hiddenItem // by name
-	beyond   map[group]bool                  // more than MaxItems items had to be held
-	noted    map[subject]string              // first invisible character of listed items
+	beyond   map[group]bool                  // groups in which an item was held but not stored, because MaxItems were
+	noted    map[subject]string              // first invisible character of listed items with Sent.Note
 }
 
 type subject struct {
@@ -76,12 +76,12 @@ type Sent struct {
 	Kind      Kind
 	Name      string // as the extension names it
 	Raw       json.RawMessage
-	Unlocked  string // its [Item.Hash] if exthost.lock has another one or none
-	Note      bool   // record invisible characters that do not hold the item
+	Unlocked  string // the tool's [Item.Hash], if exthost.lock has another one or none
+	Note      bool   // record invisible characters even if the item is not held for them
 }
 
-// Check reports whether an item with this descriptor may be listed, and remembers the answer.
-// changed reports whether the answer differs from the last one.
+// Check reports whether an item with this descriptor may be listed. changed reports whether the
+// answer, or what the operator is told about the item, differs from the last call for it.
 func (h *Hidden) Check(s Sent) (ok, changed bool) {
 	found := display.FindHidden(s.Raw)
 	tagged := len(found) > 0 && found[0].Tag()
@@ -116,8 +116,8 @@ func (h *Hidden) Check(s Sent) (ok, changed bool) {
 	return false, before.digest != digest
 }
 
-// describe lists the places of invisible text in a descriptor and what its tag characters spell,
-// after a line about exthost.lock if unlocked.
+// describe lists the places of invisible text in a descriptor, and the text that its tag characters
+// spell. With unlocked, the first line says that exthost.lock does not state this descriptor.
 func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string {
 	var lines []string
 	if unlocked {
@@ -139,7 +139,8 @@ func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string
 	return strings.Join(append(lines, "it spells: "+display.Cut(spelled, 400)), "\n")
 }
 
-// Keep forgets the held tools of the extension that are not in tools, its complete list.
+// Keep forgets the held tools of the extension that are not in tools, the complete list of its
+// tools.
 func (h *Hidden) Keep(extension string, tools []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,11 +168,12 @@ func (h *Hidden) Held(extension string, kind Kind, name string) (held, unlocked 
 	return held, item.unlocked != ""
 }
 
-// rawDigest identifies a descriptor by the bytes sent, because another form of it may hide text.
+// rawDigest returns the digest of the descriptor as sent, without surrounding space. Canonical JSON
+// is not used, because another form of it may hide text.
 func rawDigest(raw json.RawMessage) string { return descriptor(bytes.TrimSpace(raw)).hash() }
 
-// Beyond reports whether more than [MaxItems] items of a kind had to be held since the host
-// started. The names of the excess ones are unknown.
+// Beyond reports whether, since the host started, more than [MaxItems] items of a kind had to be
+// held. The names of the items beyond MaxItems are not stored.
 func (h *Hidden) Beyond(extension string, kind Kind) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,8 +203,8 @@ func (h *Hidden) List() (list []Pin) {
 	return sorted(list)
 }
 
-// Noted returns the extension's items that are listed although they contain invisible characters,
-// sorted: each label with the first such character.
+// Noted returns the labels of items of the extension that are listed although they contain
+// invisible characters, sorted, each with the first such character.
 func (h *Hidden) Noted(extension string) (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,8 +217,8 @@ func (h *Hidden) Noted(extension string) (list []string) {
 	return list
 }
 
-// Accept accepts the descriptor of a held item if it has that digest. The error is
-// ErrNothingHeld, ErrOther, or that of writing the file; after the last one the descriptor is
+// Accept accepts the held descriptor of an item, if its digest is the given one. The error is
+// ErrNothingHeld, ErrOther, or that of writing the file; if writing fails, the descriptor is
 // accepted for this process only.
 func (h *Hidden) Accept(extension string, kind Kind, name, digest string) error {
 	h.mu.Lock()

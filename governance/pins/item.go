@@ -39,7 +39,8 @@ type Item struct {
 	said descriptor
 }
 
-// NewTool returns the item of a tool. Titles, descriptions, schemas and annotations count.
+// NewTool returns the item of a tool. Its descriptor is made of titles, descriptions, schemas and
+// annotations.
 func NewTool(t protocol.Tool) Item {
 	said := members{
 		"input_schema":  t.InputSchema,
@@ -51,13 +52,13 @@ func NewTool(t protocol.Tool) Item {
 	return Item{Tool, t.Name, said.descriptor()}
 }
 
-// Hash returns "sha256:" and the hex digest of the descriptor, in which the order of members and
-// white space do not count.
+// Hash returns "sha256:" and the hex digest of the descriptor. The order of members and white space
+// do not change it.
 func (i Item) Hash() string { return "sha256:" + i.said.hash() }
 
-// NewListed returns the item of a prompt, a resource or a template as a server lists it. Name,
-// title, description, arguments and MIME type count. Sizes and annotations do not, because they
-// change often.
+// NewListed returns the item of a prompt, a resource or a template as a server lists it. Its
+// descriptor is made of name, title, description, arguments and MIME type. Sizes and annotations
+// are left out, because they change often.
 func NewListed(kind Kind, listed json.RawMessage) Item {
 	key, also := "name", []string{"title", "description", "arguments"}
 	switch kind {
@@ -67,7 +68,7 @@ func NewListed(kind Kind, listed json.RawMessage) Item {
 		key, also = "uriTemplate", []string{"name", "title", "description", "mimeType"}
 	}
 	name, _ := rawjson.Text(rawjson.Get(listed, key))
-	if ambiguous(listed) { // a client may read the other of two members
+	if ambiguous(listed) { // a client may read either of two members with one name
 		return Item{kind, name, canonical(listed)}
 	}
 	said := make(members)
@@ -80,8 +81,9 @@ func NewListed(kind Kind, listed json.RawMessage) Item {
 // plainVersion matches a version without other text.
 var plainVersion = regexp.MustCompile(`^[0-9A-Za-z.+_-]{0,40}$`)
 
-// NewIntroduction returns the item of a server's instructions and serverInfo. name distinguishes
-// the handshakes of one extension. A plain version is left out, because every update changes it.
+// NewIntroduction returns the item of a server's instructions and serverInfo. An extension may have
+// several handshakes, which name distinguishes. A plain version is left out, because every update
+// changes it.
 func NewIntroduction(name, instructions string, serverInfo json.RawMessage) Item {
 	if version, ok := rawjson.Text(rawjson.Get(serverInfo, "version")); ok && plainVersion.MatchString(version) &&
 		!ambiguous(serverInfo) {
@@ -90,8 +92,8 @@ func NewIntroduction(name, instructions string, serverInfo json.RawMessage) Item
 	return Item{Introduction, name, members{"instructions": text(instructions), "server_info": serverInfo}.descriptor()}
 }
 
-// Label names an item among those of its extension: a tool by its name, others with their
-// kind in front, such as prompt:review.
+// Label names an item uniquely within its extension: a tool by its name, another item by its kind
+// and name, such as prompt:review.
 func Label(kind Kind, name string) string {
 	switch {
 	case kind == Tool:

@@ -315,7 +315,7 @@ func TestMoreItemsThanArePinned(t *testing.T) {
 	}
 }
 
-// The same for items with hidden text.
+// Items with hidden text beyond MaxItems are held too.
 func TestMoreHiddenItemsThanAreHeld(t *testing.T) {
 	h, err := OpenHidden(filepath.Join(t.TempDir(), "hidden"))
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package pins records the tools, introduction, prompts and resources of each extension when they
-// are first seen, and holds later changes and additions until an operator approves them.
+// are first seen. It holds back later changes and additions until an operator approves them.
 package pins
 
 import (
@@ -24,13 +24,13 @@ type Pins struct {
 	dirty map[group]dirtyPart // changed since the file was read or written
 }
 
-// group is the items of one kind of an extension.
+// group is all items of one kind of one extension.
 type group struct {
 	extension string
 	kind      Kind
 }
 
-// table maps groups to their entries by name. An empty group was seen without items.
+// table maps groups to their entries by name. A group with no entries was seen and had no items.
 type table map[group]map[string]entry
 
 // firstList is the first list of a group while pages of it are missing.
@@ -43,14 +43,14 @@ type firstList struct {
 // could leave the list open and add items at any time.
 const maxFirst = time.Minute
 
-// dirtyPart is the changed names of a group.
+// dirtyPart is the set of names in a group whose entries have changed.
 type dirtyPart map[string]bool
 
 // entry is the state of one item.
 type entry struct {
 	Pinned   descriptor `json:"pinned,omitempty"`      // nil: added after the first list, never approved
 	Since    time.Time  `json:"since,omitzero"`        // when Pinned was recorded
-	Approved string     `json:"approved_by,omitempty"` // who approved Pinned; "" if it was seen first
+	Approved string     `json:"approved_by,omitempty"` // who approved Pinned; "" if Pinned is from the first list
 	Held     descriptor `json:"held,omitempty"`        // the present descriptor, while it differs from Pinned
 	HeldFrom time.Time  `json:"held_since,omitzero"`
 }
@@ -72,13 +72,13 @@ type Pin struct {
 	HeldSince  time.Time `json:"held_since,omitzero"`
 	// the differences from the pinned to the current descriptor, one per line
 	Diff   string `json:"diff,omitempty"`
-	Digest string `json:"digest,omitempty"` // of the descriptor that waits for approval; "" when none does
+	Digest string `json:"digest,omitempty"` // of the descriptor that waits for approval; "" for none
 	// the tool's [Item.Hash] if exthost.lock has another one or none
 	Unlocked string `json:"unlocked,omitempty"`
 }
 
-// Open reads the lock file at path. Save creates a missing one. The file must be in the directory
-// within, with links followed; "" allows any directory.
+// Open reads the lock file at path. If the file is missing, Save creates it. The file, with
+// symbolic links followed, must be in the directory within; "" allows any directory.
 func Open(path, within string) (*Pins, error) {
 	if err := below.Check(within, path); err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
@@ -106,9 +106,9 @@ type List struct {
 	Whole     bool   // Items are all items of this kind
 }
 
-// Look compares the items of a list with their pins and returns the names of the held ones. The
-// first list of a kind is pinned, with all its pages. changed reports whether there is something
-// to save.
+// Look compares the items of a list with their pins and returns the names of the items to hold
+// back. It pins all items of the first list of a kind, including its further pages. changed reports
+// whether Save has something to write.
 func (p *Pins) Look(l List) (held []string, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *Pins) Look(l List) (held []string, changed bool) {
 		p.seen.see(g)
 		p.noteLocked(g, "")
 	}
-	twice := make(map[string]bool) // names with a held item
+	twice := make(map[string]bool) // names of which one item is held: others of that name are held too
 	for _, item := range l.Items {
 		if !twice[item.Name] && !p.lookLocked(g, item, first) {
 			held, twice[item.Name] = append(held, item.Name), true
@@ -149,7 +149,7 @@ func (p *Pins) lookLocked(g group, now Item, first bool) bool {
 		p.setLocked(g, now.Name, entry{Pinned: now.said, Since: today()})
 		return true
 	case known && e.Pinned.equal(now.said):
-		if e.Held != nil { // it is back to its pinned descriptor
+		if e.Held != nil { // the item has its pinned descriptor again
 			e.Held, e.HeldFrom = nil, time.Time{}
 			p.setLocked(g, now.Name, e)
 		}
@@ -161,7 +161,7 @@ func (p *Pins) lookLocked(g group, now Item, first bool) bool {
 	return false
 }
 
-// forgetLocked removes the entries of items that were never approved and are gone.
+// forgetLocked removes the entries of items that were never approved and are not in present.
 func (p *Pins) forgetLocked(g group, present []Item) {
 	has := make(map[string]bool, len(present))
 	for _, item := range present {
@@ -226,8 +226,8 @@ var (
 	ErrOther       = errors.New("it has changed again since it was shown")
 )
 
-// Approve pins the current descriptor of an item and saves it, if it has that digest. by names
-// the person.
+// Approve pins the held descriptor of an item, if its digest is the given one, and saves the lock
+// file. by names the person.
 func (p *Pins) Approve(extension string, kind Kind, name, digest, by string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,8 +299,8 @@ func sorted(list []Pin) []Pin {
 	return list
 }
 
-// Save writes the changes to the lock file. Changes by other processes are kept and take
-// effect.
+// Save writes the changes to the lock file. It first reads the file again, so that changes by other
+// processes remain and take effect in p.
 func (p *Pins) Save() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
