@@ -10,7 +10,7 @@ import (
 // Counter is this host's share of a cluster-wide limit. Its methods may be called concurrently.
 type Counter struct {
 	pool    *Pool
-	claim   Claim         // without the lease
+	claim   Claim         // without Of, Held and Debt
 	turn    chan struct{} // holds a token during a request for a lease
 	lease   atomic.Pointer[lease]
 	debt    atomic.Int64 // units used without a lease
@@ -45,20 +45,21 @@ type Taken struct {
 	n    int64
 }
 
-// Back gives the units back to this host.
+// Back returns the units to the lease they were taken from.
 func (t Taken) Back() {
 	if t.from != nil {
 		t.from.left.Add(t.n)
 	}
 }
 
-// Take takes n units if at least one is left, so a limit may be exceeded by n-1. Otherwise wait is the time
-// until the next window. It fails if the counter cannot be reached.
+// Take takes n units if at least one is left, so the total may exceed the limit by n-1. If none is
+// left, it takes none, and wait is the time until the next window. It fails if the counter cannot
+// be reached.
 func (c *Counter) Take(ctx context.Context, now time.Time, n int64) (taken Taken, wait time.Duration, err error) {
 	for {
 		l := c.lease.Load()
 		if l != nil && !l.over(now) {
-			last := l.last.Load() // read first: it is set after the last units are added
+			last := l.last.Load() // read before take, because fillWhere sets last after it has added the last units
 			if left, ok := l.take(n); ok {
 				if left <= l.size/2 && !last {
 					c.fillAhead()
@@ -88,7 +89,7 @@ func (l *lease) take(n int64) (left int64, ok bool) {
 	}
 }
 
-// Charge takes n units, even if none are left.
+// Charge takes n units, even if fewer are left.
 func (c *Counter) Charge(now time.Time, n int64) {
 	l := c.lease.Load()
 	if l == nil || l.over(now) {
@@ -122,12 +123,13 @@ func (c *Counter) fillAhead() {
 	}
 }
 
-// fill requests a lease after seen was found empty.
+// fill requests a lease after seen, the current one, was found empty.
 func (c *Counter) fill(ctx context.Context, seen *lease) error {
 	return c.fillWhere(ctx, func(l *lease) bool { return l == seen && l.left.Load() <= 0 })
 }
 
-// fillWhere requests a lease, unless needs reports that a concurrent request has brought enough.
+// fillWhere requests a lease, unless needs returns false for the current lease, which a concurrent
+// request may have filled.
 func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -158,7 +160,7 @@ func (c *Counter) fillWhere(ctx context.Context, needs func(*lease) bool) error 
 	return nil
 }
 
-// add adds the units of a lease to l, the current one, or replaces l if its window is over.
+// add adds the units of got to l, the current lease, or replaces l if its window is over.
 func (c *Counter) add(l *lease, got Lease) {
 	units := got.Units - c.debt.Swap(0)
 	if l != nil && l.of == got.Of && !l.over(time.Now()) {

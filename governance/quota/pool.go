@@ -9,7 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/concurrent/inflight"
 )
 
-// Pool holds what the counters of a host share: the source of their leases, and their background work.
+// Pool holds what all counters of a host share: the source of their leases, and their background
+// work.
 type Pool struct {
 	source  Source
 	ahead   inflight.Gate
@@ -23,8 +24,8 @@ type Pool struct {
 	said  map[string]said // by policy with a faulty counter
 }
 
-// said is the last fault that the source reported about a counter. It holds until the counter recovers or its
-// window ends.
+// said is the last note or error that the source reported about a counter. It is valid until the
+// source reports neither for that counter, or the window ends.
 type said struct {
 	key   string
 	until time.Time
@@ -33,9 +34,10 @@ type said struct {
 }
 
 const (
-	// retryAfter is how long leases fail at once after a failure, instead of each waiting for a timeout.
+	// retryAfter is how long requests for a lease fail at once after one has failed, so that not
+	// each waits for a timeout.
 	retryAfter = 250 * time.Millisecond
-	// aheadTimeout bounds a lease ahead of need.
+	// aheadTimeout bounds a request for a lease ahead of need.
 	aheadTimeout = 5 * time.Second
 	// maxSaid bounds the policies with a faulty counter.
 	maxSaid = 1000
@@ -48,7 +50,8 @@ const (
 var errNoSource = errors.New("this host is not the node of its configuration, and only nodes of the cluster count: " +
 	"exthost serve")
 
-// NewPool returns a pool of leases from source; nil is a source that always fails. The caller must close it.
+// NewPool returns a pool of leases from source. With a nil source, every request fails. The caller
+// must close the pool.
 func NewPool(source Source) *Pool {
 	p := &Pool{source: source, said: make(map[string]said)}
 	p.closing, p.stop = context.WithCancel(context.Background())
@@ -66,7 +69,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
-// Note returns what is odd about the counters of a policy, or "".
+// Note returns what the source reported as odd about the counters of a policy; "" for nothing.
 func (p *Pool) Note(policy string) string { return p.of(policy).note }
 
 func (p *Pool) of(policy string) said {
@@ -78,7 +81,8 @@ func (p *Pool) of(policy string) said {
 	return said{}
 }
 
-// hear records the source's report about a counter.
+// hear stores what the source reported about a counter; an empty note and a nil err mean that all
+// is well.
 func (p *Pool) hear(c *Claim, note string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +90,7 @@ func (p *Pool) hear(c *Claim, note string, err error) {
 	switch {
 	case note == "" && err == nil && before.key == c.Key:
 		delete(p.said, c.Policy)
-	case note == "" && err == nil: // but another counter is still faulty
+	case note == "" && err == nil: // the stored report is about another counter, which is still faulty
 	case known || len(p.said) < maxSaid:
 		p.said[c.Policy] = said{c.Key, time.Now().Add(c.Window), note, err}
 	}
@@ -123,8 +127,8 @@ func (p *Pool) look() {
 	}
 }
 
-// Err returns why the source cannot be reached, or fails for a counter of the policy; nil if its last answer
-// was fine.
+// Err returns why the source cannot be reached, or why a counter of the policy fails. It is nil if
+// the last answer was fine.
 func (p *Pool) Err(policy string) error {
 	if p.source == nil {
 		return errNoSource
@@ -146,14 +150,14 @@ func (p *Pool) answered(err error) {
 	}
 }
 
-// lease requests a lease, or fails at once if the last request failed just now.
+// lease requests a lease. It fails at once if the last request failed less than retryAfter ago.
 func (p *Pool) lease(ctx context.Context, c Claim) (Lease, error) {
 	if err := p.failed(time.Now()); err != nil {
 		return Lease{}, err
 	}
 	l, err := p.source.Lease(ctx, c)
 	if ctx.Err() != nil && err != nil {
-		return l, err // the caller gave up, which tells nothing about the source
+		return l, err // the caller gave up, which says nothing about the source
 	}
 	if one, ok := errors.AsType[*CounterError](err); ok {
 		p.answered(nil)

@@ -1,5 +1,5 @@
-// Package quota counts limits that the hosts of a cluster share. A host leases units before it uses them, so
-// that most calls need no communication.
+// Package quota counts against limits that all hosts of a cluster share. A host leases units before
+// it uses them, so that most calls need no communication.
 package quota
 
 import (
@@ -9,20 +9,20 @@ import (
 
 // Claim requests units of a counter.
 type Claim struct {
-	Policy string // of the counter
+	Policy string // the policy that the counter belongs to
 	Key    string // identifies the counter within the policy
-	Limit  int64  // units of all hosts per window
-	// length of windows, which begin at multiples of it since 1970 by the clock of the servers
+	Limit  int64  // units per window that all hosts together may use
+	// length of a window; windows begin at multiples of it since 1970, by the clock of the servers
 	Window time.Duration
 
 	Of   int64 // window of the current lease; 0: none
-	Held int64 // units left of that lease; negative: more were used
+	Held int64 // units left of the lease for Of; negative: more were used
 	Debt int64 // units used without a lease
 }
 
 // Lease is the answer to a [Claim].
 type Lease struct {
-	Of    int64     // window of the lease
+	Of    int64     // the window that the lease is for
 	Units int64     // leased units; 0: the window has none left
 	Size  int64     // size of a full lease; the host asks for more below half of it
 	Last  bool      // no units are left for anybody in this window
@@ -34,9 +34,10 @@ type Lease struct {
 type Source interface {
 	// Reach returns nil if the counters can be reached, else the reason. It returns soon after ctx ends.
 	Reach(ctx context.Context) error
-	// Lease leases units, or none if the limit is reached. It fails if the counter cannot be reached; with a
-	// [CounterError], only this counter is affected. Units taken by a failed request are part of a later
-	// lease, or lost until the window ends. It returns soon after ctx ends, and may be called concurrently.
+	// Lease leases units, or none if the limit is reached. It fails if the counter cannot be
+	// reached; an error of type [CounterError] affects this counter alone. Units that a failed
+	// request has taken are part of a later lease, or lost until the window ends. Lease returns
+	// soon after ctx ends, and may be called concurrently.
 	Lease(ctx context.Context, c Claim) (Lease, error)
 }
 
