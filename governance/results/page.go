@@ -46,8 +46,8 @@ func Tool() protocol.Tool {
 }
 
 // Call executes the page tool and returns an MCP tool result: the text of the page and its
-// position. Bad arguments are an error of kind invalid_arguments. A result whose source shows
-// refuses is treated as unknown; a nil shows allows all.
+// position. Bad arguments are an error of kind invalid_arguments. If shows returns false for the
+// source of a result, the result is treated as unknown; a nil shows allows all.
 func (s *Store) Call(owner Owner, shows func(Source) bool, arguments json.RawMessage) (json.RawMessage, error) {
 	a := struct {
 		Handle string `json:"handle"`
@@ -107,9 +107,9 @@ func readPage(r io.ReaderAt, offset int64, limit int, total int64) (Page, error)
 	return p, nil
 }
 
-// Cut returns the length of the first page of text, about limit bytes: all of text when it
-// is that short, else up to the end of a line in the second half of the page, or of a
-// character. It is at least one character.
+// Cut returns the length of the first page of text: all of text if that is at most limit bytes.
+// Otherwise the page ends with the last line that ends in the second half of limit, else with the
+// last whole character. It holds at least one character.
 func Cut(text []byte, limit int) int {
 	if len(text) <= limit {
 		return len(text)

@@ -35,7 +35,7 @@ type Options struct {
 	Node string
 }
 
-// Owner identifies who may read a result. The session counts only for anonymous callers.
+// Owner identifies who may read a result. Session must match for anonymous callers only.
 type Owner struct {
 	Node    string // the cluster node of the caller; "" for this host
 	Caller  string
@@ -56,11 +56,10 @@ func (o Owner) key() Owner {
 var ErrUnknown = errors.New("no result is kept under this handle: it was too old, had to make room, or never was; " +
 	"call the tool again")
 
-// errEvicted is returned when newer results evicted one while it was being written.
+// errEvicted is returned by Put when newer results evicted this one while it was being written.
 var errEvicted = errors.New("it had to make room for others at once")
 
-// Store keeps results in files. Its methods are safe for concurrent use. Its owner calls
-// Close.
+// Store keeps results in files. Its methods are safe for concurrent use. The owner must call Close.
 type Store struct {
 	o Options
 
@@ -97,8 +96,8 @@ func Open(o Options) (*Store, error) {
 	return s, s.sweepLocked(time.Now())
 }
 
-// Put stores text of a result for owner and returns its handle, as NODE/HANDLE if the owner is at
-// another node.
+// Put stores text, the text of a result for owner, and returns its handle: NODE/HANDLE if the owner
+// is at another node.
 func (s *Store) Put(owner Owner, of Source, text []byte) (handle string, err error) {
 	size := int64(len(text))
 	if size > s.o.Quota {
