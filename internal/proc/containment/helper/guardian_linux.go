@@ -36,9 +36,9 @@ const (
 // sweepLimit bounds the sweep after the host has ended: a process in uninterruptible sleep cannot be killed.
 const sweepLimit = time.Minute
 
-// patience is how long the guardian looks again at processes in an exec: a child that was being started when the host
-// was killed stays stopped there, because its tracer is gone. An exec takes seconds on a machine that is short of
-// processor time.
+// patience is how long the guardian keeps looking at processes that are in an exec. When the host
+// is killed while it starts a child, the child remains stopped in its exec, because its tracer is
+// gone. On a machine that is short of processor time, an exec takes seconds.
 const patience = 30 * time.Second
 
 func init() {
@@ -71,7 +71,8 @@ func runGuardian(lifeline pipe, readyPipe int) {
 	}
 }
 
-// pipe reads a descriptor without package os, which would cost some hundred KiB of resident program pages.
+// pipe is a descriptor that is read without package os, which would cost some hundred KiB of
+// resident program pages.
 type pipe int
 
 func (p pipe) Read(b []byte) (int, error) {

@@ -42,8 +42,8 @@ type Sandbox struct {
 	Network, Proxy bool
 }
 
-// Report is a message of an init to the host. There is one after the start of the child or its failure, and one after
-// the exit of the child.
+// Report is a message of an init to the host. An init reports once that its child has started or
+// could not be started, and once that the child has exited.
 type Report struct {
 	Stage  string `json:"stage,omitempty"` // the stage that failed; "" if none
 	Errno  int    `json:"errno,omitempty"`
@@ -121,7 +121,7 @@ func (t *Terms) reducePrivileges() error {
 	if err := limited.SetMark(0, t.Mark); err != nil {
 		return err
 	}
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // its other threads keep their privileges
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // its other threads keep privileges: no child may trace it
 	if t.NewPrivileges {
 		return nil
 	}

@@ -21,9 +21,10 @@ func UnmapProgram() {
 // unmap releases the resident pages of the file at path, or those of this program and its libraries if path is "". They
 // stay in the page cache; the next use of a page costs a minor fault.
 //
-// The start of a large program touches pages everywhere, and with each the kernel maps fifteen neighbours. Mappings
-// with modified pages, as by the dynamic linker or a debugger, stay as they are. Without /proc, unmap does nothing. No
-// other thread may load a library meanwhile: relocations made after unmap has read the mappings would be lost.
+// The start of a large program touches pages everywhere, and with each the kernel maps fifteen
+// neighbours. Mappings with pages that the dynamic linker or a debugger has modified stay as they
+// are. Without /proc, unmap does nothing. While unmap runs, no other thread may load a library:
+// relocations made after unmap has read the mappings would be lost.
 func unmap(path string) {
 	maps, err := os.Open("/proc/self/smaps")
 	if err != nil {
