@@ -126,8 +126,8 @@ func setLimit(pid, resource int, soft, hard uint64) error {
 	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(soft, old.Max), Max: min(hard, old.Max)}, nil)
 }
 
-// SetDefaults disables core dumps of pid and makes the OOM killer prefer it to the host; pid 0 is this process. Errors
-// are ignored.
+// SetDefaults disables core dumps of pid, and makes the OOM killer choose pid before the host. For
+// pid 0 it does so for this process. Errors are ignored.
 func SetDefaults(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	name := "self"
