@@ -9,12 +9,15 @@ import (
 	"strconv"
 )
 
-// OfSocket tells whether a socket, given by its inode and the uid of its creator, is held by a child or its
-// descendants: [Descendant] if one of them holds it, [Unrelated] if only other processes do.
+// OfSocket tells whether a socket, given by its inode and the uid of its creator, is held by a
+// child or its descendants: [Descendant] if one of them holds it, [Unrelated] if only other
+// processes do.
 //
-// The holder of a socket may be invisible: a process that hides its descriptors, as sshd does, a process outside this
-// pid namespace, a unix socket with the descriptor in a queued message, or an io_uring. OfSocket returns [Unknown] if
-// no holder is visible and a descendant may be a hidden one, or if no other process may be.
+// The holder of a socket may be invisible: a process that hides its descriptors, as sshd does, a
+// process outside this pid namespace, a unix socket with the descriptor in a queued message, or an
+// io_uring. If no holder is visible, OfSocket returns [Unknown] in two cases: a descendant may hold
+// the socket invisibly; or a descendant may have created it, and no other process may hold it
+// invisibly.
 func OfSocket(inode uint32, uid int) Relation {
 	h := holders{socket: fmt.Sprintf("socket:[%d]", inode), creator: uid, invisible: nested()}
 	for _, pid := range numbers("/proc") {
@@ -106,8 +109,8 @@ func holds(dir, file string, within bool) (held, hidden bool) {
 // containsFiles matches the descriptors that can hold other open files.
 var containsFiles = regexp.MustCompile(`^socket:|io_uring`)
 
-// filesWithin reports whether a descriptor holds other open files. info is its file in fdinfo, which tells that since
-// Linux 5.12.
+// filesWithin reports whether a descriptor holds other open files. info is its file in fdinfo,
+// which has that information since Linux 5.12.
 func filesWithin(info string) bool {
 	text, err := os.ReadFile(info)
 	return err != nil && !errors.Is(err, fs.ErrNotExist) || heldFiles.Match(text)

@@ -5,10 +5,11 @@
 // rid of the mark that each child has from its first instruction on; see package sweep. A process with a mark must not
 // operate a host, whether or not the host that started it still runs.
 //
-// Where children cannot be marked, because tracing is forbidden or the system lacks such limits, no_new_privs serves as
-// the mark: children have it, and it cannot be cleared. If this process has no_new_privs itself, as in many containers,
-// each child gets one more seccomp filter, which permits everything. Such a process may still belong to someone else,
-// unless it was started from outside this pid namespace.
+// Where children cannot be marked, because tracing is forbidden or the system lacks such limits,
+// no_new_privs serves as the mark: children have it, and it cannot be cleared. If this process has
+// no_new_privs itself, as in many containers, each child gets one more seccomp filter, which
+// permits everything. A process with this mark may still be unrelated to any child, unless its
+// ancestors show that it was started from outside this pid namespace.
 //
 // On macOS only the ancestors of a process are known, and on other systems nothing; see [Of].
 package lineage

@@ -60,7 +60,7 @@ func Of(pid int) Relation {
 			return Descendant
 		case p.pid == 1:
 			return first.orphan()
-		case p.parent == 0: // its parent is outside the pid namespace; no descendant's is
+		case p.parent == 0: // its parent is outside the pid namespace; the parent of a descendant never is
 			return Unrelated
 		}
 		if p, ok = p.up(); !ok {
