@@ -3,8 +3,8 @@
 // a host are initialised.
 package sweep
 
-// CookieVar is the environment variable with a child's mark, which descendants inherit until they clear it. If a host
-// runs inside an extension of another host, the value has one mark per host, outermost first, separated by blanks. By
-// it a host finds the descendants of the inner host, whose limit marks differ from its own, and processes on systems
-// without limit marks.
+// CookieVar is the environment variable with a child's mark, which descendants inherit until they
+// clear it. If a host runs inside an extension of another host, the value has one mark per host,
+// outermost first, separated by blanks. The outer host needs it to find the descendants of the
+// inner host, which have other limit marks; on systems without limit marks, every host needs it.
 const CookieVar = "EXTHOST_COOKIE"

@@ -75,7 +75,7 @@ type Found struct {
 	Parent, Session int `json:"-"`
 }
 
-// Left returns the processes that are outside of the sessions of parent's direct children.
+// Left returns those processes of all that are outside of the sessions of parent's direct children.
 func Left(all []Found, parent int) (left []Found) {
 	children := make(map[int]bool)
 	for _, f := range all {

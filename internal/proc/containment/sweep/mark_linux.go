@@ -30,7 +30,7 @@ func (r *reader) limit(pid int) (uint64, bool) {
 	if unix.Prlimit(pid, ResourceLocks, nil, &l) == nil {
 		return l.Max, true
 	}
-	// Other users' limits can be read only here.
+	// The limits of other users' processes can be read only from this file.
 	_, line, found := bytes.Cut(r.read(pid, "limits"), []byte("\nMax file locks "))
 	fields := bytes.Fields(line)
 	if !found || len(fields) < 2 {

@@ -14,15 +14,15 @@ import (
 // Sweeper finds and kills descendants of dead children.
 type Sweeper struct {
 	Marks Marks  // of the children
-	Mark  []byte // in the children's environment; a trailing "." stands for all marks of that host; nil: none
+	Mark  []byte // in the children's environment; ending in ".", it stands for every mark that begins so; nil: none
 	Since uint64 // earliest start time of the children
 	Looks *Looks // shared full scans; nil: not shared
 	// Patience is how long processes with an empty environment are looked at again: they may be in an exec, which can
 	// take long on a busy system. Default: 6 ms.
 	Patience time.Duration
 
-	// Known are the processes to kill, dead or alive, pid to start time: first the children, then the descendants that
-	// were found and the leaders of their sessions.
+	// Known are the processes to kill, dead or alive, pid to start time: at first the children.
+	// Sweep adds the descendants that it finds and the leaders of their sessions.
 	Known      map[int]uint64
 	cleared    map[int]bool // not descendants, as of the last full scan
 	unreadable int          // cleared processes with an empty environment
@@ -33,7 +33,8 @@ type Sweeper struct {
 // can escape a single scan.
 const emptyScans = 3
 
-// unreadablePause is the first pause before looking again at processes with an empty environment. Some never have one.
+// unreadablePause is the first pause before looking again at processes with an empty environment.
+// Some processes never have another one.
 const unreadablePause = 2 * time.Millisecond
 
 // Sweep kills all descendants, including new ones, until none is left or limit has passed.
@@ -118,9 +119,9 @@ func (q *Sweeper) related(s stat) bool {
 	return false
 }
 
-// addKnown records s and the leader of its session, as no unrelated process can enter a descendant's session. An
-// unrelated process of a user's session may have got the mark, but the leader of that session is older than the
-// children and not recorded.
+// addKnown records s and the leader of its session: no unrelated process can enter a session that a
+// descendant leads. The mark may have got to an unrelated process, in a session of the user. The
+// leader of such a session is older than the children, and is not recorded.
 func (q *Sweeper) addKnown(s stat) {
 	q.Known[s.pid] = s.start
 	if s.session <= 1 || s.session == os.Getpid() || q.Since == 0 {
