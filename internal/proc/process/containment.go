@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// containments counts the containments of this process, for their marks in the environment. numbered numbers those that
-// are open, for their marks as limits.
+// containments counts the containments of this process; the count is part of their marks in the
+// environment. numbered numbers the open ones; these numbers are part of their marks as limits.
 var (
 	containments atomic.Uint64
 	numbered     = numbers{most: sweep.MaxContainment}
@@ -25,14 +25,14 @@ var (
 // and runs a guardian process that kills all descendants when the host ends. A nil Containment only kills process
 // groups. The package comment lists the processes that escape.
 type Containment struct {
-	Log *slog.Logger // takes a warning when a guardian ended; set before the first child; nil: no log
+	Log *slog.Logger // receives a warning when a guardian ended; set before the first child; nil: no log
 
 	program    string // executable of the guardian; "" for no guardian
 	outerMarks string // marks of this process itself, each followed by a blank
 	hostMark   string // prefix of each child's mark
 	lastChild  atomic.Uint64
 	marks      sweep.Marks  // of the children; empty if the system has none
-	number     int          // of this containment in its marks; 0 if all were taken
+	number     int          // of this containment in its marks; 0 if no number was free
 	live       numbers      // numbers of the children in their marks
 	looks      *sweep.Looks // shared by the sweeps of all children
 
@@ -186,7 +186,7 @@ func (c *Containment) watchGuardian(g *guardian) {
 type containedChild struct {
 	c      *Containment
 	mark   string
-	number int // in its mark as a limit; 0 if all were taken
+	number int // in its mark as a limit; 0 if no number was free
 	pid    int
 	start  uint64 // of the child; 0 if unknown
 }

@@ -25,10 +25,11 @@
 // host ends, for any reason, the pipe closes, and the guardian sweeps for all children. Processes are identified by pid
 // and start time, and signalled through a handle, so that a reused pid is never killed.
 //
-// Some processes escape: one that lowers its own limit, and left the session, cleared its environment and lost its
-// ancestors before the sweep; one that changed its user; one that forks and exits faster than the sweep; and all, if
-// the guardian is killed and then the host, until the directory's next host ends them. Even then the mark keeps them
-// from operating a host, see package lineage. A pid namespace contains all of these.
+// Some processes escape: one that lowers its own limit, and left the session, cleared its
+// environment and lost its ancestors before the sweep; one that changed its user; and one that
+// forks and exits faster than the sweep. All escape if the guardian is killed and then the host,
+// until the next host in the same directory ends them. Even then the mark keeps them from operating
+// a host, see package lineage. A pid namespace contains all of these.
 //
 // # Isolation
 //
@@ -47,7 +48,8 @@
 //
 // # Privileges
 //
-// On Linux a child has no_new_privs, and as root only some capabilities. Both are attributes of the thread that starts
-// it, so children are started on a thread that has given up the rest for good; see launcher. The init of a pid
-// namespace mounts /proc before it gives them up on its main thread.
+// On Linux a child has no_new_privs, and as root only some capabilities. A child inherits both from
+// the thread that starts it, so children are started on a thread that has given up the rest for
+// good; see launcher. The init of a pid namespace mounts /proc before it gives up its privileges on
+// its main thread.
 package process

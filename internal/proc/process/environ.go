@@ -35,8 +35,8 @@ type EnvReport struct {
 	PassedSecrets []string
 }
 
-// Environ returns the environment of a child, sorted by name and without duplicates (the last one counts), and a report
-// about the variables of host.
+// Environ returns the environment of a child, sorted by name, and a report about the variables of
+// host. If host has a name several times, the last one is used.
 //
 // Variables that make programs load foreign code (LD_*, DYLD_*, NODE_OPTIONS, …) are always withheld. Secrets are
 // withheld unless Pass or Declared names them: variables whose name looks secret, whose value looks like a token of a

@@ -35,8 +35,9 @@ type guardian struct {
 	done       chan struct{} // closed once the guardian has been reaped
 }
 
-// startGuardian starts program as the guardian of a host whose running children are leaders. It does not wait: the
-// guardian reads the lifeline once it runs. The caller must call watch.
+// startGuardian starts program as the guardian of a host. leaders are the host's running children,
+// pid to start time. It does not wait until the guardian runs, which reads the lifeline from then
+// on. The caller must call watch.
 func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint64) (*guardian, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -147,7 +148,8 @@ func (g *guardian) close() {
 	}
 }
 
-// resume continues a guardian that was stopped by a signal, as it could not sweep at the end of the host.
+// resume continues a guardian that was stopped by a signal, because a stopped one could not sweep
+// at the end of the host.
 func (g *guardian) resume() { _ = g.proc.Signal(unix.SIGCONT) }
 
 // sweepWait bounds how long the reaping of a child waits for its descendants to end.

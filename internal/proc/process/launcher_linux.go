@@ -59,7 +59,8 @@ func (s *Spec) launcher() (*launcher, error) {
 	return &restricted, nil
 }
 
-// giveUp gives up all privileges but kept, and notes if that does not mark the thread.
+// giveUp gives up all privileges but kept. If that does not mark the thread, giveUp tells package
+// lineage.
 func giveUp(kept uint64) error {
 	marked, err := confine.Privileges(kept)
 	if !marked {

@@ -49,7 +49,7 @@ func TestChildrenAreMarked(t *testing.T) {
 	}
 }
 
-// Numbers of children and containments are used by one at a time, however many there were.
+// A number is used by one child or containment at a time, however many there were.
 func TestNumbersAreInUseOnce(t *testing.T) {
 	n := numbers{most: 3}
 	got := []int{n.take(), n.take()}

@@ -55,7 +55,7 @@ type Spec struct {
 	// Isolate runs the child in a pid namespace, where [CanIsolate] is true: the kernel kills the child and its
 	// descendants when the child or this process ends. It requires a Containment with a program.
 	Isolate bool
-	// Sandbox confines the child, nil does not. It excludes NewPrivileges.
+	// Sandbox confines the child; nil: not confined. NewPrivileges must then be false.
 	Sandbox *sandbox.Policy
 	// NewPrivileges lets the child gain privileges through setuid programs and file capabilities, and keeps the
 	// capabilities of this process. Otherwise a child has no_new_privs on Linux, and as root only safe capabilities.

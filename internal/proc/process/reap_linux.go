@@ -22,8 +22,8 @@ func (p *Process) reap() (*os.ProcessState, error) {
 	return p.proc.Wait()
 }
 
-// awaitExit waits until the child pid has exited, without reaping it. A pidfd waits in the poller and needs no thread.
-// If there is none, waitid blocks a thread.
+// awaitExit waits until the child pid has exited, without reaping it. A pidfd waits in the poller
+// and needs no thread. On kernels without pidfds, waitid blocks a thread.
 func awaitExit(pid int) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap reaps the child and then kills the rest of its process group. The group's id stays taken while it has members;
-// if it has none, another group could get the id before the signal. These systems cannot prevent that.
+// reap reaps the child and then kills the rest of its process group. While the group has members,
+// no other group can get its id. If it has none, another group could get the id before the signal;
+// these systems cannot prevent that.
 func (p *Process) reap() (*os.ProcessState, error) {
 	state, err := p.proc.Wait()
 	close(p.exited)

@@ -34,8 +34,8 @@ var secretWords = words("TOKEN KEY PASS PASSWD PASSPHRASE CREDS PAT AUTH AUTHORI
 // secretParts make a name secret anywhere in it.
 var secretParts = []string{"PASSWORD", "SECRET", "CREDENTIAL", "PRIVATE_KEY"}
 
-// accessNames are not secrets, but give access to the user's: sockets of agents and of the session bus, and credential
-// files.
+// accessNames are not secrets, but give access to the user's secrets: sockets of agents and of the
+// session bus, and credential files.
 var accessNames = words("SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS KUBECONFIG")
 
 func words(list string) map[string]bool {
