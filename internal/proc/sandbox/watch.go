@@ -14,9 +14,9 @@ type Access struct {
 	Write bool
 }
 
-// Watch records the files that confined processes ask for and their sandbox refuses. The zero value is ready, also for
-// several calls of [Policy.Confine]. It decides nothing: the kernel does, and a program may do without what was
-// refused.
+// Watch records the files that confined processes ask for and their sandbox refuses. The zero value
+// is ready, also for several calls of [Policy.Confine]. Watch decides nothing: the kernel refuses,
+// and a program may do without the refused file.
 type Watch struct {
 	mu      sync.Mutex
 	refused map[Access]bool
@@ -43,7 +43,8 @@ func (w *Watch) Refused() (all []Access) {
 	return all
 }
 
-// note records an access unless rules allow it. Writing a file replaces reading it.
+// note records an access unless rules allow it. A write access replaces a read access to the same
+// file.
 func (w *Watch) note(a Access, rules []confine.Rule) {
 	for _, r := range rules {
 		if within(a.Path, real(r.Path)) && (r.Write || !a.Write) {
