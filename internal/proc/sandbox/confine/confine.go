@@ -16,5 +16,5 @@ type Rule struct {
 	Path    string
 	Write   bool
 	Links   bool // follow symbolic links in Path; only for system paths, which no extension can replace
-	Program bool // allow only an executable file: the extension may have replaced it
+	Program bool // allow Path only if it is an executable file, because the extension may have replaced it
 }

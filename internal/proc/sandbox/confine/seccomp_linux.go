@@ -50,7 +50,8 @@ var refusedWithoutWrite = append([]uintptr{
 	unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR,
 }, changesHere...)
 
-// unknownHere are calls that programs try first and can do without.
+// unknownHere are calls that the filter answers as if the kernel did not have them. Programs try
+// them first and can do without.
 var unknownHere = []uintptr{unix.SYS_CLONE3, unix.SYS_FCHMODAT2} // the flags of clone3 are not visible to a filter
 
 // userOf is the value of the first argument with which a call affects all processes of a user.
@@ -115,8 +116,8 @@ func filterOf(writes, inet bool) filter {
 	if !writes {
 		f.refuse(unix.EPERM, refusedWithoutWrite)
 	}
-	// The host sets limits on a child by tracing it before its first instruction: a process may ask to be traced by its
-	// parent, and end that.
+	// The host sets limits on a child by tracing it before its first instruction. So a process may
+	// ask to be traced by its parent, and a parent may end the tracing.
 	f.when(unix.SYS_PTRACE, append(append([]bpf.Instruction{arg(0)},
 		is(permit, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...), refuse(unix.EPERM))...)
 	f.when(unix.SYS_CLONE, arg(0), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: namespaceFlags, SkipTrue: 1},
