@@ -20,8 +20,8 @@ type kind struct {
 	refused bool
 }
 
-// tally records the first attempt of each kind at once, and later ones as one with their number, once per interval and
-// at the end.
+// tally records the first attempt of each kind at once. It records the later ones together, as one
+// Attempt with their number, once per interval and at the end.
 type tally struct {
 	record func(Attempt)
 

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A child that retries in a loop does not fill the log: its first attempt is recorded at once, and the others as a
-// number every minute.
+// A child that retries in a loop does not fill the log: its first attempt is recorded at once, and
+// the number of the others every minute.
 func TestRecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
