@@ -19,15 +19,17 @@ type CallOptions struct {
 	Token string
 	// Owner is the party that makes the call, a comparable value. Options.Loose ignores calls without an owner.
 	Owner any
-	// Standing marks a call that is not answered soon, such as a subscription. It does not count as in flight when
-	// reading is lent to a caller.
+	// Standing marks a call that is not answered soon, such as a subscription. While it is in
+	// flight, Serve can still lend reading to the caller of another one; see role.
 	Standing bool
-	// OnMessage handles the peer's notifications and requests that belong to this call. Notifications run in the
-	// caller's goroutine, in order, before Call returns. Each request runs in its own goroutine, which starts after
-	// the preceding messages, so an open request delays nothing. ctx ends when the call fails. The ctx of a request
-	// also ends when the peer cancels the request ([Options].Cancels) or the call is answered. At most 256 messages,
-	// about 16 MiB, are queued or in progress: further notifications are dropped and counted, further requests
-	// refused. Nil drops and refuses all.
+	// OnMessage handles the peer's notifications and requests that belong to this call.
+	// Notifications run in the caller's goroutine, in order, before Call returns. Each request runs
+	// in its own goroutine, so an open request delays no other message; it starts after the
+	// notifications before the request are handled. ctx ends when the call fails. The ctx of a
+	// request also ends when the peer cancels the request ([Options].Cancels) or answers the call.
+	// At most 256 messages, about 16 MiB, are queued or in progress: further notifications are
+	// dropped and counted, further requests refused. Nil drops all notifications and refuses all
+	// requests.
 	OnMessage func(ctx context.Context, m *Message) (json.RawMessage, error)
 }
 
@@ -127,8 +129,8 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 // limit passed, so the answer may already be in the pipe.
 const CatchUp = 500 * time.Millisecond
 
-// Late reports whether now is so long after due, the time of a timer, that the process cannot have run in between: it
-// was stopped, or the machine is overloaded.
+// Late reports whether due, the time of a timer, is so long ago that the process cannot have run
+// since then: it was stopped, or the machine is overloaded.
 func Late(due time.Time) bool { return time.Since(due) > 20*time.Millisecond }
 
 // catchUp waits for the outcome of a call whose deadline was noticed late, and reports whether it arrived.
@@ -145,7 +147,7 @@ func (pc *pendingCall) catchUp(ctx context.Context) bool {
 	}
 }
 
-// abandon ends the call with cause, unless it already has an outcome.
+// abandon ends the call with cause, unless it already has an outcome. It reports whether it did.
 func (c *Conn) abandon(pc *pendingCall, cause error) (won bool) {
 	c.update(func(s *state) {
 		if won = s.remove(pc); won {

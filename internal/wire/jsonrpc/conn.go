@@ -84,7 +84,8 @@ func NewConn(t Transport, o Options) *Conn {
 	return c
 }
 
-// update changes the state. Once the connection has ended, it also fails the calls in flight; nothing else does.
+// update changes the state. If the connection has ended, it then fails the calls in flight; only
+// update does that.
 func (c *Conn) update(f func(s *state)) {
 	c.mu.Lock()
 	s := &c.state
@@ -142,7 +143,7 @@ func (c *Conn) Serve(ctx context.Context) error {
 	return err
 }
 
-// drainsAfter reports whether handlers may go on after reading ended with err.
+// drainsAfter reports whether handlers may keep running after reading has ended with err.
 func (c *Conn) drainsAfter(err error) bool { return err == io.EOF && c.o.Drain > 0 }
 
 // read is the reader's loop. It returns when the transport fails or another goroutine has become the reader.
@@ -173,7 +174,8 @@ func (c *Conn) readOne() (answer, ok bool) {
 	return m.Method == "", c.dispatch(m)
 }
 
-// readEnded ends reading, and the connection too unless handlers may go on.
+// readEnded records why reading has ended. It also closes the connection, unless handlers may keep
+// running.
 func (c *Conn) readEnded(err error) {
 	drains := c.drainsAfter(err)
 	c.update(func(s *state) {

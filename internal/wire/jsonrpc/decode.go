@@ -45,12 +45,13 @@ const (
 
 // Decode checks one frame and returns it as slices of line.
 //
-// The frame must be one JSON object: valid syntax, valid UTF-8, nested at most [MaxDepth] deep, and a method name of
-// at most 1 KiB. Only the members jsonrpc, id, method, params, result and error count, in exactly this spelling and
-// at most once each; others are ignored. An id is a string, a number or null, and keeps its spelling.
+// The frame must be one JSON object: valid syntax, valid UTF-8, nested at most [MaxDepth] deep, and
+// a method name of at most 1 KiB. The members jsonrpc, id, method, params, result and error are
+// read, in exactly this spelling; each may occur once. Other members are ignored. An id is a
+// string, a number or null, and is kept as it is spelled.
 //
-// An error without an id gets the id null. If both result and error are present and one of them is null, the other
-// one counts.
+// An error without an id gets the id null. If both result and error are present and one of them is
+// null, the null one is ignored.
 //
 // An unusable answer (both result and error, neither of them, or broken after the id) is returned with Invalid set,
 // so that its call can fail. Any other fault is an error: the line is not JSON-RPC.

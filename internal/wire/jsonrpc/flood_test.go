@@ -217,8 +217,8 @@ func (w *lendingWire) Read() (m Message, err error) {
 	}
 }
 
-// TestCallerIsNotHeldUp sends a flood while a caller reads. The caller must notice the end of its ctx as soon as
-// without a flood.
+// TestCallerIsNotHeldUp sends a flood while a caller reads. The caller must notice the end of its
+// ctx as early as without a flood.
 func TestCallerIsNotHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &lendingWire{wire: newWire(), interrupted: make(chan struct{}, 1)}

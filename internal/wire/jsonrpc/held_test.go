@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// inHand keeps the messages it handles until one is let go, or their ctx ends.
+// inHand handles messages, each until letGo receives or the ctx of the message ends.
 type inHand struct {
 	taken chan string // the method of each message
 	letGo chan struct{}

@@ -166,8 +166,9 @@ func parseID(raw []byte) (id uint64, ok bool) {
 	return id, true
 }
 
-// callOf returns, inside update, the call that m belongs to: the call with this token or, if loose, the call on whose
-// stream m came or the newest call if all calls have the same owner.
+// callOf returns, inside update, the call that m belongs to: the one with this token. If there is
+// none and loose is set, it is the call on whose stream m came; for m without a stream it is the
+// newest call, if all calls have the same owner.
 func (s *state) callOf(m *Message, token string, loose bool) *pendingCall {
 	if pc := s.tokens[token]; pc != nil || !loose {
 		return pc

@@ -14,13 +14,13 @@ type Options struct {
 	// internal error. ctx ends with the connection. Nil: method not found.
 	Handle func(ctx context.Context, req *Message) (json.RawMessage, error)
 
-	// MaxHandlers is the max number of concurrent handlers; 0 means 64. Further requests are refused with
-	// CodeOverloaded, also when about 64 MiB of requests and notifications are queued or in progress, including those
-	// of calls.
+	// MaxHandlers is the max number of concurrent handlers; 0 means 64. Further requests are
+	// refused with CodeOverloaded. So are all requests while about 64 MiB of requests and
+	// notifications are queued or in progress, including those that belong to calls.
 	MaxHandlers int
 
-	// Held applies a shared limit of 256 MiB to these bytes, across all connections with the same Held. Nil: not
-	// shared.
+	// Held limits these bytes to 256 MiB in total for all connections with the same Held. Nil: no
+	// common limit.
 	Held *Held
 
 	// Inline runs Handle on the reader instead of in its own goroutine, and writes the answers to requests that
@@ -42,22 +42,23 @@ type Options struct {
 	// all calls abandoned within the last minute have the same [CallOptions].Owner. Nil: none does.
 	Loose func(m *Message) bool
 
-	// Cancels returns the id of the peer's request that a notification cancels, or nil. The ctx of that request's
-	// handler ends, and the request gets no response. It runs on the reading goroutine and must be quick. Nil: none
-	// cancels.
+	// Cancels returns the id of the peer's request that a notification cancels, or nil. The ctx of
+	// that request's handler ends, and the request gets no response. Cancels runs on the reading
+	// goroutine and must be quick. Nil: no notification cancels a request.
 	Cancels func(m *Message) json.RawMessage
 
 	// Abandoned is called, in order and on its own goroutine, for each call that ended after its frame was written
 	// but without an answer, by the caller's ctx or by ErrTimeout.
 	Abandoned func(ctx context.Context, id uint64, method string, cause error)
 
-	// Stray is called on the reading goroutine for each answer without a waiting call, except late answers to
-	// abandoned calls, and for each error with id null: taken reports that it was taken as the answer to the call on
-	// whose stream it came or, without a stream, to the only call in flight. It must be quick. Nil ignores them.
+	// Stray is called for each answer without a waiting call, except late answers to abandoned
+	// calls, and for each error with id null. taken reports that such an error was used as the
+	// answer to the call on whose stream it came or, without a stream, to the only call in flight.
+	// Stray runs on the reading goroutine and must be quick. Nil ignores these answers.
 	Stray func(m *Message, taken bool)
 
-	// Drain is how long handlers may go on, and answer, after the peer closed its end (io.EOF). 0: their ctx ends at
-	// once.
+	// Drain is how long handlers may keep running, and send their answers, after the peer closed
+	// its end (io.EOF). 0: the ctx of handlers ends at once.
 	Drain time.Duration
 
 	// FirstID is the id of the first request. Each further id is one higher.
@@ -77,9 +78,9 @@ const (
 	maxHeldByAll = 4 * maxHeld // the same for all connections with the same Held
 	maxAbandoned = 4096        // max ids of abandoned calls remembered
 
-	// Unsolicited messages are all but answers to calls, requests that belong to a call, and inline requests. Their
-	// rate is limited, so that a flooding peer fills its pipe and blocks itself instead of the host. A long message
-	// counts as several.
+	// Unsolicited messages are all messages except answers to calls, requests that belong to a
+	// call, and inline requests. Their rate is limited, so that a flooding peer fills its pipe and
+	// blocks itself instead of the host. A long message counts as several.
 	unsolicitedRate  = 10_000
 	unsolicitedBurst = 2 * maxQueue
 	unsolicitedBytes = 2 << 10

@@ -30,7 +30,7 @@ type pendingCall struct {
 	sent      time.Time  // zero without a timeout
 	deadline  time.Time  // zero: none
 	limit     time.Time  // latest value of deadline
-	lastLook  time.Time  // later deadline instead of one that was noticed late; see CatchUp
+	lastLook  time.Time  // replaces a deadline that was noticed late; see CatchUp
 }
 
 // abandonedCall is a call that ended without an answer; the peer may still answer it.
@@ -41,7 +41,8 @@ type abandonedCall struct {
 	since    time.Time
 }
 
-// abandonedGrace is how long an abandoned call counts as running, because a peer need not answer a cancelled request.
+// abandonedGrace is how long an abandoned call counts as running. A peer need not answer a
+// cancelled request, so it may have ended without an answer.
 const abandonedGrace = time.Minute
 
 // newPendingCall reuses the channels of a finished call. They are empty: the one send was received, or never happens.

@@ -16,8 +16,8 @@ var ErrCallEnded = &Error{Code: CodeInvalidRequest, Message: "the call that this
 // response.
 var errWithdrawn = &Error{Code: CodeInvalidRequest, Message: "the request was cancelled"}
 
-// questionsGrace is how long a call with an outcome waits for the handlers of its questions, whose ctx has ended.
-// Handlers that take longer are left to the connection.
+// questionsGrace is how long a call that has an outcome waits for the handlers of its questions
+// after their ctx has ended. Call does not wait for handlers that take longer; the connection does.
 const questionsGrace = 2 * time.Second
 
 // questions are the peer's requests that belong to one call and are being answered.
@@ -116,8 +116,8 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 	})
 }
 
-// asked records, inside update, that a question of that many bytes is answered. The peer waited for it, so the call's
-// Timeout restarts.
+// asked records, inside update, that a question of that many bytes is answered. Until then the peer
+// waited for this end, so the call's Timeout restarts now.
 func (c *Conn) asked(s *state, q *questions, bytes int) {
 	q.open--
 	q.bytes -= bytes
@@ -141,8 +141,8 @@ func (c *Conn) respond(id, result json.RawMessage, err error, cause error) {
 	}
 }
 
-// endQuestions ends the questions of a call that has an outcome, and waits for their handlers, so that their messages
-// to the caller precede the answer.
+// endQuestions ends the ctx of the questions of a call that has an outcome, and waits for their
+// handlers, so that what these send to the caller precedes the answer.
 func (c *Conn) endQuestions(pc *pendingCall) {
 	var q *questions
 	c.update(func(*state) {

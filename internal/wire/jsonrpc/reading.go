@@ -9,8 +9,9 @@ import "time"
 //     own answer. If that takes long, reading returns to Serve.
 //   - With Options.Inline the reader runs the handler itself. If that takes long, another goroutine becomes the reader.
 //
-// A watchdog ticks while the role changes, and intervenes when it has not changed for a whole tick. So a reading
-// caller notices the end of its ctx, and a message between calls is read, at most two ticks late.
+// A watchdog ticks while roles change, and intervenes when the role has not changed for a whole
+// tick. So it takes at most two ticks until a reading caller notices the end of its ctx, or until a
+// message that comes between calls is read.
 type role int
 
 const (
@@ -68,8 +69,9 @@ func (c *Conn) tick() {
 	}
 }
 
-// reclaim returns reading to a goroutine that only reads, inside update. A reading caller must be interrupted and
-// returns it itself.
+// reclaim returns reading to a goroutine that only reads, inside update. If a caller reads,
+// interrupt is true: the transport must be interrupted, upon which the caller itself returns
+// reading.
 func (c *Conn) reclaim(s *state) (interrupt bool) {
 	switch s.reading.role {
 	case inHandler:

@@ -54,13 +54,14 @@ type queue struct {
 	running bool
 }
 
-// job is a queued function that keeps the given number of bytes.
+// job is a queued function, with the number of bytes that it keeps in memory.
 type job struct {
 	bytes int
 	run   func(context.Context)
 }
 
-// enqueue adds a job that keeps bytes to a queue, inside update, and reports whether there was room.
+// enqueue adds a job, which keeps that many bytes in memory, to a queue, inside update, and reports
+// whether there was room.
 func (c *Conn) enqueue(s *state, l *queue, bytes int, run func(context.Context)) bool {
 	if s.endErr != nil || len(l.jobs) >= maxQueue || l.waiting >= maxWaiting {
 		s.stats.Dropped++

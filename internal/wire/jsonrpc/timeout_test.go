@@ -128,8 +128,8 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestLimitNoticedLate lets the limit of a call pass while the process does not run, as after SIGSTOP: an answer sent
-// meanwhile counts.
+// TestLimitNoticedLate lets the limit of a call pass while the process does not run, as after
+// SIGSTOP. An answer that was sent in the meantime is still returned.
 func TestLimitNoticedLate(t *testing.T) {
 	for name, limit := range map[string]CallOptions{
 		"timeout": {Timeout: time.Minute, MaxTimeout: time.Hour},

@@ -18,8 +18,8 @@ type Transport interface {
 
 // Awaiter is a [Transport] that can wait for input without a message to read into.
 type Awaiter interface {
-	// Await returns when Read may have something to return. Idle connections wait here, so it needs little stack:
-	// Read needs twice as much.
+	// Await returns when Read may have something to return. Idle connections wait in Await, because
+	// Read needs twice as much stack.
 	Await()
 }
 
