@@ -48,9 +48,10 @@ type StatusError struct {
 // Error returns Text.
 func (e *StatusError) Error() string { return e.Text }
 
-// Refused reports whether the server did not act on the request. That is true for every 4xx, even 408: the request
-// did not arrive as a whole (RFC 9110, 15.5.9). A 503 is ambiguous, because proxies also send it when the connection
-// to a server broke after the request; one with Retry-After has not passed the request on.
+// Refused reports whether the server did not act on the request. That is true for every 4xx, even
+// for 408: the request did not arrive as a whole (RFC 9110, 15.5.9). A 503 is ambiguous, because
+// proxies also send it when the connection to a server broke after the request. With Retry-After, a
+// 503 means that the request was not passed on.
 func (e *StatusError) Refused() bool {
 	return e.Code < 500 || e.Code == http.StatusServiceUnavailable && e.RetryAfter > 0
 }

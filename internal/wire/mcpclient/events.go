@@ -20,7 +20,7 @@ type Events struct {
 	endpoint *url.URL
 }
 
-// NewEvents returns a transport and starts to connect. The error is about the URL.
+// NewEvents returns a transport and starts to connect. It fails only if the URL is invalid.
 func NewEvents(o Options) (*Events, error) {
 	e := &Events{ready: make(chan struct{})}
 	if err := e.init(o); err != nil {
@@ -85,7 +85,8 @@ func (e *Events) setEndpoint(ref string) error {
 	return nil
 }
 
-// Write implements [jsonrpc.Transport]. It returns once a request is written or another message is accepted.
+// Write implements [jsonrpc.Transport]. For a request it returns once the request is written, for
+// another message once the server has accepted it.
 func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 	body, err := jsonrpc.Append(nil, &m)
 	if err != nil {

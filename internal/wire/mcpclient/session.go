@@ -110,7 +110,7 @@ func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 	return nil
 }
 
-// beginLocked returns the probe in progress in at, or begins one.
+// beginLocked returns the probe *at, which is in progress, or starts one there.
 func (s *Streamable) beginLocked(at **probe, run func(*probe)) *probe {
 	if *at != nil {
 		return *at

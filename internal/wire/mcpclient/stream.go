@@ -17,8 +17,8 @@ import (
 const (
 	firstRetry = time.Second // before the first reconnection, unless the server specifies it
 	lastRetry  = 30 * time.Second
-	// maxFailures is the max number of consecutive failed reconnections. One more ends the stream's call, or the
-	// transport if it is the standalone stream.
+	// maxFailures is the max number of consecutive failed reconnections. One failure more ends the
+	// call of the stream; on the standalone stream it ends the transport.
 	maxFailures = 4
 )
 

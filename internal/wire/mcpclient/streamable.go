@@ -30,7 +30,7 @@ type Streamable struct {
 	trial     *probe               // in another session, in progress, or nil
 	opening   []byte               // the initialize request of the session
 	wrong     []string             // credentials that were refused in another session too
-	rest      time.Time            // until when wrong is not tried in another session again
+	rest      time.Time            // wrong is not tried in another session before this time
 	doubting  int                  // exchanges that wait for a probe
 	lost      error                // why the session or the server is gone, or nil
 	drained   chan struct{}        // closed when no request is in flight; nil unless lose waits for it
@@ -51,7 +51,8 @@ type exchange struct {
 	refusal refusal // the error in its response
 }
 
-// NewStreamable returns a transport, which connects with its first message. The error is about the URL.
+// NewStreamable returns a transport, which connects with its first message. It fails only if the
+// URL is invalid.
 func NewStreamable(o Options) (*Streamable, error) {
 	s := &Streamable{exchanges: make(map[string]*exchange)}
 	err := s.init(o)

@@ -17,8 +17,9 @@ import (
 // Other credentials would not help then, and no user should be asked to sign in. So before a 401 is attributed to the
 // credentials, they are tried in another session.
 
-// trialRest is how long credentials that were refused in another session too are not tried again. Without it every
-// call with wrong credentials would take five requests, and could leave a session open on the server.
+// trialRest is how long credentials are not tried again after another session has refused them too.
+// Without it every call with wrong credentials would take five requests, and could leave a session
+// open on the server.
 const trialRest = 10 * time.Second
 
 // isOutlived reports whether a 401 to r is due to the end of its session: the server also refuses a ping in it, but
