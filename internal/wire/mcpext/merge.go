@@ -29,7 +29,7 @@ type Source struct {
 	List   []Extension
 }
 
-// Problem is a problem found while merging, beside the problems of [Read].
+// Problem is a problem found while merging, in addition to those that [Read] reports.
 type Problem struct{ Server, Text string }
 
 // Merged is the merged declaration of several servers. It is immutable. The zero value is empty.
@@ -54,8 +54,8 @@ type owner struct {
 	settings json.RawMessage
 }
 
-// Merge merges the declarations of servers. If several servers declare an extension with different settings, the
-// members are combined; for conflicting members the first server counts.
+// Merge merges the declarations of servers. If several servers declare an extension with different
+// settings, the members are combined; if a member differs, the value of the first server is used.
 func Merge(sources []Source) *Merged {
 	m := &Merged{families: make(map[string]*family), told: make(map[string]int)}
 	at := make(map[string]int)
@@ -143,7 +143,8 @@ func isCore(name string) bool {
 	return slices.ContainsFunc(core, func(word string) bool { return strings.EqualFold(word, name) })
 }
 
-// own makes a server an owner of the methods of x. An official extension takes precedence for its name.
+// own makes a server an owner of the methods of x. If extensions have the same name, the methods
+// belong to the official one.
 func (m *Merged) own(server string, x Extension) {
 	_, name, _ := strings.Cut(x.ID, "/")
 	switch f := m.families[name]; {
