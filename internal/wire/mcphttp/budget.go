@@ -30,9 +30,9 @@ type Budget struct {
 // NewBudget returns a Budget of that many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes, freed: make(chan struct{})} }
 
-// Meter returns r with a body that counts against the budget as it is read. Reading fails with ErrBudget if the
-// budget stays exhausted for two seconds. release returns the bytes, once all [HoldBody] are released too. A body
-// with a small Content-Length is not counted.
+// Meter returns r with a body that counts against the budget as it is read. Reading fails with
+// ErrBudget if the budget stays exhausted for two seconds. release gives the bytes back, once each
+// release of [HoldBody] was called too. A body with a small Content-Length is not counted.
 func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody || 0 <= r.ContentLength && r.ContentLength <= smallBody {
 		return r, func() {}

@@ -30,8 +30,9 @@ var namedBy = map[string]string{
 	protocol.MethodTasksCancel:   "taskId",
 }
 
-// CheckHeaders returns an error if Mcp-Method or Mcp-Name do not repeat the method and name of m. An intermediary may
-// have authorized or routed by these headers, so a mismatch would run something else.
+// CheckHeaders returns an error if Mcp-Method or Mcp-Name do not repeat the method and name of m.
+// An intermediary may have authorized or routed the request by these headers, so a request that
+// differs from them must not run.
 func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
 	for _, name := range []string{VersionHeader, MethodHeader, NameHeader} {
 		if n := len(h[name]); n > 1 { // an intermediary may have read another one of them

@@ -14,7 +14,7 @@ const (
 	traceParent = "traceparent"
 	traceState  = "tracestate"
 
-	maxTraceState = 512 // bytes that vendors should propagate at least (Trace Context, 3.3.1.5)
+	maxTraceState = 512 // bytes; vendors should propagate at least that many (Trace Context, 3.3.1.5)
 )
 
 var (
