@@ -96,8 +96,9 @@ func (w *writer) write(ctx context.Context, m *jsonrpc.Message, hold bool) error
 	return w.writeInline()
 }
 
-// complete reports whether the frames in buf should be written without waiting for more; mu is held. Half of what
-// arrived together makes a batch, so that the peer handles one half while this side makes the other.
+// complete reports whether the frames in buf should be written without waiting for more; mu is
+// held. Half as many frames as lines that arrived together make a batch, so that the peer handles
+// one half while this side makes the other.
 func (w *writer) complete(arrived int) bool {
 	return len(w.buf) >= maxBatch || arrived > 1 && w.frames >= max(2, arrived/2)
 }

@@ -223,7 +223,7 @@ func TestStalledStream(t *testing.T) {
 	})
 }
 
-// TestLastWords has the peer answer and then close its input: the answer still counts.
+// TestLastWords has the peer answer and then close its input. The answer must still be read.
 func TestLastWords(t *testing.T) {
 	peer, w, _ := os.Pipe()
 	r, answers, err := os.Pipe()
