@@ -147,8 +147,8 @@ func objectKeyword(k jsonschema.ErrorKind) string {
 	return ""
 }
 
-// closest returns the faults of the alternative with the fewest. Alternatives that differ only in type or value are
-// merged into one fault.
+// closest returns the faults of the alternative that has the fewest faults. Alternatives that
+// differ only in type or value are merged into one fault.
 func (x explainer) closest(err *jsonschema.ValidationError) []Fault {
 	here := pointer(err.InstanceLocation)
 	var best, merged []Fault
