@@ -102,10 +102,10 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 	})
 }
 
-// ignored reports whether a policy would have acted, but its decision did not count.
+// ignored reports whether a policy decided to stop or change the call, but its decision was not applied.
 func ignored(s governance.Step) bool { return s.Ignored && s.Action != governance.Allow }
 
-// effects names the effect of an action on a call. Actions that are not listed let it pass.
+// effects names the effect of an action on a call. An action that is not listed lets the call pass.
 var effects = map[governance.Action]string{
 	governance.Deny:    "denied",
 	governance.Modify:  "changed",

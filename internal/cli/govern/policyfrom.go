@@ -21,13 +21,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// rehearsal reports what the policies would do about recorded calls.
+// rehearsal reports what the policies would do now about recorded calls.
 type rehearsal struct {
 	Calls     int       `json:"calls"`     // number of recorded calls
-	Otherwise []decided `json:"otherwise"` // calls that are decided otherwise now
+	Otherwise []decided `json:"otherwise"` // calls that the policies would not let pass unchanged now
 }
 
-// decided is a recorded call that passed then and that a policy would stop or change now.
+// decided is a decision to stop or change a recorded call, which passed when it was recorded.
 type decided struct {
 	Extension string          `json:"extension"`
 	Tool      string          `json:"tool"`
@@ -79,7 +79,7 @@ func testRecorded(ctx context.Context, c *console.Console, file string) (err err
 	return c.Print(result.document())
 }
 
-// rehearse returns the decisions about a call that differ from letting it pass.
+// rehearse returns the decisions that would stop or change a recorded call now.
 func rehearse(ctx context.Context, h *exthost.Host, id string, n *player.Call) (list []decided, err error) {
 	arguments := n.Arguments
 	if arguments == nil {
