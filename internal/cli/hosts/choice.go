@@ -39,7 +39,7 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 	all, others := daemon.Machine(ctx)
 	for _, p := range c.places() {
 		if fit := slices.DeleteFunc(slices.Clone(all), func(i daemon.Info) bool { return !p(i) }); len(fit) > 0 {
-			r := running(fit[0]) // the first place of its directory
+			r := running(fit[0]) // the oldest of the hosts that fit
 			r.Apart = filepath.Dir(fit[0].Lock) != state
 			return r, nil
 		}
@@ -87,7 +87,7 @@ func (c choice) places() []func(daemon.Info) bool {
 	}
 }
 
-// fileOf returns the --config in a [Scope].
+// fileOf returns the value of --config in a [Scope].
 func fileOf(scope string) (file string) {
 	_ = json.Unmarshal([]byte(scope), &[]any{&file})
 	return file
@@ -106,8 +106,8 @@ func userName(uid int) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// NeedsFiles returns the error for a command that needs the files of a host with another configuration than this user
-// and directory have.
+// NeedsFiles returns the error for a command that needs the host's files, if the host has other configuration files
+// than a host of this user in this directory would have.
 func (r *Running) NeedsFiles() error {
 	name := strings.TrimPrefix(userName(r.Info.UID), "user ")
 	return &console.Error{

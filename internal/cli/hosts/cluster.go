@@ -77,7 +77,7 @@ func nodeState(n *status.Node, now time.Time) string {
 	return n.State + " " + console.Span(now.Sub(n.Since).Truncate(time.Second))
 }
 
-// shares lists what a node shares, marks replicas, and adds the problem of the node.
+// shares lists what a node shares, with replicas marked, and adds the node's problem.
 func shares(n *status.Node) string {
 	var list []string
 	for _, s := range n.Shares {
@@ -97,8 +97,8 @@ func shares(n *status.Node) string {
 	return cmp.Or(text, "-")
 }
 
-// clockBound is how much the clock of a node may differ before it is reported: invitations and audit logs contain
-// times.
+// clockBound is the largest difference from a node's clock that is not reported. Clocks matter for the times in
+// invitations and audit logs.
 const clockBound = 2 * time.Second
 
 // ClusterProblems lists the problems of a host's cluster.

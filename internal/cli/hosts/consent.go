@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// ThisDirectory names the configuration of the working directory where commands take ids of extensions.
+// ThisDirectory stands for the configuration of the working directory in commands that take ids of extensions.
 const ThisDirectory = "."
 
 // TrustsAll explains extensions.trust: off.
@@ -65,8 +65,8 @@ func Consent(cfg *config.Config) (*consent.Consent, error) {
 	return k, nil
 }
 
-// Lock writes what may run in the working directory into its lock file: the configuration, and the trusted extensions
-// of found. An entry of a package keeps its other fields.
+// Lock writes what may run in the working directory into the lock file there: the configuration, and those extensions
+// in found that are trusted. It keeps the other fields of a package's entry.
 func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) ([]string, error) {
 	f, unlock, err := lock.Edit(cfg.Project.Dir)
 	if err != nil {
@@ -119,8 +119,8 @@ func lockedSo(f *lock.File, c *discovery.Candidate, files consent.Files) error {
 	return nil
 }
 
-// Configuration compares the configuration files of the working directory, and the programs that they name in it, with
-// what the user trusts; nil if there are none.
+// Configuration compares the configuration files of the working directory, and the programs there that these files
+// name, with what the user trusts. It returns nil if there are no such files.
 func Configuration(k *consent.Consent, cfg *config.Config) (*consent.Verdict, error) {
 	if k == nil || cfg.Project.Files == nil || len(cfg.Project.Files) == 0 && k.LockedConfiguration == nil {
 		return nil, nil
@@ -225,7 +225,7 @@ func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verd
 }
 
 // TrustFolder records that the user trusts the extensions in dir as they are, because the user made them or named dir
-// in order to run them. It grants them the secrets.
+// in order to run them. It also grants them the named secrets.
 func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ...string) error {
 	cfg, _, _, err := read(c)
 	if err != nil || cfg == nil {
@@ -251,8 +251,8 @@ func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ..
 	return k.Store.Trust(agreed...)
 }
 
-// Directory returns the directory whose extensions a command runs: its argument, or the working directory, whose
-// extensions must be trusted. Naming a directory is consent.
+// Directory returns the directory whose extensions a command runs. That is the argument, because naming a directory is
+// consent to run it; without one it is the working directory, if the user trusts its extensions.
 func Directory(ctx context.Context, c *console.Console, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -288,11 +288,11 @@ func Directory(ctx context.Context, c *console.Console, args []string) (string, 
 	return ThisDirectory, nil
 }
 
-// Apply prints what the user did, and reloads the host of the working directory, if one runs, so that it follows a
-// change of trust or grants.
+// Apply prints what the user did. It reloads the host of the working directory, if one runs, so that a change of trust
+// or grants takes effect there.
 func Apply(ctx context.Context, c *console.Console, cfg *config.Config, did string) error {
 	r, err := Find(ctx)
-	if err != nil || r.Info.Scope != Scope(c, cfg) { // a host that starts later follows it
+	if err != nil || r.Info.Scope != Scope(c, cfg) { // a host that starts later applies the change anyway
 		c.Tell(console.Safe(did))
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// StatusOnDisk is Status, with the errors of the configuration on disk. The host itself knows them only once it has
-// tried to reload.
+// StatusOnDisk is [Running.Status] with the errors of the configuration on disk. The host itself knows them only after
+// it has tried to reload.
 func (r *Running) StatusOnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
 	s, err := r.Status(ctx)
 	if err == nil && len(BrokenConfig(s)) == 0 {
@@ -90,8 +90,8 @@ func search(ctx context.Context, c *console.Console, cfg *config.Config) (status
 	return h.Status(), nil
 }
 
-// Overlay returns disk with the states that extensions and policies have in the running host. Extensions that the host
-// has not loaded get that as their reason.
+// Overlay returns disk with the states that extensions and policies have in the running host. The reason of an
+// extension that the host has not loaded says so.
 func Overlay(disk, running status.Status) status.Status {
 	runs := map[string]status.Extension{}
 	for _, x := range running.Extensions {
@@ -114,7 +114,7 @@ func Overlay(disk, running status.Status) status.Status {
 	for _, p := range running.Policies {
 		if i := slices.IndexFunc(disk.Policies, func(on status.Policy) bool { return on.Name == p.Name }); i >= 0 {
 			disk.Policies[i] = p
-		} else if p.Builtin == "audit_log" { // a command that only looks does not open the log
+		} else if p.Builtin == "audit_log" { // the host that has read the disk opens no audit log
 			disk.Policies = append(disk.Policies, p)
 		}
 	}
@@ -127,9 +127,9 @@ func Overlay(disk, running status.Status) status.Status {
 	return disk
 }
 
-// Unloaded names what is on the search paths but not loaded by the host r, whose status is running: ids of extensions,
-// and files too broken to have one. It is nil if the host has other flags than c or the configuration on disk is
-// invalid.
+// Unloaded returns what is on the search paths but not loaded by the host r, whose status is running: the ids of
+// extensions, and the names of files too broken to have an id. It returns nil if the host has other flags than c or the
+// configuration on disk is invalid.
 func (r *Running) Unloaded(ctx context.Context, c *console.Console, running status.Status) (names []string) {
 	cfg, _, _, err := read(c)
 	if err != nil || cfg == nil || r.Info.Scope != Scope(c, cfg) {

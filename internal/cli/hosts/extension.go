@@ -114,7 +114,7 @@ func Prospects(i status.Instance, now time.Time) (notes []string) {
 	switch {
 	case i.NextRetry != nil && i.NextRetry.After(now):
 		notes = append(notes, "next try in "+console.Span(i.NextRetry.Sub(now)))
-	case i.NextRetry != nil: // a lazy extension waits for a call
+	case i.NextRetry != nil: // the time has come, but a lazy extension starts only for a call
 		notes = append(notes, "next try with the next call")
 	}
 	switch {
@@ -160,7 +160,7 @@ func PolicyRows(policies []status.Policy) [][]string {
 	for _, p := range policies {
 		var asked, denied, failed, shadow int64
 		p50, p95, slowest := "-", "-", protocol.Duration(0)
-		for _, c := range p.Calls { // one call has a decision in each flow of the policy
+		for _, c := range p.Calls { // by flow; a call has a decision in each flow
 			asked += c.Continue + c.Rejected + c.Errors
 			denied, failed, shadow = denied+c.Rejected, failed+c.Errors, shadow+c.Shadow
 			// the slowest flow, as in the dashboard: an audit log writes in the response flow

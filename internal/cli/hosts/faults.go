@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Unlisted returns the warnings and errors about files that became neither an extension nor a destination. All others
-// are shown with their extension or policy.
+// Unlisted returns the warnings and errors about files that became neither an extension nor a destination. All other
+// diagnostics are shown with their extension or policy.
 func Unlisted(s status.Status) []protocol.Diagnostic {
 	listed := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
@@ -37,7 +37,7 @@ func Unlisted(s status.Status) []protocol.Diagnostic {
 	return out
 }
 
-// BrokenConfig returns the errors of the configuration on disk; nil if it is the one in force.
+// BrokenConfig returns the errors of the configuration on disk; nil if that configuration is in force.
 func BrokenConfig(s status.Status) (diags []protocol.Diagnostic) {
 	for _, d := range s.Diagnostics {
 		if d.Code == string(protocol.ConfigInvalid) && d.Extension == "" && d.Level == protocol.LevelError {
@@ -74,8 +74,8 @@ func BrokenFiles(s status.Status) (names []string) {
 	return names
 }
 
-// Concerns reports whether d is about x, and not about a second file that claims the same id. A manifest that is too
-// broken to have an id concerns the extension that its earlier version became.
+// Concerns reports whether d is about x, and not about a second file that claims the id of x. A manifest too broken to
+// have an id concerns the extension that an earlier version of the manifest defined.
 func Concerns(d protocol.Diagnostic, x status.Extension) bool {
 	if d.Extension == "" {
 		return d.Path != "" && d.Path == x.Path
@@ -88,8 +88,8 @@ func Said(x status.Extension, d protocol.Diagnostic) bool {
 	return x.Reason != "" && (strings.Contains(d.Message, x.Reason) || strings.Contains(x.Reason, d.Message))
 }
 
-// PrintDiagnostics prints on stderr the faults of files that are missing in a list of extensions, and what to do first
-// if there are none at all. It leaves out faults of the configuration, which [Reach] prints.
+// PrintDiagnostics prints on stderr the faults of files that are missing in a list of extensions. If there are no
+// extensions at all, it prints what to do first. It leaves out faults of the configuration, which [Reach] prints.
 func PrintDiagnostics(c *console.Console, s status.Status) {
 	config := BrokenConfig(s)
 	found := slices.DeleteFunc(Unlisted(s),
@@ -172,7 +172,7 @@ func nearestOwner(name string, ids []string) string {
 // Readable is the next step for an extension whose files cannot be read.
 const Readable = "let the user of the host read it, then exthost reload"
 
-// Remedy returns the latest hint in the diagnostics about an extension that cannot run; "" if there is none.
+// Remedy returns the first hint in the diagnostics about an extension that cannot run; "" if there is none.
 func Remedy(s status.Status, x status.Extension) (hint string) {
 	for _, d := range s.Diagnostics {
 		if hint == "" && Concerns(d, x) && d.Hint != "" && d.Level != protocol.LevelInfo {

@@ -66,7 +66,7 @@ func (l login) SignIn(ctx context.Context, open func(ctx context.Context, addres
 	if err != nil {
 		return err
 	}
-	var asking sync.WaitGroup // the login does not wait for it: the browser may be done earlier
+	var asking sync.WaitGroup // SignIn does not wait for open before the end: the user may be done earlier
 	defer asking.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -88,7 +88,7 @@ func (l login) SignIn(ctx context.Context, open func(ctx context.Context, addres
 	return l.of.store.Put(ctx, g)
 }
 
-// SignInServer returns the server to sign in to for a place, with the settings of t.
+// SignInServer returns the server to sign in to for the login at p, with the settings of t.
 func SignInServer(ctx context.Context, cfg *config.Config, p logins.Place, t *manifest.Transport,
 ) (*signin.Server, error) {
 	s := &signin.Server{Place: p, SSE: t.Kind == manifest.KindSSE}

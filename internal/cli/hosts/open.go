@@ -97,8 +97,8 @@ func Inspect(ctx context.Context, c *console.Console, start func(id string) bool
 	return Open(ctx, c, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true}})
 }
 
-// Open opens a host that logs to stderr only on demand, and shows on a terminal which extensions it waits for. In the
-// working directory it runs only what the user trusts.
+// Open opens a host that logs to stderr only with --log-level, and shows on a terminal which extensions it waits for.
+// In the working directory it runs only what the user trusts.
 func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
 	k, err := Trusted(cfg)
 	if err != nil {

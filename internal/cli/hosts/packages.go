@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// packageDir returns the directory of this user's packages and of the list of their users.
+// packageDir returns the directory of this user's packages, and of the list of the directories that use them.
 func packageDir() (string, error) {
 	state, err := exthost.DefaultStateDir()
 	return filepath.Join(filepath.Dir(state), "packages"), err
@@ -31,7 +31,7 @@ func Packages(cfg *config.Config) (*lock.Packages, error) {
 	return lock.NewPackages(cfg.Project.Dir, u), err
 }
 
-// lockTools updates the tools in the lock file in dir that were accepted and differ from it.
+// lockTools updates the lock file in dir with those accepted tools that differ from it.
 func lockTools(dir string, accepted []status.Pin) error {
 	accepted = slices.DeleteFunc(slices.Clone(accepted), func(p status.Pin) bool { return p.Unlocked == "" })
 	if len(accepted) == 0 {

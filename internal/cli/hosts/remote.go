@@ -57,7 +57,7 @@ func RemoteCommand(command, node string) string {
 	return console.Safe(command) + ", at node " + node
 }
 
-// NodeGone explains err, which says that there is no extension NODE.ID, by the absence of the node if there is no such
+// NodeGone replaces err, the error for an unknown extension NODE.ID, by one that names the node if there is no such
 // node.
 func NodeGone(s status.Status, id string, err error) error {
 	node, _, remote := strings.Cut(id, ".")

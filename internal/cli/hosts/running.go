@@ -33,7 +33,8 @@ import (
 // Running is the host that serves this directory, reached through its operator's socket.
 type Running struct {
 	Info daemon.Info
-	// It has another state directory than a host of this user and directory would have, and other configuration files.
+	// Apart is set if the host has another state directory and other configuration files than a host of this user in
+	// this directory would have.
 	Apart  bool
 	client *http.Client
 }
@@ -286,8 +287,8 @@ func (r *Running) guard(ctx context.Context, end context.CancelCauseFunc) (ungua
 	return func() { cancel(); asking.Wait() }
 }
 
-// answers reports whether the host answers a request within [AnswerTimeout]. It is also true if the host has ended: the
-// guarded request fails by itself then.
+// answers reports whether the host answers a request within [AnswerTimeout]. It also returns true if the host has
+// ended, because the guarded request then fails by itself.
 func (r *Running) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
@@ -365,7 +366,7 @@ func sameFlags(c *console.Console, scope string) bool {
 
 // Reach reads the configuration and finds the host of this directory that runs with it and with the flags of c; r is
 // nil if there is none. If the configuration became invalid after the host started, Reach prints a warning and returns
-// both r and err. It also returns both for a host with another configuration than this user and directory have.
+// both r and err. It also returns both if r is [Running.Apart].
 func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Config, err error) {
 	r, absent := Find(ctx)
 	if c.Host != "" && absent != nil {

@@ -50,7 +50,7 @@ type tried struct {
 	ctx context.Context
 }
 
-// Check looks name up and drops the value.
+// Check looks up the secret and drops its value.
 func (t tried) Check(name string) error {
 	_, err := t.Lookup(t.ctx, name)
 	return err
