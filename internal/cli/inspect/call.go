@@ -72,7 +72,7 @@ func Call(c *console.Console) *cobra.Command {
 type request struct {
 	tool  string
 	pairs []string        // key=value
-	node  string          // the node that shall run the call; "": any
+	node  string          // the node that is to run the call; "": any
 	given json.RawMessage // the object of -d, below the pairs
 
 	extension string // owner of the tool; "": not known yet
@@ -129,8 +129,8 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	return err
 }
 
-// evidence returns the most helpful command after the tool has failed. The schema helps only if the tool itself refuses
-// its arguments: arguments that violate the schema never reach it.
+// evidence returns the most helpful command after the tool has failed. badArguments means that the tool itself refused
+// its arguments, although they match its schema.
 func (q *request) evidence(badArguments bool) string {
 	switch {
 	case badArguments:
@@ -152,7 +152,7 @@ func explained(err error) error {
 		return err
 	}
 	hint := "exthost policy explain " + data.Decision
-	if data.Node != "" { // that node keeps the trace
+	if data.Node != "" { // the trace of the decision is kept at that node
 		hint += ", at node " + data.Node
 	}
 	return &console.Error{
@@ -187,7 +187,7 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 	return h.Call(ctx, q.tool, arguments)
 }
 
-// awaits describes what the call waits for: an answer to one of the approval requests, or the extension.
+// awaits describes what the call waits for: a person's answer to an approval request, or the extension.
 func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 	for _, a := range requests {
 		if (a.Tool == q.tool || a.Desk != "" && a.Desk+"."+a.Extension == q.extension) && a.Waiting {
@@ -200,7 +200,7 @@ func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 // toRunning lets the running host make the call.
 func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Running) (protocol.ToolResult, error) {
 	t, err := runningTool(ctx, r, q.tool)
-	if err != nil && q.node != "" { // the tool's name at that node
+	if err != nil && q.node != "" { // q.tool may be the tool's name at that node
 		if name, ok := ownTool(ctx, r, q.node, q.tool); ok {
 			q.tool = name
 			t, err = runningTool(ctx, r, q.tool)
@@ -216,7 +216,7 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 	}
 	defer c.Progress(func() string {
 		var list struct{ Approvals []exthost.ApprovalRequest }
-		_ = r.Get(ctx, "/api/v1/approvals", &list) // without an answer, the line names the extension
+		_ = r.Get(ctx, "/api/v1/approvals", &list) // if this fails, the line names the extension
 		return q.awaits(list.Approvals)
 	})()
 	var result json.RawMessage

@@ -136,7 +136,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 				Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond)),
 			})
 	}
-	if !failing(findings, "policy audit_log") { // which reports the same fault
+	if !failing(findings, "policy audit_log") { // that check reports the same fault
 		findings = append(findings, auditLog(cfg.Audit)...)
 	}
 	findings = append(findings, certificate(cfg.Server.TLS)...)
@@ -150,8 +150,8 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	return append(findings, openFiles(process.OpenFiles())...), nil
 }
 
-// diagnoseBroken checks what does not need a valid configuration, such as the running host, which keeps the previous
-// one.
+// diagnoseBroken makes the checks that need no valid configuration, such as those of the running host, which still uses
+// its previous configuration.
 func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refused) (findings []finding, err error) {
 	for _, d := range refused {
 		if d.Level == protocol.LevelError {
@@ -256,8 +256,8 @@ func collector(t *status.Tracing) []finding {
 	return []finding{f}
 }
 
-// inCluster reports whether the running host is connected to its cluster, and problems of the cluster; nil if it is in
-// none.
+// inCluster reports whether the running host is connected to its cluster, and the cluster's problems; nil if the host
+// is in no cluster.
 func inCluster(s status.Status) []finding {
 	c := s.Cluster
 	if c == nil {
@@ -302,8 +302,8 @@ func certificate(files config.TLS) []finding {
 	return []finding{f}
 }
 
-// fewFiles is a limit of open files that a host with a few extensions can reach: each process takes four of the host's,
-// each connection one.
+// fewFiles is a limit of open files that even a host with a few extensions can reach. The host needs four files for
+// each process, and one for each connection.
 const fewFiles = 512
 
 // openFiles reports how many files the host may have open; nil if the limit is unknown, 0.
@@ -325,7 +325,7 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 	}
 	for _, d := range hosts.Unlisted(s) {
 		if strings.HasPrefix(d.Extension, status.PolicyPrefix) || hosts.OfConfig(d) {
-			continue // reported with its policy, or in the finding above
+			continue // reported with its policy, or among the warnings above
 		}
 		f := finding{Check: "manifest", Result: "skip", Detail: console.Nearby(d).String()}
 		if d.Level == protocol.LevelError {
@@ -357,7 +357,7 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 	return findings
 }
 
-// examine checks an extension, or a destination, as what says.
+// examine checks an extension or a destination; what is the word for which of them.
 func examine(what string, x status.Extension, diags []protocol.Diagnostic, handshake bool) finding {
 	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + hosts.RunsAs(x))}
 	broken, wrong := f.addFaults(what == "destination", x, diags)
@@ -374,7 +374,7 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		f.fail(x.Reason, nil)
 	case x.State == status.StateSkipped || x.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", x.Reason
-	case x.State == string(supervisor.Failed): // without handshake, the state in the running host
+	case x.State == string(supervisor.Failed): // without handshake, this is the state in the running host
 		f.fail(cmp.Or(x.Reason, "failed"), hosts.Evidence(x))
 	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
 		f.fail(x.Reason, hosts.Evidence(x))
@@ -397,9 +397,9 @@ func unpinned(destination bool, x status.Extension) []string {
 	return []string{fmt.Sprintf("%s has no version, so each start may run another one; %s", run.Unpinned, remedy)}
 }
 
-// addFaults adds the diagnostics about x as hints. broken reports whether one is an error: a fault of x or its
-// configuration, and not only a missing requirement. wrong is the last error that the reason of a destination does not
-// contain; it is no hint.
+// addFaults adds the diagnostics about x as hints. broken reports whether a diagnostic is an error, and not only a
+// missing requirement. wrong is the last error of a destination that its reason does not contain; it is not added as a
+// hint.
 func (f *finding) addFaults(destination bool, x status.Extension, diags []protocol.Diagnostic,
 ) (broken bool, wrong string) {
 	for _, d := range diags {
@@ -435,7 +435,7 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 	switch {
 	case p.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", "disabled"
-	// without handshake, the state in the running host
+	// without handshake, this is the state in the running host
 	case p.State == string(supervisor.Failed) || p.State == string(supervisor.Restarting):
 		var last *protocol.Evidence
 		if p.Process != nil {

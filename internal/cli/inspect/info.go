@@ -123,8 +123,9 @@ func Info(c *console.Console) *cobra.Command {
 	}
 }
 
-// statusOf returns the status and configuration of the running host with the tools of one extension, both of the same
-// generation of the catalog. If that host does not have the extension, it opens a host that starts only this one.
+// statusOf returns the status and configuration of the running host, and the tools of one extension, of the same
+// generation of the catalog as the status. If the running host does not have the extension, statusOf opens a host that
+// starts only this extension.
 func statusOf(ctx context.Context, c *console.Console, id string,
 ) (status.Status, *config.Config, []httpserver.Tool, error) {
 	r, cfg, broken := hosts.Reach(ctx, c)

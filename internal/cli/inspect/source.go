@@ -133,7 +133,7 @@ func names(entries []*tools.Entry) (names []string) {
 	return names
 }
 
-// ownTool returns the name here of a tool that node shares as its own under name.
+// ownTool returns the name in this host of a tool that node shares as its own. name is the tool's name at node.
 func ownTool(ctx context.Context, r *hosts.Running, node, name string) (string, bool) {
 	var list httpserver.ToolList
 	if err := r.Get(ctx, "/api/v1/tools", &list); err != nil {

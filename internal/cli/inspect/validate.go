@@ -48,8 +48,8 @@ func Validate(c *console.Console) *cobra.Command {
 	}
 }
 
-// validatePath checks one manifest, the manifest of a folder, or all manifests below a folder that has none, and
-// returns how many there are.
+// validatePath checks one manifest, the manifest of a folder or, if a folder has none, all manifests below it. It
+// returns the number of manifests.
 func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -77,8 +77,8 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 	return append(found, missingScript(path, m)...), 1, nil
 }
 
-// missingScript reports a manifest whose script does not exist. A missing command is left to doctor: it may be built
-// later.
+// missingScript reports a manifest whose script does not exist. It does not report a missing command, which may be
+// built later; doctor does.
 func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
 	if m == nil || m.Transport.Script == "" {
 		return nil
@@ -112,7 +112,7 @@ func validateAll(ctx context.Context, c *console.Console) error {
 	defer h.Close()
 	s := h.Status()
 	for _, x := range s.Extensions {
-		// not a server of another manifest
+		// skip x if another manifest defines it as one of its servers
 		if m, _ := manifest.ReadFile(x.Path, manifest.ReadOptions{FollowLinks: true}); m != nil && m.Plugin.ID == x.ID {
 			s.Diagnostics = append(s.Diagnostics, missingScript(x.Path, m)...)
 		}
