@@ -128,7 +128,8 @@ func callRow(call *status.PastCall) []string {
 	}
 }
 
-// openCallRow returns the row of a call in flight whose caller is asked something. A call gets its id when it ends.
+// openCallRow returns the row of a call in flight whose caller is asked something. The row has no id: a call gets its
+// id when it ends.
 func openCallRow(q *status.Question, now time.Time) []string {
 	return []string{
 		"-",
@@ -164,7 +165,7 @@ func oneCall(ctx context.Context, c *console.Console, r *hosts.Running, id strin
 	})
 }
 
-// callText renders a call without what it carried.
+// callText renders a call without its arguments and its result.
 func callText(call *status.PastCall, layout console.Layout) string {
 	what := cmp.Or(call.Tool, call.Method)
 	if call.Tool != "" && call.Method != protocol.MethodToolsCall {

@@ -20,7 +20,7 @@ func clientLines(clients []status.Client, layout console.Layout) []string {
 	sessions, first := make(map[alike]int), make(map[alike]status.Client)
 	for _, c := range clients {
 		if c.Session == "" {
-			continue // a client without sessions is connected only while it asks something
+			continue // without a session, a client counts as connected only while it makes a request
 		}
 		key := alike{c.Caller, c.Toolset, c.Front, c.Protocol, c.Tools, c.Name}
 		if sessions[key]++; sessions[key] == 1 {

@@ -64,7 +64,8 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(x *subj
 	}
 }
 
-// ruleRemote lets another node enable or disable its own extension, if id is NODE.ID.
+// ruleRemote makes another node enable or disable its own extension if id is NODE.ID. If done is false, the change is
+// to be made here.
 func ruleRemote(ctx context.Context, c *console.Console, verb, id string) (done bool, _ error) {
 	r, err := hosts.Find(ctx)
 	if err == nil && r.Apart {
@@ -75,7 +76,7 @@ func ruleRemote(ctx context.Context, c *console.Console, verb, id string) (done 
 	}
 	s, err := r.Status(ctx)
 	if err != nil {
-		return false, nil // the change of the file does not need the host
+		return false, nil // a change of the configuration file does not need the host
 	}
 	node, remoteID, ok := hosts.SplitRemote(s, id)
 	switch {
@@ -99,7 +100,7 @@ func ruleRemote(ctx context.Context, c *console.Console, verb, id string) (done 
 	})
 }
 
-// ruleApart lets a host with another configuration enable or disable an extension there.
+// ruleApart makes a host that uses other configuration files than this command enable or disable an extension.
 func ruleApart(ctx context.Context, c *console.Console, r *hosts.Running, verb, id string) error {
 	if verb == "allow" {
 		return r.NeedsFiles()
@@ -122,7 +123,7 @@ type subject struct {
 	owner   string // the extension of a server; "" for an extension
 	cfg     *config.Config
 	origins *config.Origins
-	running *hosts.Running // nil: none runs
+	running *hosts.Running // nil: no host runs
 	broken  bool           // its manifest cannot be read
 }
 
@@ -173,7 +174,7 @@ func (x *subject) listed(key, id string) bool {
 	return id != "" && slices.Contains(list, id)
 }
 
-// where returns where the configuration states a list.
+// where returns which key of the configuration is the list, and where the key is stated.
 func (x *subject) where(key string) string {
 	return fmt.Sprintf("extensions.%s (%s)", key, console.NearbyPath(x.origins.Of("extensions."+key)))
 }
@@ -299,8 +300,7 @@ func (r *ruling) text(later string) string {
 	return console.Safe(text)
 }
 
-// obstacle returns an error if the extension should run but does not, for another reason than the list that was
-// changed.
+// obstacle returns an error if the extension should run but does not, unless the changed list is the reason.
 func (x *subject) obstacle(r *ruling) error {
 	if r.result == "disabled" {
 		return nil

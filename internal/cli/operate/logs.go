@@ -152,8 +152,8 @@ const (
 	fileBytes   = 4 << 20 // bytes read at the end of a file
 )
 
-// fileLogs prints the last records in the log file of a host that does not answer, and returns silent, the error that
-// says so.
+// fileLogs prints the last records in the log file of a host that does not answer. It returns silent, the error that
+// says that the host does not answer.
 func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []string, silent error) error {
 	e, _ := errors.AsType[*console.Error](silent)
 	path := cmp.Or(host.Log, host.LogCopy)

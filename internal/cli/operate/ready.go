@@ -57,8 +57,8 @@ func Ready(c *console.Console) *cobra.Command {
 // readyPoll is the interval at which a host that is not ready is asked again.
 const readyPoll = 200 * time.Millisecond
 
-// awaitReady returns nil once the host is ready. If it is not, it returns why: at once if waiting does not help, else
-// after wait.
+// awaitReady returns nil once the host is ready. Otherwise it returns why the host is not ready: immediately if waiting
+// does not help, else after wait.
 func awaitReady(ctx context.Context, names []string, wait time.Duration) error {
 	until := time.Now().Add(wait)
 	for {
@@ -119,7 +119,7 @@ func verdict(s status.Status, names []string) error {
 	return worst
 }
 
-// absent lists what does not run, and when it is tried again.
+// absent lists what does not run, and when the host tries to start it again.
 func absent(s status.Status, now time.Time) (list []string) {
 	say := func(what, state, reason string, instances []status.Instance) {
 		if state != string(supervisor.Failed) && state != string(supervisor.Restarting) {

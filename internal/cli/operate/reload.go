@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Reload returns exthost reload, which lets the running host read its folders and files again.
+// Reload returns exthost reload, which makes the running host read its folders and files again.
 func Reload(c *console.Console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -36,7 +36,7 @@ func Reload(c *console.Console) *cobra.Command {
 			if len(args) == 1 {
 				return reloadRemote(ctx, c, r, args[0], dryRun)
 			}
-			before, _ := r.Status(ctx) // after an error, all that is left out counts as new
+			before, _ := r.Status(ctx) // if this fails, everything that is left out counts as new
 			change, err := reload(ctx, r, url.Values{"dry_run": {strconv.FormatBool(dryRun)}})
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
 				return &console.Error{
@@ -67,7 +67,7 @@ func Reload(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// reloadRemote lets another node reload one of its extensions.
+// reloadRemote makes another node reload one of its extensions.
 func reloadRemote(ctx context.Context, c *console.Console, r *hosts.Running, id string, dryRun bool) error {
 	s, err := r.Status(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func reload(ctx context.Context, r *hosts.Running, query url.Values) (change sta
 }
 
 // printBroken prints on stderr the files that became no extension, the errors of policies that the reload changed, and
-// the extensions that do not run. It returns the number of such files, which a reload does not count as changes.
+// the extensions that do not run. It returns the number of these files, which a reload does not count as changes.
 func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, before status.Status, change status.Change,
 ) int {
 	s, err := r.Status(ctx)
@@ -125,8 +125,8 @@ func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, befo
 	return len(hosts.BrokenFiles(s))
 }
 
-// leftOut reports which extensions do not run. Those that did not run before the reload either are reported only with
-// again.
+// leftOut reports which extensions do not run. If again is false, it omits those that did not run before the reload
+// either.
 func leftOut(before, now status.Status, again bool) (diags []protocol.Diagnostic) {
 	for _, x := range now.Extensions {
 		if !x.LeftOut() {

@@ -26,11 +26,11 @@ type runningStatus struct {
 	Serves    string `json:"serves"` // the URL for MCP clients, or stdio
 
 	Log    string `json:"log,omitempty"`    // log file of a host in the background
-	Beside []int  `json:"beside,omitempty"` // pids of further hosts of this directory
+	Beside []int  `json:"beside,omitempty"` // pids of the other hosts of this directory
 
 	// extensions and files on the search paths that the host has not loaded
 	Unloaded      []string `json:"unloaded,omitempty"`
-	status.Status          // its clients include those of the hosts beside it
+	status.Status          // its clients include those of the other hosts of this directory
 }
 
 // addBeside adds the other hosts of the directory, and their clients.
@@ -227,8 +227,8 @@ type statusRow struct{ cells, notes []string }
 var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "DENIED", "ERRORS", "TOOL_ERRORS", "P50", "P95",
 	"RSS", "RESTARTS", "BREAKER"}
 
-// expendable are the columns that a narrow terminal leaves out, in this order. A note repeats a breaker that is not
-// closed.
+// expendable are the columns that a narrow terminal leaves out, in this order. A note repeats the state of a breaker
+// that is not closed.
 var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS", "RSS", "P95", "TOOL_ERRORS"}
 
 // layOut aligns the rows and puts the notes below them.
@@ -338,7 +338,7 @@ func newerBuild(x status.Extension, diags []protocol.Diagnostic) []string {
 	return nil
 }
 
-// failing is how many calls in a row must have failed for a note to stay.
+// failing is the number of failed calls in a row after which the note about the last one stays.
 const failing = 3
 
 // failureNotes returns the note about the last failed call: for a minute, or until a call succeeds if several have

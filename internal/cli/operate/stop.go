@@ -20,7 +20,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
-// stopTimeout is how long one host may take to end; it takes at most 5 s if its extensions do not end by themselves.
+// stopTimeout is how long one host may take to end. A host needs at most 5 s if its extensions do not end by
+// themselves.
 const stopTimeout = 20 * time.Second
 
 // killWait is how long to wait for the end of processes that a host has left.
@@ -63,20 +64,20 @@ func Stop(c *console.Console) *cobra.Command {
 	}
 }
 
-// stoppedHost is a host that was ended.
+// stoppedHost is a host that was stopped.
 type stoppedHost struct {
 	daemon.Info
-	Ended []sweep.Found `json:"ended,omitempty"` // its processes that had left the session of their extension
+	Ended []sweep.Found `json:"ended,omitempty"` // processes of the host that had left the session of their extension
 }
 
-// stopAll ends the hosts and returns them. It goes on after an error, and returns the first one: a host that does not
-// end, or leaves a process.
+// stopAll stops the hosts and returns those that have ended. It goes on after an error, and returns the first error: a
+// host that does not end, or a process that a host leaves.
 func stopAll(ctx context.Context, c *console.Console) (stopped []stoppedHost, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil, err
 	}
-	r, err := hosts.Find(ctx) // finds also a host selected with --host
+	r, err := hosts.Find(ctx) // this also finds a host selected with --host
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func stopAll(ctx context.Context, c *console.Console) (stopped []stoppedHost, er
 	return stopped, err
 }
 
-// stop ends a host and the processes that it leaves. host is nil if it has not ended.
+// stop stops a host and ends the processes that the host leaves. host is nil if it has not ended.
 func stop(ctx context.Context, info daemon.Info) (host *stoppedHost, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()

@@ -77,8 +77,8 @@ func signIn(r *hosts.Running) (url, token string, err error) {
 	return url, strings.TrimSpace(string(data)), err
 }
 
-// browse opens a page in the user's browser. It passes the token in a file that only this user can read: other users
-// see the arguments of a program.
+// browse opens a page in the user's browser. It passes the token in a file that only this user can read, because other
+// users can see the arguments of a program.
 func browse(ctx context.Context, url string) error {
 	page, err := hosts.DashboardFile()
 	if err != nil {
