@@ -174,8 +174,8 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	return hosts.Apply(ctx, c, cfg, "added "+id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
 }
 
-// unmoved removes the variables of data that already lies beside the code, from a version of exthost add that did not
-// set them: the program would not find the data elsewhere.
+// unmoved removes from data the variables whose data already lies beside the code, because an earlier version of
+// exthost add did not set them. Set now, they would make the program look for its data elsewhere.
 func unmoved(c *console.Console, i *packages.Installer, p *packages.Package, id string, data []packages.Data,
 ) ([]packages.Data, error) {
 	_, beside, err := i.Store.Verify(p.Tree)

@@ -30,20 +30,20 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// draft is a change of one extension that runs a package, until the user has agreed to it and it has started. It keeps
-// what it replaces, to restore that otherwise.
+// draft is a change of one extension that runs a package. It holds the previous state, to restore it unless the user
+// agrees and the extension starts.
 type draft struct {
 	c       *console.Console
 	cfg     *config.Config // with extensions.trust = "ask"
 	stated  *config.Config // the configuration as loaded
 	k       *consent.Consent
 	id, dir string
-	root    bool // the search path did not exist
-	locked  bool // the lock file existed
+	root    bool // the search path did not exist before
+	locked  bool // the lock file existed before
 
 	entry  *lock.Entry // the previous entry; nil: none
 	next   lock.Entry
-	text   []byte          // of plugin.toml before
+	text   []byte          // previous text of plugin.toml
 	record *consent.Record // the previous record of trust
 	pkg    *packages.Package
 	asked  *trust.Pending
@@ -77,8 +77,8 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 	return d, nil
 }
 
-// absent returns an error if the id is in use. A folder without a manifest does not count: it holds files of the user,
-// or of a package that was removed, and they stay.
+// absent returns an error if the id is in use. A folder without a manifest does not make its id used: its files, of the
+// user or of a package that was removed, stay.
 func (d *draft) absent() error {
 	f, err := readLock(d.cfg)
 	if err != nil {
@@ -187,8 +187,8 @@ func (d *draft) undo(ctx context.Context) (err error) {
 	return errors.Join(err, d.unlock(), release(d.c, d.pkg.Tree, d.carried...))
 }
 
-// removeFolder removes what add wrote into the folder of an extension, and the folder if it is empty then. It returns
-// the names of the files that are left.
+// removeFolder removes what exthost add wrote into the folder of an extension, and the folder itself if that leaves it
+// empty. It returns the names of the files that are left.
 func removeFolder(dir string) (left []string, err error) {
 	if err := os.Remove(filepath.Join(dir, manifest.FileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -266,7 +266,7 @@ func unusableLock(err error) error {
 	}
 }
 
-// remember records that the lock file of the working directory names packages.
+// remember adds the working directory to the list of directories whose lock files name packages.
 func remember(cfg *config.Config) error {
 	u, err := hosts.PackageUses()
 	if err != nil {
@@ -286,7 +286,7 @@ func release(c *console.Console, tree string, copies ...store.Copy) error {
 	return err
 }
 
-// tellLeft prints which files the store has kept, and where.
+// tellLeft prints which files the store has kept, where, and why.
 func tellLeft(c *console.Console, why string, left store.Left) {
 	if len(left.Files) > 0 {
 		c.Tell(console.Safe(fmt.Sprintf("%s, %s: %s; in %s, which nothing but you deletes",
@@ -294,8 +294,8 @@ func tellLeft(c *console.Console, why string, left store.Left) {
 	}
 }
 
-// try starts the extension once, lists its tools and locks their hashes. If this machine lacks a requirement, it only
-// says so. yes accepts changed tools without a question.
+// try starts the extension once, lists its tools and locks their hashes. If this machine lacks a requirement of the
+// extension, try only prints that. yes accepts changed tools without a question.
 func (d *draft) try(ctx context.Context, yes bool) (err error) {
 	h, err := hosts.Open(ctx, d.c, d.stated,
 		exthost.Options{

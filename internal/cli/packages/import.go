@@ -84,7 +84,8 @@ type imported struct {
 	Notes   []importNote   `json:"notes"`
 	Files   []importFile   `json:"files"`
 
-	// Disabled are the ids of extensions that are disabled in the file. --write disables them here too.
+	// Disabled are the ids of extensions that are disabled in the imported file. --write also disables them in the
+	// configuration.
 	Disabled []string `json:"disabled,omitempty"`
 }
 
@@ -94,7 +95,7 @@ type importServer struct {
 	Kind      string   `json:"kind"`
 	Runs      string   `json:"runs"`                // "runs COMMAND LINE" or "connects to URL"
 	Variables []string `json:"variables,omitempty"` // to be set before the host starts
-	Secrets   []string `json:"secrets,omitempty"`   // names of stored secrets that it is given
+	Secrets   []string `json:"secrets,omitempty"`   // names of stored secrets that the server is given
 }
 
 type importNote struct {
@@ -108,9 +109,9 @@ type importFile struct {
 	Text string `json:"text"`
 
 	config   bool   // a configuration file, to which entries can be added
-	disabled string // id of the extension to disable before the file is written; "": none
+	disabled string // id of the extension to disable before Path is written; "": none
 
-	secrets map[string]string // by name; stored before the file is written
+	secrets map[string]string // by name; stored before Path is written
 }
 
 func (f importing) run(ctx context.Context, c *console.Console, paths []string) error {
@@ -217,7 +218,7 @@ func (f importing) read(name string) (imported, error) {
 	return out, nil
 }
 
-// parse reads the servers of a file. as is --as, or its default for this kind of file.
+// parse reads the servers of a file. as is the value of --as, or the default for this kind of file.
 func (f importing) parse(name string) (r *clientconfig.Result, as string, err error) {
 	data, err := console.ReadFile(name, console.MaxSettings, "exthost import ~/.claude.json")
 	if err != nil {
@@ -253,7 +254,7 @@ func (f importing) parse(name string) (r *clientconfig.Result, as string, err er
 	return r, as, nil
 }
 
-// configFile returns where to write a configuration file. If exthost.yaml exists, entries are added to it, because the
+// configFile returns the path for a configuration file. If exthost.yaml exists, entries are added to it, because the
 // files in config/ are not read then.
 func configFile(name string) string {
 	if _, err := os.Stat("exthost.yaml"); err == nil {

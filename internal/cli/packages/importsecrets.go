@@ -34,8 +34,8 @@ func openVault(ctx context.Context, c *console.Console) (*vault, error) {
 	return &vault{ctx: ctx, store: store, promised: make(map[string]string)}, nil
 }
 
-// free reports whether a secret can be stored under name: the name is unused, or has the same value. It reserves the
-// name for this value, across all files of the import.
+// free reports whether a secret can be stored under name: the name is unused, or its secret has the same value. free
+// reserves the name for this value, across all files of the import.
 func (v *vault) free(name, value string) bool {
 	if v.err != nil {
 		return true // the import fails anyway
@@ -64,8 +64,8 @@ func (v *vault) forget() {
 	}
 }
 
-// keep stores the secrets of an extension. Secrets without a value are left to the user. undo removes those that did
-// not exist before.
+// keep stores the secrets of an extension, except those without a value, which the user has to set. undo removes the
+// secrets that did not exist before.
 func (v *vault) keep(values map[string]string) (undo func() error, err error) {
 	var fresh []string
 	undo = func() (err error) {

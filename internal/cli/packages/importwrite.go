@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/local/clientconfig"
 )
 
-// known lists the known files of other programs on this machine. On a terminal it asks which of them to import.
+// known lists the known files of other programs on this machine. On a terminal it asks which of the files to import.
 func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) error {
 	home, _ := os.UserHomeDir() // without it, only files of the project are found
 	files := clientconfig.Places(".", home)
@@ -72,8 +72,8 @@ func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) 
 	return f.run(ctx, c, chosen)
 }
 
-// writeFiles writes the files. Entries are added to configuration files that exist; an extension that exists is kept,
-// and reported if it differs.
+// writeFiles writes the files. If a configuration file exists, entries are added to it. If an extension exists, it is
+// left as it is, and reported if it differs.
 func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imported) error {
 	var written, refused []string
 	configured := hosts.ConfigurationTrusted(c)
@@ -129,10 +129,10 @@ func (one *imported) tellRuns(c *console.Console, file importFile) {
 	}
 }
 
-// lockFile adds the extension of a file as one that runs a locked package, and reports whether it did.
+// lockFile adds the extension of a file so that it runs a locked package. It reports whether it added the extension.
 func (f importing) lockFile(ctx context.Context, c *console.Console, file importFile) (bool, error) {
 	id := filepath.Base(filepath.Dir(file.Path))
-	forget, err := f.vault.keep(file.secrets) // before the extension, which may start at once
+	forget, err := f.vault.keep(file.secrets) // before the extension is written, since a host may start it immediately
 	if err != nil {
 		return false, err
 	}
@@ -154,8 +154,8 @@ func (f importing) lockFile(ctx context.Context, c *console.Console, file import
 	return false, nil
 }
 
-// trust records that the user trusts what the user imports. For a configuration file, the previous content must have
-// been trusted.
+// trust records that the user trusts the imported file. It does that for a configuration file only if configured is
+// set: the user trusted the previous content.
 func (f importing) trust(ctx context.Context, c *console.Console, file importFile, configured bool) error {
 	if !file.config {
 		return hosts.TrustFolder(ctx, c, filepath.Dir(file.Path), file.references()...)
@@ -166,7 +166,7 @@ func (f importing) trust(ctx context.Context, c *console.Console, file importFil
 	return nil
 }
 
-// addFile writes one file and trusts it, and reports whether that changed the file.
+// addFile writes one file and trusts it. It reports whether the file has changed.
 func (f importing) addFile(ctx context.Context, c *console.Console, file importFile, configured bool) (bool, error) {
 	changed, err := f.writeFile(c, file)
 	if err != nil || !changed {
@@ -175,7 +175,7 @@ func (f importing) addFile(ctx context.Context, c *console.Console, file importF
 	return true, f.trust(ctx, c, file, configured)
 }
 
-// writeFile writes one file, and reports whether that changed it.
+// writeFile writes one file. It reports whether the file has changed.
 func (f importing) writeFile(c *console.Console, file importFile) (changed bool, err error) {
 	text := []byte(file.Text)
 	if err := below.CheckHere(file.Path); err != nil {
@@ -207,7 +207,7 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 	if _, err := f.vault.keep(file.secrets); err != nil {
 		return false, err
 	}
-	if _, err := file.disable(c); err != nil { // before the file, because a host that watches starts what it finds
+	if _, err := file.disable(c); err != nil { // before the file is written: a host that watches starts what it finds
 		return false, err
 	}
 	if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
@@ -219,7 +219,7 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 	return true, atomicfile.Write(file.Path, text)
 }
 
-// disable disables the extension of the file if it is disabled in its source. undo restores the configuration.
+// disable disables the extension of the file if it is disabled in the imported file. undo restores the configuration.
 func (file *importFile) disable(c *console.Console) (undo func() error, err error) {
 	nothing := func() error { return nil }
 	if file.disabled == "" {

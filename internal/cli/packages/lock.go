@@ -31,8 +31,8 @@ func downloads(text []byte) bool {
 	return ok
 }
 
-// addLocked adds an extension whose plugin.toml runs a package by npx, uvx or the like as one that runs the locked
-// package. The user has agreed to that.
+// addLocked adds an extension whose plugin.toml runs a package with npx, uvx or the like, and makes it run the locked
+// package instead. The user has agreed to that.
 func addLocked(ctx context.Context, c *console.Console, id string, text []byte) error {
 	cfg, _, err := hosts.LoadTrusted(c)
 	if err != nil {
@@ -48,7 +48,8 @@ func addLocked(ctx context.Context, c *console.Console, id string, text []byte) 
 	return d.lock(ctx, &terms{yes: true}, text)
 }
 
-// lockNamed locks those of the named extensions that download their package at each start, and returns the others.
+// lockNamed locks the packages of those named extensions that download their package at each start. It returns the
+// other ids.
 func (t *terms) lockNamed(ctx context.Context, c *console.Console, ids []string) (rest []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -82,8 +83,8 @@ func (t *terms) lockNamed(ctx context.Context, c *console.Console, ids []string)
 	return rest, nil
 }
 
-// unlocked returns the plugin.toml of an extension that downloads its package at each start and that has no package in
-// the lock file; nil for others.
+// unlocked returns the plugin.toml of an extension if it downloads its package at each start and has no package in the
+// lock file; else nil.
 func unlocked(cfg *config.Config, f *lock.File, id string) []byte {
 	if f.Extensions[id].Tree != "" || manifest.ValidateID(id) != nil || len(cfg.Extensions.SearchPaths) == 0 {
 		return nil
@@ -95,7 +96,7 @@ func unlocked(cfg *config.Config, f *lock.File, id string) []byte {
 	return text
 }
 
-// lock rewrites the plugin.toml text to run the locked package of its command line.
+// lock rewrites text, a plugin.toml, to run the locked package in place of the one that its command line downloads.
 func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 	invalid := func(err error) error {
 		return &console.Error{Code: console.ExitInvalid, Text: console.Safe(d.id + " cannot be locked: " + err.Error())}
@@ -151,8 +152,8 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 		"locked "+d.id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
 }
 
-// lockable returns the source of the package that a command line downloads. It returns an error if the locked package
-// could not do all that the command line says.
+// lockable returns the source of the package that a command line downloads. It returns an error if a locked package
+// cannot do everything that the command line asks for.
 func lockable(m *manifest.Manifest, run launcher.Command) (packages.Source, error) {
 	switch {
 	case len(m.Transport.Cmd) > 0:

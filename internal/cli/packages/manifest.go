@@ -32,7 +32,8 @@ type users struct {
 	cwd  string          // working directory; "": leave it as it is
 }
 
-// documented returns the variables that a package documents for its data directory, without those that the user sets.
+// documented returns the variables that a package documents for its data directory, except those that are set already.
+// states reports whether the user sets a variable.
 func documented(p *packages.Package, states func(name string) bool) []packages.Data {
 	return slices.DeleteFunc(slices.Clone(p.Run.Data), func(d packages.Data) bool {
 		_, own := p.Run.Env[d.Name]
@@ -103,8 +104,8 @@ func manifestOf(p *packages.Package, id string, u users) []byte {
 	return b.Bytes()
 }
 
-// upgraded replaces the [settings] of a package in a plugin.toml. Everything else belongs to the user, such as a
-// sandbox, and stays.
+// upgraded replaces the [settings] of a package in a plugin.toml. It keeps everything else, such as a sandbox, because
+// that belongs to the user.
 func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
 	for _, s := range settings(p, u) {
 		path := append(strings.Split(s.table, "."), s.key)
@@ -127,7 +128,7 @@ func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
 		default:
 			text = fmt.Appendf(text, "\n[%s]\n%s", s.table, s.line())
 		}
-		if _, stated = strict.LocateTOML(text, path...); !stated { // a multi-line string contains such a line
+		if _, stated = strict.LocateTOML(text, path...); !stated { // the header was found within a multi-line string
 			return nil, fmt.Errorf("the line [%s] of plugin.toml is no table", s.table)
 		}
 	}
@@ -151,8 +152,8 @@ var (
 	numbers = regexp.MustCompile(`[0-9]+`)
 )
 
-// semantic converts any version to the form that a manifest requires: if it is no semantic version, its first three
-// numbers.
+// semantic converts a version to the form that a manifest requires. If the version is not semantic, that is its first
+// three numbers.
 func semantic(version string) string {
 	if semver.MatchString(version) {
 		return version

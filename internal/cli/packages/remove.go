@@ -72,7 +72,7 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 	return release(c, e.Tree)
 }
 
-// tellState prints that the state of an extension stays.
+// tellState prints that the state of an extension is kept.
 func tellState(c *console.Console, id string) error {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -132,7 +132,7 @@ type outdated struct {
 	Source  string `json:"source"`
 	Locked  string `json:"locked"`
 	Newest  string `json:"newest"`
-	Differs bool   `json:"differs"` // also true if only its dependencies differ
+	Differs bool   `json:"differs"` // also if only the versions of dependencies differ
 }
 
 func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry,

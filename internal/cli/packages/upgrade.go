@@ -75,7 +75,8 @@ func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ct
 	return nil
 }
 
-// lockedIDs returns ids after checking that each has a package in the lock file; without ids, all that have one.
+// lockedIDs returns ids, after a check that each has a package in the lock file. If ids is empty, it returns all ids
+// with a package.
 func lockedIDs(f *lock.File, ids []string) ([]string, error) {
 	none := func(id string) bool { return f.Extensions[id].Tree == "" }
 	if len(ids) == 0 {
@@ -136,7 +137,8 @@ func (t *terms) upgrade(ctx context.Context, c *console.Console, cfg *config.Con
 	return nil
 }
 
-// upgrade shows how the package of the draft differs from the previous one, and replaces that after a yes.
+// upgrade shows how the package of the draft differs from the previous one, and replaces the previous one if the user
+// agrees.
 func (d *draft) upgrade(ctx context.Context, s store.Store, yes bool) error {
 	path, p, e := filepath.Join(d.dir, manifest.FileName), d.pkg, d.entry
 	before, diags := manifest.Parse(path, d.text)
@@ -179,7 +181,7 @@ func (d *draft) upgrade(ctx context.Context, s store.Store, yes bool) error {
 	return release(d.c, e.Tree, d.carried...)
 }
 
-// stateTools starts the extension of an entry without tools and locks their hashes. The tools are missing if this
+// stateTools starts the extension of an entry without tools and locks the hashes of its tools. They are missing if this
 // machine lacked a requirement when the package was added.
 func (t *terms) stateTools(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry,
 ) error {
@@ -193,7 +195,7 @@ func (t *terms) stateTools(ctx context.Context, c *console.Console, cfg *config.
 	return d.try(ctx, t.yes)
 }
 
-// usersOf returns the user's part of a manifest: the arguments after those of the package, and all requirements.
+// usersOf returns the user's part of a manifest: the arguments that follow those of the package, and all requirements.
 func usersOf(m *manifest.Manifest, p *packages.Package) users {
 	args, fixed := afterProgram(m.Transport.Command, m.Transport.Args), afterProgram(p.Run.Command, p.Run.Args)
 	if len(args) >= len(fixed) && slices.Equal(args[:len(fixed)], fixed) {
