@@ -54,7 +54,7 @@ func Diff(c *console.Console) *cobra.Command {
 type differ struct {
 	all    bool
 	only   []string          // ids; nil: all
-	ids    map[string]string // recorded id by id in the replay
+	ids    map[string]string // recorded id by the extension's id in the replay
 	before *exthost.Host     // replays the cassette
 	now    *exthost.Host
 	result comparison
@@ -142,7 +142,7 @@ func notReplayed(h *exthost.Host, id string) string {
 	return "its id is none that a manifest may have"
 }
 
-// known returns an error for an id that was not recorded.
+// known returns an error for an id in only that was not recorded.
 func (d *differ) known() error {
 	recorded := slices.Sorted(maps.Values(d.ids))
 	for _, id := range d.only {
@@ -213,12 +213,12 @@ func (d *differ) extension(ctx context.Context, file, id string) error {
 	return nil
 }
 
-// call makes a recorded call of an extension again, unless it is left out, and compares the results.
+// call repeats a recorded call of an extension, unless leftOut gives a reason not to, and compares the results.
 func (d *differ) call(ctx context.Context, of string, n *player.Call, before, now *tools.Entry) error {
 	if why := d.leftOut(n, before, now); why != "" {
 		d.result.LeftOut = append(d.result.LeftOut,
 			change{Extension: of, Tool: n.Tool, What: why, Arguments: n.Arguments})
-		if before != nil && n.Answered && !n.Asks { // so that the next equal call gets the next answer
+		if before != nil && n.Answered && !n.Asks { // makes the next equal call get the next recorded answer
 			_, _ = call(ctx, d.before, before, n.Arguments)
 		}
 		return nil
@@ -248,7 +248,7 @@ func (d *differ) call(ctx context.Context, of string, n *player.Call, before, no
 
 func (d *differ) changed(c change) { d.result.Changes = append(d.result.Changes, c) }
 
-// leftOut returns why a call is not made; "" if it is.
+// leftOut returns why a call is not repeated; "" if it is.
 func (d *differ) leftOut(n *player.Call, before, now *tools.Entry) string {
 	switch {
 	case now == nil || before == nil:

@@ -97,7 +97,7 @@ func (o *options) exists() error {
 	}
 }
 
-// create creates the file. It is called once the host is recording.
+// create creates the file. It must be called after the host has started to record.
 func (o *options) create(c *console.Console) (*os.File, error) {
 	file, replaced, err := cassette.Create(o.file, o.force)
 	if errors.Is(err, fs.ErrExist) {

@@ -48,7 +48,7 @@ func Replay(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// drain is how long calls in flight may take after the client closes stdin.
+// drain is how long calls in flight may still take after the client has closed stdin.
 const drain = 3 * time.Second
 
 func (o *replayOptions) run(ctx context.Context, c *console.Console, file string) (err error) {
