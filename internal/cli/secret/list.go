@@ -47,7 +47,7 @@ func list(c *console.Console) *cobra.Command {
 type known struct {
 	Name   string   `json:"name"`
 	Stored string   `json:"stored"` // yes, no or unknown
-	Uses   []string `json:"uses"`   // keys that refer to it, those of a manifest after the extension's id
+	Uses   []string `json:"uses"`   // keys that refer to it; a key of a manifest follows the extension's id
 }
 
 // find returns the secrets that are stored or referred to, sorted by name.
@@ -91,7 +91,7 @@ func find(ctx context.Context, cfg *config.Config) ([]known, error) {
 	return all, nil
 }
 
-// isStored returns whether a secret is stored, or unknown if only the user or another program could tell.
+// isStored returns whether a secret is stored: yes, no, or unknown if only the user or another program can tell.
 func isStored(store given.Store, provider, name string) string {
 	switch {
 	case store.Check(name) != nil:

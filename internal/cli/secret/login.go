@@ -247,12 +247,12 @@ func listLogins(c *console.Console) error {
 // loginInfo is a login without its tokens, as printed.
 type loginInfo struct {
 	ID      string    `json:"id"`
-	Of      string    `json:"of,omitempty"` // the directory that states it
+	Of      string    `json:"of,omitempty"` // directory of the extension, or configuration file
 	Caller  string    `json:"caller,omitempty"`
 	Server  string    `json:"server"`
 	Issuer  string    `json:"issuer"` // of the authorization server
 	Scopes  []string  `json:"scopes"`
-	Renews  bool      `json:"renews"` // it is renewed when the token expires
+	Renews  bool      `json:"renews"` // the login is renewed when its token expires
 	Expires time.Time `json:"expires,omitzero"`
 	Ended   string    `json:"ended,omitempty"` // why the user must sign in again
 }

@@ -33,13 +33,13 @@ type target struct {
 }
 
 // findTarget returns the extension or destination called id. caller selects that caller's own login at a destination;
-// "": the login of all callers.
+// "" selects the login that all callers share.
 func findTarget(ctx context.Context, c *console.Console, id, caller string) (*target, error) {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
 		return nil, err
 	}
-	k, err := hosts.Trusted(cfg) // before an address in a project's files is contacted, with values of variables in it
+	k, err := hosts.Trusted(cfg) // before contact to an address in the project's files, which may contain variables
 	if err != nil {
 		return nil, err
 	}
@@ -144,15 +144,15 @@ func loginStore(cfg *config.Config) (*logins.Store, error) {
 	return logins.Open(cfg.Secrets.Logins, signin.Client), nil
 }
 
-// apply restarts the extension in the running host, so that it uses the new login. It returns the end of the sentence
-// that reports it; the error is the one of the start.
+// apply restarts the extension in the running host, so that it uses the new login. It returns the end of a sentence
+// that reports the restart, and the error of the start.
 func (t *target) apply(ctx context.Context, c *console.Console) (string, error) {
 	r, err := hosts.Find(ctx)
 	switch {
 	// the next call uses the login; a restart would end the sessions of other callers
 	case err != nil || t.server.Place.Caller != "":
 		return "", nil
-	case r.Info.Scope != hosts.Scope(c, t.cfg): // its extension of that id may be another one
+	case r.Info.Scope != hosts.Scope(c, t.cfg): // its extension with this id may be a different one
 		return fmt.Sprintf("; the host that runs here (pid %d) has other flags: exthost restart %s", r.Info.PID,
 			t.server.Place.ID), nil
 	}
