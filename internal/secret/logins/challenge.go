@@ -17,8 +17,8 @@ var scopeForm = regexp.MustCompile(`^[A-Za-z0-9:/._+@=,-]{1,200}$`)
 // maxScopes limits the scopes in a message.
 const maxScopes = 32
 
-// parse parses WWW-Authenticate headers. isLogin reports whether they ask for a bearer token, which is also
-// assumed without any header.
+// parse parses WWW-Authenticate headers. isLogin reports whether they ask for a bearer token; it is also true
+// without any header.
 func parse(values []string) (c challenge, isLogin bool) {
 	bearer, ok := Bearer(values)
 	if !ok {
@@ -98,8 +98,8 @@ func nextWord(text string) (name, value string, isParam bool, rest string) {
 	return name, value[:end], true, value[end:]
 }
 
-// quoted decodes a quoted string whose opening quote was read, and returns the rest. A missing closing quote is
-// accepted.
+// quoted decodes a quoted string from behind its opening quote, and returns the rest of text. A missing closing quote
+// is accepted.
 func quoted(text string) (value, rest string) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

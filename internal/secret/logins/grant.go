@@ -65,8 +65,8 @@ type Client struct {
 	Registered bool `json:"registered,omitempty"`
 }
 
-// margin is how long before expiry a token is renewed. Tokens that live less than ten times as long are renewed
-// in the last tenth of their life.
+// margin is how long before expiry a token is renewed. A token that lives less than ten times margin is renewed in
+// the last tenth of its life.
 const margin = 30 * time.Second
 
 // due reports whether the access token should be renewed.

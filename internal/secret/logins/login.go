@@ -27,7 +27,7 @@ type Login struct {
 	grant        *Grant      // as last read; nil if the user is not signed in
 	read         fs.FileInfo // file state when grant was read; nil without a file
 	renewal      *renewal    // running renewal, or nil
-	retryAt      time.Time   // no renewal before this time, because one has failed
+	retryAt      time.Time   // no renewal before this time, because the last one failed
 	failed       error       // error of the failed renewal
 	refusedToken string      // token that the server refused directly after its renewal
 	refusedUntil time.Time   // refusedToken is not renewed before this time
@@ -63,8 +63,9 @@ func (l *Login) Token(ctx context.Context) (string, error) {
 	return g.Access, nil // usable during the renewal
 }
 
-// Renew returns a new access token after the server has refused one. challenge are its WWW-Authenticate headers.
-// The result is "" if they do not ask for a login. The error is a *protocol.Error that tells the user what to do.
+// Renew returns a new access token after the server has refused one. challenge are the WWW-Authenticate headers of
+// that response. The result is "" if the headers do not ask for a login. The error is a *protocol.Error that tells
+// the user what to do.
 func (l *Login) Renew(ctx context.Context, refused string, challenge []string) (string, error) {
 	wanted, isLogin := parse(challenge)
 	switch {
@@ -171,7 +172,7 @@ func (l *Login) refreshLocked() error {
 	same := g != nil && l.grant != nil && g.Access == l.grant.Access && g.Refresh == l.grant.Refresh &&
 		g.Ended == l.grant.Ended
 	l.grant, l.read = g, info
-	if !same { // ignores a file rewritten by a failed renewal
+	if !same { // a failed renewal rewrites the file with the same grant
 		l.startOverLocked()
 	}
 	return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets/agefile"
 )
 
-// Store is a directory of grants. Each grant is encrypted in its own subdirectory, next to its key, so that
-// renewing one does not lock the others. Close the store after the last use of its logins.
+// Store is a directory of grants. Each grant is encrypted in a subdirectory of its own, next to the key of the
+// encryption, so that renewing one grant does not lock the others. Close the store after the last use of its logins.
 type Store struct {
 	dir    string
 	client func(server string) *http.Client
@@ -79,7 +79,7 @@ func (s *Store) Login(p Place) *Login {
 // path returns the file of p's grant.
 func (s *Store) path(p Place) string { return filepath.Join(s.dir, p.name(), file) }
 
-// Names of a grant's files, and of the secret in the first.
+// Names of a grant's files, and of the secret in the first of them.
 const (
 	file     = "login.age"
 	identity = "identity"

@@ -26,9 +26,9 @@ type retryLater struct {
 
 func (e *retryLater) Error() string { return e.text }
 
-// renew returns g with a new access token, unless its token already differs from before because another program
-// renewed it. If the authorization server refuses to renew the grant, the result has Ended set. path is the file
-// of g.
+// renew returns g with a new access token. If g's token is no longer before, because another program has renewed it,
+// renew returns g unchanged. If the authorization server refuses to renew the grant, the result has Ended set. path
+// is the file of g.
 func renew(ctx context.Context, client *http.Client, path string, g *Grant, before string) (*Grant, error) {
 	switch {
 	case g == nil:
@@ -160,8 +160,8 @@ type renewal struct {
 	err   error
 }
 
-// renewLocked joins the current renewal or starts one. Shortly after a failed renewal it returns that error
-// instead.
+// renewLocked joins the current renewal or starts one. Shortly after a failed renewal it returns the error of that
+// renewal instead.
 func (l *Login) renewLocked() (*renewal, error) {
 	switch {
 	case l.renewal != nil:
