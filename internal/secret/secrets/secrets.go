@@ -42,7 +42,7 @@ func cut(name string) string {
 type Error struct {
 	Message string // reason, with the secret's name
 	Next    string // next step; may be ""
-	Missing bool   // it is not stored, but could be
+	Missing bool   // the secret is not stored, but could be
 }
 
 func (e *Error) Error() string {

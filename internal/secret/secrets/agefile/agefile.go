@@ -126,7 +126,8 @@ func (s Store) Remove(name string) error {
 	})
 }
 
-// change applies change to the file under the lock of both directories. Readers see the file before or after.
+// change applies change to the file under the lock of both directories. Readers see the file as it was before or
+// after the change.
 func (s Store) change(lock locker, change func(*content) error) error {
 	if s.Path == "" || s.Identity == "" {
 		return errUnset
