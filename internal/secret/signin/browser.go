@@ -122,8 +122,8 @@ func (b *Browser) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Paste lets the user approve in any browser and paste the address that it is redirected to, where no server
-// listens.
+// Paste lets the user approve in any browser, and paste the address to which that browser is redirected. No server
+// listens there.
 type Paste struct {
 	Port int // of the redirect URI; 0 means 8912. OAuth servers allow any loopback port.
 	// Ask shows the user an address and returns the one that the user pasted.
@@ -155,8 +155,8 @@ func (p *Paste) approve(ctx context.Context, f *found, c *oauth2.Config) (*oauth
 	})
 }
 
-// Browser returns a [Browser] on the configured port, or else on the port of the earlier grant, whose redirect
-// URI is registered, or else on any. open shows the user an address.
+// Browser returns a [Browser] on the configured port; else on the port of the earlier grant, because the redirect
+// URI with that port is registered; else on any. open shows the user an address.
 func (s *Server) Browser(earlier *logins.Grant, open func(address string)) (*Browser, error) {
 	if s.Port != 0 {
 		return NewBrowser(s.Port, open)

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// found is where and for what a user signs in.
+// found states where a user signs in, and for which resource and scopes.
 type found struct {
 	resource  string   // resource of the tokens
 	scopes    []string // requested by the server

@@ -52,8 +52,8 @@ func (s *Server) ask(ctx context.Context, client *http.Client, token, body strin
 	return resp, nil
 }
 
-// challenge returns the parameters of the server's Bearer challenge. open is set if the server refused no
-// request, and says why no login may be needed. Some servers refuse initialize, others only tools/list.
+// challenge returns the parameters of the server's Bearer challenge. If the server refused no request, open says why
+// no login may be needed; otherwise it is nil. Some servers refuse initialize, others only tools/list.
 func (s *Server) challenge(ctx context.Context, client *http.Client) (params map[string]string, open, err error) {
 	first, err := s.ask(ctx, client, "", initialize, nil)
 	if err != nil {

@@ -103,7 +103,7 @@ func dynamic(ctx context.Context, client *http.Client, a *authority, redirect st
 	return c, nil
 }
 
-// style returns how a client authenticates; without a secret, by a parameter.
+// style returns how a client authenticates. A client without a secret sends its id as a parameter.
 func (a *authority) style(secret string) oauth2.AuthStyle {
 	methods := a.TokenEndpointAuthMethodsSupported
 	if secret == "" || slices.Contains(methods, "client_secret_post") {
