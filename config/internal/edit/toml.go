@@ -12,8 +12,8 @@ import (
 )
 
 func addTOML(text, section, key, item string) (string, error) {
-	if at, ok := strict.LocateTOML([]byte(text), section, key); ok {
-		f, simple := readFlow(text, at)
+	if list, ok := strict.LocateTOML([]byte(text), section, key); ok {
+		f, simple := readFlow(text, list.Start)
 		if !simple {
 			return "", byHand(section, key)
 		}
@@ -24,23 +24,21 @@ func addTOML(text, section, key, item string) (string, error) {
 	if at := header.FindStringIndex(text); at != nil {
 		return insertBelow(text, at[0], line), nil
 	}
-	at, ok := strict.LocateTOML([]byte(text), section)
+	table, ok := strict.LocateTOML([]byte(text), section)
 	switch {
 	case !ok:
 		return appended(text, "["+section+"]\n"+line+"\n"), nil
-	case text[at] == '{' && strings.TrimSpace(text[at+1:strings.IndexByte(text[at:], '}')+at]) == "":
-		return insert(text, at+1, " "+line+" "), nil
-	case text[at] == '{':
-		return insert(text, at+1, " "+line+","), nil
-	case text[at] == '[': // a subtable
-		return insert(text, lineStart(text, at), "["+section+"]\n"+line+"\n\n"), nil
+	case text[table.Start] == '{':
+		return intoInline(text, table, line), nil
+	case text[table.Start] == '[': // a subtable
+		return insert(text, lineStart(text, table.Start), "["+section+"]\n"+line+"\n\n"), nil
 	}
-	return insertBelow(text, at, section+"."+line), nil // beside other dotted keys
+	return insertBelow(text, table.Start, section+"."+line), nil // beside other dotted keys
 }
 
 func removeTOML(text, section, key, value string) (string, error) {
-	at, _ := strict.LocateTOML([]byte(text), section, key)
-	f, simple := readFlow(text, at)
+	list, _ := strict.LocateTOML([]byte(text), section, key)
+	f, simple := readFlow(text, list.Start)
 	if !simple {
 		return "", byHand(section, key)
 	}
@@ -62,13 +60,13 @@ func linesTOML(t *Table) string {
 	return text
 }
 
-func (t *Table) locate(text string, keys ...string) (at int, ok bool) {
+func (t *Table) locate(text string, keys ...string) (p strict.Place, ok bool) {
 	return strict.LocateTOML([]byte(text), append(t.Path[:len(t.Path):len(t.Path)], keys...)...)
 }
 
 func setTOML(text string, t *Table) (string, bool) {
 	if _, ok := t.locate(text); !ok {
-		return addTableTOML(text, t)
+		return addTableTOML(text, t), true
 	}
 	file := notationOf(".toml")
 	for _, s := range t.Set {
@@ -85,9 +83,9 @@ func setTOML(text string, t *Table) (string, bool) {
 		case !stated && s.Value != "":
 			text, ok = t.insertTOML(text, s)
 		case stated && s.Value == "":
-			text, ok = cutTOML(text, at, s.Key)
+			text = cutTOML(text, at)
 		case stated:
-			text, ok = replaced(text, at, now, strconv.Quote(s.Value))
+			text, ok = replaced(text, at.Start, now, strconv.Quote(s.Value))
 		}
 		if !ok {
 			return "", false
@@ -97,10 +95,10 @@ func setTOML(text string, t *Table) (string, bool) {
 }
 
 // addTableTOML adds the table inside the inline table around it, else at the end of the file.
-func addTableTOML(text string, t *Table) (string, bool) {
+func addTableTOML(text string, t *Table) string {
 	for n := len(t.Path) - 1; n > 0; n-- {
-		at, ok := strict.LocateTOML([]byte(text), t.Path[:n]...)
-		if !ok || text[at] != '{' {
+		table, ok := strict.LocateTOML([]byte(text), t.Path[:n]...)
+		if !ok || text[table.Start] != '{' {
 			continue
 		}
 		member := "{ " + inline(t.stated(), " = ", bare, strconv.Quote) + " }"
@@ -109,9 +107,9 @@ func addTableTOML(text string, t *Table) (string, bool) {
 				member = "{ " + member + " }"
 			}
 		}
-		return intoInline(text, at, member)
+		return intoInline(text, table, member)
 	}
-	return appended(text, linesTOML(t)), true
+	return appended(text, linesTOML(t))
 }
 
 // insertTOML adds a key to an existing table, after another of the keys that are set, else first.
@@ -122,48 +120,39 @@ func (t *Table) insertTOML(text string, s Setting) (string, bool) {
 		if !ok {
 			continue
 		}
-		prefix := text[lineStart(text, at):at]
-		key := strings.LastIndex(prefix, other.Key)
-		if key < 0 || strings.Contains(prefix, "{") {
+		prefix := text[lineStart(text, at.Key):at.Key]
+		if strings.Contains(prefix, "{") {
 			break
 		}
-		return insertBelow(text, at, prefix[:key]+line), true // the prefix indents, or names the parent keys
+		return insertBelow(text, at.End, prefix+line), true // the prefix indents, or names the parent keys
 	}
-	at, ok := t.locate(text)
+	table, ok := t.locate(text)
 	switch {
 	case !ok:
 		return "", false
-	case text[at] == '[':
-		return insertBelow(text, at, line), true
-	case text[at] == '{':
-		return intoInline(text, at, line)
+	case text[table.Start] == '[':
+		return insertBelow(text, table.Start, line), true
+	case text[table.Start] == '{':
+		return intoInline(text, table, line), true
 	}
 	return "", false
 }
 
-// intoInline inserts a member after the brace at at.
-func intoInline(text string, at int, member string) (string, bool) {
-	end := bracesEnd(text, at)
-	if end < 0 {
-		return "", false
+// intoInline inserts a member into an inline table.
+func intoInline(text string, table strict.Place, member string) string {
+	if strings.TrimSpace(text[table.Start+1:table.End-1]) == "" {
+		return text[:table.Start+1] + " " + member + " " + text[table.End-1:]
 	}
-	if strings.TrimSpace(text[at+1:end-1]) == "" {
-		return text[:at+1] + " " + member + " " + text[end-1:], true
-	}
-	return insert(text, at+1, " "+member+","), true
+	return insert(text, table.Start+1, " "+member+",")
 }
 
-// cutTOML removes a key with its value at at, and the line if nothing else is on it.
-func cutTOML(text string, at int, key string) (string, bool) {
-	start := lineStart(text, at)
-	if !strings.Contains(text[start:at], "{") {
-		return cutLine(text, at), true
+// cutTOML removes a key with its value, and their lines if nothing else is on them.
+func cutTOML(text string, at strict.Place) string {
+	start := lineStart(text, at.Key)
+	if strings.Contains(text[start:at.Key], "{") {
+		return cutMember(text, at.Key, at.End)
 	}
-	from, to := strings.LastIndex(text[:at], key), itemEnd(text, at)
-	if from < 0 || to < 0 {
-		return "", false
-	}
-	return cutMember(text, from, to), true
+	return text[:start] + text[min(lineEnd(text, at.End)+1, len(text)):]
 }
 
 func removeTableTOML(text string, t *Table) (string, bool) {
@@ -171,27 +160,18 @@ func removeTableTOML(text string, t *Table) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	name := t.Path[len(t.Path)-1]
-	switch text[at] {
+	switch text[at.Start] {
 	case '[':
-		return cutBlockTOML(text, at), true
+		return cutBlockTOML(text, at.Start), true
 	case '{':
-		start, end := lineStart(text, at), bracesEnd(text, at)
-		if end < 0 {
-			return "", false
-		}
-		if !strings.Contains(text[start:at], "{") {
-			return text[:start] + text[min(lineEnd(text, end)+1, len(text)):], true
-		}
-		from := strings.LastIndex(text[:at], name)
-		return cutMember(text, from, end), from >= 0
+		return cutTOML(text, at), true
 	}
 	for { // dotted keys
 		at, ok := t.locate(text)
 		if !ok {
 			return text, true
 		}
-		text = cutLine(text, at)
+		text = cutLine(text, at.Start)
 	}
 }
 

@@ -115,12 +115,12 @@ func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
 		_, other := strict.LocateTOML(text, path[:len(path)-1]...)
 		switch {
 		case stated:
-			d := json.NewDecoder(bytes.NewReader(text[at:]))
+			d := json.NewDecoder(bytes.NewReader(text[at.Start:]))
 			if err := d.Decode(new(any)); err != nil {
 				return nil, fmt.Errorf("%s in plugin.toml is not written as exthost add writes it: as %s",
 					strings.Join(path, "."), s.value)
 			}
-			text = slices.Concat(text[:at], []byte(s.value), text[at+int(d.InputOffset()):])
+			text = slices.Concat(text[:at.Start], []byte(s.value), text[at.Start+int(d.InputOffset()):])
 		case header != nil:
 			text = slices.Insert(text, header[1], []byte(s.line())...)
 		case other:

@@ -12,6 +12,7 @@ type locator struct {
 	at     int
 	rules  Rules
 	tables map[*Node]map[string]*Node // the values of each table by key
+	each   func(Statement)            // called for each statement; nil: not called
 	values int
 	work   int // sum over keys of parts times depth: the cost for the parser
 }
@@ -29,8 +30,8 @@ type keyPart struct {
 }
 
 // locate returns the tree of a text. It stops at the first thing that is not TOML or exceeds a limit.
-func locate(src *Source, rules Rules) (root *Node, stopped int, bad *Refusal) {
-	l := &locator{Source: src, rules: rules.resolved(), tables: map[*Node]map[string]*Node{}}
+func locate(src *Source, rules Rules, each func(Statement)) (root *Node, stopped int, bad *Refusal) {
+	l := &locator{Source: src, rules: rules.resolved(), tables: map[*Node]map[string]*Node{}, each: each}
 	root = &Node{Pos: src.Pos(0)}
 	defer func() {
 		switch p := recover().(type) {
@@ -56,18 +57,25 @@ func (l *locator) limit(format string, args ...any) {
 
 func (l *locator) document(root *Node) {
 	table, in := root, level{}
+	var header []keyPart
 	for l.blank(); l.at < len(l.Text); l.blank() {
+		start := l.at
+		var key []keyPart
+		var value *Node
 		if l.peek() == '[' {
-			table, in = l.header(root)
+			table, header, in = l.header(root)
 		} else {
-			l.pair(table, in)
+			key, value = l.pair(table, in)
 		}
 		l.lineEnd()
+		if l.each != nil {
+			l.each(l.statement(start, header, key, value))
+		}
 	}
 }
 
 // header reads [a.b] or [[a.b]] and returns its table.
-func (l *locator) header(root *Node) (*Node, level) {
+func (l *locator) header(root *Node) (*Node, []keyPart, level) {
 	start, closing := l.at, "]"
 	l.at++
 	if l.peek() == '[' {
@@ -82,15 +90,15 @@ func (l *locator) header(root *Node) (*Node, level) {
 		start = key[0].start
 	}
 	if closing == "]" {
-		return l.below(root, key, start), in
+		return l.below(root, key, start), key, in
 	}
 	last := len(key) - 1
 	list := l.field(l.below(root, key[:last], start), key[last], start)
-	return l.item(list, start), in
+	return l.item(list, start), key, in
 }
 
 // pair reads key = value into table.
-func (l *locator) pair(table *Node, in level) {
+func (l *locator) pair(table *Node, in level) ([]keyPart, *Node) {
 	key, in := l.key(in)
 	l.expect("=")
 	l.space()
@@ -99,6 +107,7 @@ func (l *locator) pair(table *Node, in level) {
 	n := l.field(l.below(table, key[:last], key[0].start), key[last], start)
 	l.value(n, in)
 	n.Text = l.Text[start:l.at]
+	return key, n
 }
 
 func (l *locator) value(n *Node, in level) {

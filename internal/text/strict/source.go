@@ -47,6 +47,9 @@ func (s *Source) Pos(offset int) Pos {
 	return Pos{File: s.file, Line: i + 1, Column: offset - s.starts[i] + 1}
 }
 
+// offset is the reverse of [Source.Pos].
+func (s *Source) offset(p Pos) int { return s.starts[p.Line-1] + p.Column - 1 }
+
 // onLine returns the position of a byte of the 1-based line. An offset outside of the line is clamped.
 func (s *Source) onLine(line, offset int) Pos {
 	line = min(max(line, 1), len(s.starts))

@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +185,37 @@ v = -1.5e3
 	}
 }
 
+// A statement spans its lines, and its value is found in each notation.
+func TestTOMLStatements(t *testing.T) {
+	const doc = "# top\r\na.'b c' = [ # ]\r\n  1, '''\n]''',\r\n] # end\r\n\n [ t . x ] # [y]\n" +
+		"\tk={ l = \"}\" , m.n = 1 }\n[[t.arr]]\ns = \"\\\"#\"# last"
+	var got []string
+	for _, s := range Statements(NewSource("f", []byte(doc))) {
+		got = append(got, fmt.Sprintf("%q %q: %q in %q", s.Table, s.Key, doc[s.Place.Start:s.Place.End],
+			doc[s.Start:s.End]))
+	}
+	want := []string{
+		`[] ["a" "b c"]: "[ # ]\r\n  1, '''\n]''',\r\n]" in "a.'b c' = [ # ]\r\n  1, '''\n]''',\r\n] # end\r\n"`,
+		`["t" "x"] []: "" in " [ t . x ] # [y]\n"`,
+		`["t" "x"] ["k"]: "{ l = \"}\" , m.n = 1 }" in "\tk={ l = \"}\" , m.n = 1 }\n"`,
+		`["t" "arr"] []: "" in "[[t.arr]]\n"`,
+		`["t" "arr"] ["s"]: "\"\\\"#\"" in "s = \"\\\"#\"# last"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	p, ok := LocateTOML([]byte(doc), "t", "x", "k", "m", "n")
+	if !ok || doc[p.Key:p.End] != "n = 1" || doc[p.Start:p.End] != "1" {
+		t.Errorf("%v, %v", p, ok)
+	}
+	if p, ok = LocateTOML([]byte(doc), "t", "x"); !ok || doc[p.Start] != '[' || p.End != p.Start {
+		t.Errorf("%v, %v", p, ok)
+	}
+	if p, ok = LocateTOML([]byte(doc), "t", "z", "k"); ok {
+		t.Errorf("%v for a key that is not there", p)
+	}
+}
+
 func visit(n *Node, path string, f func(string, *Node)) {
 	f(path, n)
 	for _, field := range n.Fields {
@@ -259,6 +291,24 @@ func checkTOML(t *testing.T, src *Source, rules Rules) {
 	})
 	if want := count(doc); values != want {
 		t.Errorf("%d values of %d", values, want)
+	}
+	checkStatements(t, src)
+}
+
+// checkStatements fails for statements that share a line, and for a value whose text is not one.
+func checkStatements(t *testing.T, src *Source) {
+	end := 0
+	for _, s := range Statements(src) {
+		if s.Start < end || s.End <= s.Start {
+			t.Errorf("a statement from %d to %d, after %d", s.Start, s.End, end)
+		}
+		end = s.End
+		if s.Key == nil {
+			continue
+		}
+		if _, err := parse("v = " + src.Text[s.Place.Start:s.Place.End]); err != nil {
+			t.Errorf("the value of %q: %v", s.Key, err)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ type Refusal struct {
 // TOML reads one document. The parser knows values without positions and the locator positions without values;
 // TOML joins both.
 func TOML(src *Source, rules Rules) (*Node, *Refusal) {
-	root, stopped, bad := locate(src, rules)
+	root, stopped, bad := locate(src, rules, nil)
 	if bad != nil && bad.Limit {
 		return nil, bad
 	}
@@ -110,18 +110,4 @@ func (n *Node) fill(v any) {
 	case time.Time: // as written: the parser has no better text
 		n.Kind, n.Value = String, v
 	}
-}
-
-// LocateTOML returns the offset of the value at keys: for a table that of its brace, or of the first header or key
-// that names it. ok is false if there is none or data is not TOML.
-func LocateTOML(data []byte, keys ...string) (offset int, ok bool) {
-	src := NewSource("", data)
-	n, _, bad := locate(src, Rules{})
-	for _, key := range keys {
-		n = n.At(key)
-	}
-	if bad != nil || n == nil {
-		return 0, false
-	}
-	return src.starts[n.Line-1] + n.Column - 1, true
 }
