@@ -23,11 +23,11 @@ import (
 // hubWait is how long the hub of this host may take to end.
 const hubWait = 10 * time.Second
 
-// lockWait is how long to wait for another host of this machine that is the same node.
+// lockWait is how long to wait until another host of this machine is no longer the same node.
 const lockWait = time.Second
 
-// beNode makes this process the configured node, which only one process of the machine can be: hosts in all directories
-// of a user share that configuration.
+// beNode makes this process the configured node. Only one process of the machine can be that node, but hosts in all
+// directories of a user share its configuration.
 func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err error) {
 	dir, err := stateOf("cluster", append([]string{m.Join, m.Node, m.Name, m.Hub.Listen}, m.URLs...)...)
 	if err != nil {
@@ -38,7 +38,7 @@ func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err err
 	return dirlock.Wait(ctx, dir)
 }
 
-// stateOf creates the state directory for the thing that words identify, beside those of hosts.
+// stateOf creates a state directory beside those of hosts. what names its kind; words identify it within the kind.
 func stateOf(what string, words ...string) (dir string, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *run) cluster(ctx context.Context, cfg *config.Config) (end func() error
 		return end, nil
 	}
 	unlock, err := beNode(ctx, &m)
-	if err != nil { // the configuration is the user's, and another directory's host is that node
+	if err != nil { // all hosts of the user share the configuration, and another one is the node
 		r.log.Warn("this host is not in the cluster of the configuration: another host of this machine is that node",
 			"next", "exthost serve --cluster FILE, with an invitation of its own")
 		return end, nil

@@ -26,9 +26,9 @@ import (
 // overStdio is what a host on stdio reports as its address.
 const overStdio = "stdio"
 
-// claim makes this process the host that the operator of the directory reaches. It returns nil if another process is
-// that host. That is an error only if two HTTP hosts would share one state: clients may start several hosts with
-// --stdio --own.
+// claim makes this process a host that the operator of the directory can reach. It returns nil if it cannot. Only a
+// second HTTP host is an error, because it would share the state of the first; with --stdio --own, clients may start
+// several hosts.
 func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -100,8 +100,8 @@ func alreadyRunning(i daemon.Info) error {
 	return e
 }
 
-// control serves the operator's API on the socket of the daemon; without one it serves nothing. Call end after the host
-// is closed, so that its last messages are sent.
+// control serves the operator's API on the socket of the daemon; without a daemon it serves nothing. Call end after the
+// host is closed, so that the host's last messages are sent.
 func (r *run) control(f front, h *exthost.Host) (end func() error) {
 	d, log := r.daemon, r.log
 	if d == nil {
@@ -139,7 +139,8 @@ func (r *run) control(f front, h *exthost.Host) (end func() error) {
 
 type refusalKey struct{}
 
-// withRefusal checks the peer process of a new connection, while that process still waits for a response.
+// withRefusal decides whether to refuse the peer process of a connection. It does so when the connection is new, while
+// the process still waits for a response.
 func withRefusal(ctx context.Context, c net.Conn) context.Context {
 	if daemon.OfRoot(c) {
 		ctx = httpserver.WithOperator(ctx, "root") // approvals record the operator's name

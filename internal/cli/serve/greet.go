@@ -153,7 +153,7 @@ func (g *greeting) faults(x status.Extension, diags []protocol.Diagnostic) {
 	}
 }
 
-// rights writes what an extension may do beyond others, and what its sandbox lacks.
+// rights writes what an extension may do that others may not, and what its sandbox lacks.
 func (g *greeting) rights(x status.Extension) {
 	if x.Sandbox != nil && len(x.Sandbox.Lacks) == 0 {
 		g.text("      ", x.Sandbox.String())
@@ -175,8 +175,8 @@ func (g *greeting) warn(text string) { g.text("      "+g.c.Paint(console.Yellow,
 const maxWords = 240
 
 const (
-	manyTools = 50 // above this number of tools,
-	toolLines = 3  // each extension gets at most so many lines of tools
+	manyTools = 50 // number of tools above which the greeting is brief
+	toolLines = 3  // lines of tools of one extension in a brief greeting
 )
 
 func (g *greeting) tools(entries []*tools.Entry) {

@@ -29,11 +29,11 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// httpShutdown is how long HTTP requests may take to end, out of the 5 s for the end of the host.
+// httpShutdown is how long HTTP requests may take to end. It is a part of the 5 s in which the host ends.
 const httpShutdown = time.Second
 
-// httpFront returns the front for HTTP. It listens at once, so that a port in use is an error before any extension
-// starts. headers are governance.headers.
+// httpFront returns the front for HTTP. It opens the port, so that a port in use is an error before any extension
+// starts. headers is the value of governance.headers.
 func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error) {
 	token, err := bearerToken(cfg.Auth)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 	return f, nil
 }
 
-// newFront describes who can connect to addr. It returns an error if other machines can, without a token.
+// newFront describes who can connect to addr. It returns an error if other machines can connect without a token.
 func newFront(addr *net.TCPAddr, cfg config.Server, token string) (front, error) {
 	f := front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
 	f.clients = slices.Sorted(maps.Keys(cfg.Clients))
@@ -212,7 +212,7 @@ func urlOf(addr *net.TCPAddr, tls bool) string {
 	return scheme + "://" + host
 }
 
-// minToken is the length of a token that cannot be guessed, in bytes: 20 random letters and digits, at a million
+// minToken is the length of a token that cannot be guessed, in bytes. 20 random letters and digits withstand a million
 // attempts a second.
 const minToken = 20
 

@@ -132,8 +132,8 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 // toolModes are the values of --tools.
 var toolModes = []string{toolsearch.ModeAll, toolsearch.ModeSearch, toolsearch.ModeAuto}
 
-// enter makes dir the working directory. It must be absolute: clients start servers in arbitrary directories, and the
-// parts of the host in the background run with the same arguments from dir itself.
+// enter makes dir the working directory. dir must be absolute: clients start servers in arbitrary directories, and the
+// background processes of the host get the same arguments in dir itself.
 func enter(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return console.Usagef("exthost serve --dir "+absolute(dir), "--dir %s: an absolute path is needed", dir)
@@ -162,7 +162,7 @@ type run struct {
 
 	log     *slog.Logger
 	node    *cluster.Node              // nil: the host is in no cluster
-	daemon  *daemon.Daemon             // nil: another host has the directory
+	daemon  *daemon.Daemon             // nil: the operator's commands do not reach this host
 	clients atomic.Pointer[relay.Host] // nil: no relay can connect
 	began   time.Time
 
@@ -174,10 +174,10 @@ type run struct {
 // front is one way to serve a host.
 type front struct {
 	serve func(ctx context.Context, h *exthost.Host) error // until ctx ends
-	// reads files again that the host does not read itself; nil: none
+	// reads again the files that only the front reads; nil: there are none
 	reload func() error
 	url    string // "" on stdio
-	// variable with the token that clients need; "": none
+	// environment variable with the token that clients need; "": none
 	token   string
 	clients []string // names of the clients at the start, sorted
 	exposed bool     // other machines can connect
@@ -222,7 +222,7 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	if named, ok := hosts.ClientsNow(r.console, r.flags...); ok && d != nil {
 		// The clients may have changed since the configuration was read, for example while the user was asked for
-		// trust. That command could not find this host yet.
+		// trust. The command that changed them could not find this host yet.
 		host.Clients().Set(named)
 	}
 	endControl := r.control(f, host)
@@ -236,8 +236,8 @@ func (r *run) serve(ctx context.Context) error {
 	return errors.Join(err, host.Close(), endHub(), endControl())
 }
 
-// load reads the configuration, asks which code of the directory may run, and returns the host's options that depend
-// only on these.
+// load reads the configuration, asks which code of the directory may run, and returns the host's options that depend on
+// nothing else.
 func (r *run) load(ctx context.Context) (cfg *config.Config, o exthost.Options, err error) {
 	cfg, origins, err := hosts.Load(r.console, r.flags...)
 	if err != nil {
@@ -291,7 +291,7 @@ func (r *run) mayBe(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// begin opens the log and claims the directory. d may be set beside an error.
+// begin opens the log and claims the directory. d may be set even if there is an error.
 func (r *run) begin(cfg *config.Config) (d *daemon.Daemon, err error) {
 	if r.background == asHost {
 		if d, err = r.claim(cfg); err == nil {
@@ -313,7 +313,7 @@ func (r *run) begin(cfg *config.Config) (d *daemon.Daemon, err error) {
 // leftLimit is how long to wait for the end of processes that a killed host has left.
 const leftLimit = 2 * time.Second
 
-// endBefore ends processes of a previous host: its guardian was killed with it, or has not ended them yet.
+// endBefore ends processes that a previous host has left because its guardian was killed too or has not ended them yet.
 func (r *run) endBefore(before daemon.Info) {
 	found, survived := sweep.End(before.Marks, leftLimit)
 	for _, f := range found {
@@ -343,7 +343,7 @@ func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 	var welcome sync.WaitGroup
 	welcome.Go(func() { r.welcome(serving, h, f) })
 	welcome.Go(func() { r.notifier.keepAlive(serving, h, r.log) })
-	// the socket takes connections; extensions may still be starting
+	// the socket accepts connections now; extensions may still be starting
 	r.notifier.tell("READY=1", r.log)
 	err := f.serve(serving, h)
 	if ctx.Err() != nil {
@@ -370,8 +370,8 @@ func (r *run) reread() (*config.Config, error) {
 	return cfg, nil
 }
 
-// disabler returns a function that writes to the configuration which extensions the operator disables. It is nil with
-// --extensions, which replaces that part of the configuration.
+// disabler returns a function that writes the extensions that the operator disables to the configuration. It returns
+// nil with --extensions, which replaces that part of the configuration.
 func (r *run) disabler() func(id string, disabled bool) error {
 	if len(r.console.Extensions) > 0 {
 		return nil
@@ -411,8 +411,8 @@ func strictness(s status.Status) error {
 	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost doctor --runtime"}
 }
 
-// stdioDrain is how long calls in flight may take after the client closes stdin. The end of the extensions comes on
-// top.
+// stdioDrain is how long calls in flight may take after the client closes stdin. The extensions get further time to
+// end.
 const stdioDrain = 3 * time.Second
 
 // stdioFront returns the front for one client on stdin and stdout.

@@ -20,8 +20,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The values of --background. A relay starts a launcher, which starts the host and ends: the host is then no descendant
-// of the client, which may kill all of its descendants.
+// The values of --background. A relay starts a launcher, which starts the host and ends. The host is then no descendant
+// of the client, because a client may kill all of its descendants.
 const (
 	asLauncher = "launcher"
 	asHost     = "host"
@@ -60,7 +60,7 @@ func backgroundArgv(as string) ([]string, error) {
 		return nil, err
 	}
 	argv := append([]string{program}, os.Args[1:]...)
-	return append(argv, "--background="+as), nil // the last one counts
+	return append(argv, "--background="+as), nil // the last --background is the one that applies
 }
 
 // relay connects the client on stdio to the host of the directory.
@@ -234,8 +234,8 @@ func toolsetOf(h *exthost.Host, cfg config.Server, name, asked string) (toolset 
 	return toolset, nil
 }
 
-// named returns a context that ends when the client called name is removed. It reloads the clients for an unknown name,
-// which may just have been added.
+// named returns a context that ends when the client called name is removed. If the name is unknown, it reloads the
+// clients first, because the client may just have been added.
 func named(h *exthost.Host, name string) (until context.Context, unknown *console.Error) {
 	until, ok := h.Clients().ByName(name)
 	if !ok && h.Clients().Reload() == nil {
