@@ -36,8 +36,8 @@ func Arguments(arguments json.RawMessage, pairs []string, tool string, schema js
 	return arguments, nil
 }
 
-// read converts value to a type that schema allows: JSON if it spells an allowed type, an element appended to before if
-// only a list is allowed, else a string.
+// read converts value to a type that schema allows. A value that is JSON of an allowed type is used as it is. If only a
+// list is allowed, read appends value to before, the list so far. Otherwise value becomes a string.
 func (s *schemaOf) read(schema json.RawMessage, value string, before json.RawMessage) json.RawMessage {
 	types := s.types(schema, 0)
 	spelled := jsonType(value)
@@ -91,8 +91,8 @@ type schemaOf struct{ root json.RawMessage }
 // maxNesting is how deep references and alternatives are followed.
 const maxNesting = 8
 
-// types returns the types that a schema allows, as far as it states them at its top, behind a local reference or in its
-// alternatives.
+// types returns the types that a schema allows, as far as the schema states them at its top level, in its alternatives,
+// or behind a local reference.
 func (s *schemaOf) types(schema json.RawMessage, depth int) (types []string) {
 	var in struct {
 		Type         json.RawMessage   `json:"type"`
@@ -126,7 +126,7 @@ func (s *schemaOf) types(schema json.RawMessage, depth int) (types []string) {
 	return types
 }
 
-// arrayOf returns the alternative that describes a list, or the schema itself.
+// arrayOf returns the alternative that describes a list, or the schema itself if there is none.
 func (s *schemaOf) arrayOf(schema json.RawMessage) json.RawMessage {
 	var in struct{ AnyOf, OneOf []json.RawMessage }
 	_ = json.Unmarshal(schema, &in) // an invalid schema has no alternatives

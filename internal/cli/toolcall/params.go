@@ -62,7 +62,8 @@ func Params(schema json.RawMessage) (params []Param) {
 	return params
 }
 
-// Complete returns the keys that a call lacks or, if word has a key, its values.
+// Complete returns the completions of word: the keys that the call does not have yet or, if word has a key, the values
+// of that key.
 func Complete(params []Param, word string, given []string) (all []string) {
 	key, _, hasValue := strings.Cut(word, "=")
 	for _, param := range params {
