@@ -20,8 +20,8 @@ func Environ(environ []string) map[string]string {
 	return found
 }
 
-// endpoint returns where spans are sent; "" if traces are off. The exporter reads most variables itself; these decide
-// whether there is one.
+// endpoint returns where spans are sent; "" if traces are off. It reads the variables that decide whether there is an
+// exporter, which reads most other variables itself.
 func (o *Options) endpoint() (string, error) {
 	env := o.Environ
 	if strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") {

@@ -47,7 +47,7 @@ type sender struct {
 
 	mu      sync.Mutex // guards the fields below
 	problem string
-	next    string // what to do about it
+	next    string // what to do about problem
 }
 
 func newSender(exporter sdktrace.SpanExporter, o *Options, endpoint string) *sender {
@@ -118,7 +118,7 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	unhook := context.AfterFunc(s.sending, cancel)
 	defer unhook()
 	if s.sending.Err() != nil {
-		cancel() // AfterFunc cancels in another goroutine: the exporter could still connect
+		cancel() // AfterFunc cancels in another goroutine, perhaps after the exporter has connected
 	}
 	err := s.exporter.ExportSpans(ctx, spans)
 	n := int64(len(spans))
@@ -133,7 +133,7 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 }
 
 // Shutdown implements both [sdktrace.SpanProcessor] and [sdktrace.SpanExporter]. The first call shuts down the batch
-// processor, which makes the second one, for the exporter.
+// processor, which then calls Shutdown again as that of its exporter.
 func (s *sender) Shutdown(ctx context.Context) error {
 	if s.ending.CompareAndSwap(false, true) {
 		return s.SpanProcessor.Shutdown(ctx)
@@ -142,7 +142,7 @@ func (s *sender) Shutdown(ctx context.Context) error {
 	return s.exporter.Shutdown(ctx)
 }
 
-// note keeps why spans could not be sent, and logs the first failure and the recovery.
+// note records why spans could not be sent, and logs the first failure and the recovery.
 func (s *sender) note(err error) {
 	problem, next := "", ""
 	if err != nil {

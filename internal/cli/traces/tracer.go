@@ -36,7 +36,8 @@ type Tracer struct {
 	sender   *sender
 }
 
-// Retries of one batch, which is lost if the collector is away for longer.
+// The wait before the first retry of a batch, the longest wait between retries, and the time after which a batch is
+// lost.
 const (
 	firstRetry = 500 * time.Millisecond
 	maxRetry   = 2 * time.Second
