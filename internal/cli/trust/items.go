@@ -27,7 +27,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Item is what one yes is about: a folder with its extensions, or the configuration of the working directory.
+// Item is what the user agrees to with one yes: a folder with its extensions, or the configuration of the working
+// directory.
 type Item struct {
 	Names   []string // ids, or [hosts.ThisDirectory]
 	place   string   // the folder, or the configuration files
@@ -38,7 +39,7 @@ type Item struct {
 	verdict *consent.Verdict
 	broken  error             // why the folder cannot be compared
 	agreed  []consent.Trusted // what a yes accepts; nil for the configuration
-	secrets []string          // not granted yet
+	secrets []string          // secrets that are not granted yet
 	paths   []string          // of manifests
 }
 
@@ -118,7 +119,7 @@ func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir str
 // Digest returns the hash of the item's files.
 func (i *Item) Digest() string { return i.verdict.Files.Digest() }
 
-// add adds c to the item of its folder, if c is not trusted as it is, or always.
+// add adds c to the item of its folder. It does not if c may run as it is, unless always is set.
 func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[string]*Item, always bool) {
 	v, err := p.k.Extension(&c)
 	ungranted := permit.Ungranted(p.k, os.Environ(), cfg, &c)
@@ -262,7 +263,7 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 	return i
 }
 
-// described matches settings that other lines of an item show.
+// described matches settings that an item shows in other lines.
 var described = regexp.MustCompile(`^(plugins|hooks)\[|^destinations\..*\.(command|url)$`)
 
 // decides matches settings of policies that influence what their command lines run.
@@ -275,7 +276,7 @@ func ofFiles(origin string, files []string) bool {
 	})
 }
 
-// Select returns the items called names, or all without names. A name that does not wait for a yes is an error.
+// Select returns the items called names, or all items without names. A name that needs no yes is an error.
 func (p *Pending) Select(names []string) ([]*Item, error) {
 	if len(names) == 0 {
 		return p.Items, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// BeforeServe asks the user what may run in the working directory. If it cannot ask, untrusted extensions stay out; it
-// returns an error if nothing could run, or the configuration is untrusted.
+// BeforeServe asks the user what may run in the working directory. If it cannot ask, untrusted extensions do not run.
+// It returns an error if no extension may run, or if the configuration is not trusted.
 func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins, interactive bool,
 ) error {
 	if cfg.Extensions.Trust != config.TrustAsk {
