@@ -17,7 +17,7 @@ type lease[S Service] struct {
 }
 
 // Acquire returns a Ready instance for one call, and a release function that takes the call's outcome. The caller must
-// call release; further calls do nothing. key selects the slot of a PerKey group; other groups ignore it.
+// call release; calling it again does nothing. key selects the slot of a PerKey group; other groups ignore it.
 //
 // Acquire starts an Idle slot. It waits, in order of arrival, while the instance starts, while a restart is due within
 // 1 s, or until an instance has room. Otherwise it fails with a *protocol.Error: Overloaded (the queue is full,
@@ -104,8 +104,8 @@ func (p *pool[S]) contextError(cause error) error {
 	return protocol.Errorf(protocol.NotReady, "not ready within the call's time: %w", cause)
 }
 
-// release returns the instance with the outcome of the call. It changes nothing once the instance has ended, as the
-// slot may already run the next one.
+// release gives the instance back and reports the outcome of the call. If the instance has ended, release changes
+// nothing, as the slot may already run the next one.
 func (l *lease[S]) release(err error) {
 	g, sl := l.g, l.slot
 	o, ended := g.o.outcomeOf(err), g.o.Ended(err)
@@ -119,7 +119,7 @@ func (l *lease[S]) release(err error) {
 		if sl.inst != inst {
 			return
 		}
-		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // others do not read lastUsed
+		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // nothing else reads lastUsed
 			sl.lastUsed = g.now()
 		}
 		if inst.exiting = inst.exiting || ended; !inst.exiting { // the next instance gets a new breaker

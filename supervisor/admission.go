@@ -39,7 +39,7 @@ func (g *Group[S]) availabilityOf(sl *slot[S]) availability {
 }
 
 // tryAcquire returns a lease on an instance of p, or the error for a call, or neither if the call has to wait. It
-// starts an instance if the starting ones do not have room for that many waiting calls.
+// starts an instance if those that are starting do not have room for all waiting calls.
 func (g *Group[S]) tryAcquire(p *pool[S], waiting int) (*lease[S], error) {
 	if g.st.stopping || p.released {
 		return nil, errShuttingDown

@@ -30,9 +30,9 @@ var errFaulted, errExcluded = errors.New("faulted"), errors.New("excluded")
 
 func (o outcome) err() error { return [...]error{nil, errFaulted, errExcluded}[o] }
 
-// breaker refuses calls to an instance that keeps failing them. It wraps a gobreaker circuit with two additions: each
-// failed probe doubles the timeout, by a new circuit, and a success on a closed breaker without faults, by far the most
-// common case, costs nothing. It is guarded by the group's lock.
+// breaker refuses calls to an instance that keeps failing them. It wraps a gobreaker circuit with two additions. Each
+// failed probe doubles the timeout, by a new circuit. A success on a closed breaker without faults, which is the usual
+// case, costs nothing. It is guarded by the group's lock.
 type breaker struct {
 	Breaker
 	name    string
@@ -46,7 +46,7 @@ type breaker struct {
 	lastFaulted bool      // closed: the latest outcome was a fault
 }
 
-// ticket belongs to an admitted call until it reports its outcome.
+// ticket belongs to an admitted call until the outcome of the call is reported.
 type ticket struct {
 	epoch uint64
 	probe func(error) // nil unless the call is the probe
@@ -73,7 +73,7 @@ func (b *breaker) admit() ticket {
 		return ticket{epoch: b.epoch}
 	}
 	done, err := b.circuit.Allow()
-	if err != nil { // cannot happen: its clock is not behind the time given to permits
+	if err != nil { // cannot happen: the circuit's clock is not behind the time given to permits
 		panic("supervisor: breaker out of step: " + err.Error())
 	}
 	b.probing = true
@@ -121,7 +121,7 @@ func (b *breaker) newCircuit(timeout time.Duration) {
 	b.timeout, b.state = timeout, BreakerClosed
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         b.name,
-		Timeout:      timeout - 1, // gobreaker permits a probe after the timeout, this package at it
+		Timeout:      timeout - 1, // gobreaker permits a probe only after the timeout, this package at its end
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= b.Threshold },
 		IsSuccessful: func(err error) bool { return err == nil },
 		IsExcluded:   func(err error) bool { return err == errExcluded },

@@ -9,8 +9,8 @@ import (
 
 // Refusal returns the error with which Acquire refuses calls of key because of a Cooldown: a *protocol.Error of kind
 // NotReady, with RetryAfter and the Evidence of the latest failure; nil if no Cooldown applies. A key without a slot is
-// treated as a new key. Refusal starts nothing. If a call has seen an instance end that has not returned yet, Refusal
-// waits for that like Acquire, and returns nil if ctx ends first.
+// treated as a new key. Refusal starts nothing. If a call has reported the end of an instance whose Serve has not
+// returned yet, Refusal waits for the return as Acquire does, and returns nil if ctx ends first.
 func (g *Group[S]) Refusal(ctx context.Context, key string) (err error) {
 	if g.o.Mode != PerKey {
 		key = ""
@@ -36,8 +36,8 @@ func (g *Group[S]) Refusal(ctx context.Context, key string) (err error) {
 	return err
 }
 
-// cooldown returns the end of the Cooldown that applies to sl, its own or the one of the group's starts, and the
-// failure that caused it. Zero means no Cooldown.
+// cooldown returns when the Cooldown that applies to sl ends, and the failure that caused it. That is the Cooldown of
+// sl or of the group's starts, whichever ends later. Zero means no Cooldown.
 func (g *Group[S]) cooldown(sl *slot[S]) (until time.Time, cause error) {
 	if g.st.starts.until.After(sl.policy.until) {
 		return g.st.starts.until, g.st.startErr

@@ -22,8 +22,8 @@ type Event struct {
 	Kind  EventKind
 
 	State       State
-	Attempt     int   // Restarting, and the Spawning and Ready after it: number of this restart
-	Again       bool  // Spawning, and the Ready after it: the previous instance ended by itself
+	Attempt     int   // Restarting, and the Spawning and Ready that follow: number of the restart
+	Again       bool  // Spawning, and the Ready that follows: the previous instance ended by itself
 	MaxAttempts int   // Restart.MaxAttempts; negative: unlimited
 	Err         error // Restarting and Failed: the cause
 	Asked       bool  // Restarting and Failed: Start or Restart is waiting and returns Err

@@ -59,8 +59,8 @@ func NewGroup[S Service](start func(key string) (S, error), o Options) *Group[S]
 	return g
 }
 
-// update applies one change to the state and its consequences: it serves or refuses the calls queued on p, which may be
-// nil, and starts the delivery of events.
+// update applies a change to the state. Then it serves or refuses the calls queued on p, which may be nil, and starts
+// the delivery of events.
 func (g *Group[S]) update(p *pool[S], change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,11 +120,11 @@ func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// Start starts the slots of an eager group and waits until one is Ready or the first starts of all have failed; the
-// error joins all of theirs. A slot whose first start fails becomes Failed at once, or Restarting if restarts are
-// unlimited. After the first slot is Ready, the others go on starting. If ctx ends first, Start returns ctx.Err() and
-// the starts go on. A start already begun by a call counts as the first. Start does nothing in a group that starts on
-// demand.
+// Start starts the slots of an eager group and waits until one is Ready, or until the first starts of all have failed;
+// then the error joins those of all slots. A slot whose first start fails becomes Failed at once, or Restarting if
+// restarts are unlimited. After the first slot is Ready, the others go on starting. If ctx ends first, Start returns
+// ctx.Err() and the starts go on. If a call has already started a slot, that start counts as the first. Start does
+// nothing in a group that starts on demand.
 func (g *Group[S]) Start(ctx context.Context) error {
 	if g.o.onDemand() {
 		return nil
@@ -163,8 +163,8 @@ func (g *Group[S]) Restart(ctx context.Context, keys ...string) error {
 	return g.outcome(ctx, slots, false)
 }
 
-// outcome waits until all slots with a requested start are Ready or Failed, and joins the errors. With firstIsEnough it
-// returns nil as soon as one slot is Ready.
+// outcome waits until all slots with a requested start are Ready or Failed, and joins the errors. If firstIsEnough is
+// set, it returns nil as soon as one slot is Ready.
 func (g *Group[S]) outcome(ctx context.Context, slots []*slot[S], firstIsEnough bool) error {
 	var failures []error
 	var ready, undecided int
@@ -201,9 +201,10 @@ func (sl *slot[S]) startError() error {
 	return nil
 }
 
-// Release removes the slot of key from a PerKey group: calls in flight get DrainTimeout to end, waiting calls are
-// refused. One start in the group may finish first, because it may be an installation that every later start would
-// repeat. Release does not wait. A later call with that key gets a new slot. Release does nothing in other groups.
+// Release removes the slot of key from a PerKey group: calls in flight have DrainTimeout to finish, waiting calls are
+// refused. One running start in the group may finish first, because it may be an installation that every later start
+// would repeat. Release does not wait. A later call with that key gets a new slot. Release does nothing in other
+// groups.
 func (g *Group[S]) Release(key string) {
 	if g.o.Mode != PerKey {
 		return
@@ -231,10 +232,10 @@ func (g *Group[S]) remove(p *pool[S], drain time.Duration) {
 // lingers reports whether sl finishes its start although its key was released.
 func (sl *slot[S]) lingers() bool { return sl.pool.released && sl.state == Spawning }
 
-// Stop ends the group for good: new calls are refused, calls in flight get up to drain to end, then the context of
-// every instance ends. Stop waits until all instances have returned and the last event is delivered. A second Stop may
-// shorten drain. If ctx ends first, Stop ends all contexts at once, and the error names the slots that have not
-// stopped, or tells that OnEvent has not returned.
+// Stop ends the group for good: new calls are refused, calls in flight may finish within the time drain, then the
+// context of every instance ends. Stop waits until all instances have returned and the last event is delivered. A
+// second Stop may shorten drain. If ctx ends first, Stop ends all contexts at once, and the error names the slots that
+// have not stopped, or tells that OnEvent has not returned.
 func (g *Group[S]) Stop(ctx context.Context, drain time.Duration) error {
 	g.update(nil, func() {
 		g.st.stopping = true

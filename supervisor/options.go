@@ -34,8 +34,8 @@ type Options struct {
 	Name string // in events and breakers
 	Mode Mode   // default Shared
 
-	// Lazy slots start on the first call, and after a failure on the next one. Default: slots are started by Start and
-	// restart by themselves. PerKey slots are always lazy.
+	// Lazy slots start on the first call, and restart after a failure on the next call. By default, Start starts the
+	// slots, and they restart by themselves. PerKey slots are always lazy.
 	Lazy bool
 
 	MaxInstances int           // max running instances of a PerKey group, including stopping ones; default 16
@@ -43,7 +43,7 @@ type Options struct {
 	MaxQueue     int           // max waiting calls per slot; default 256, negative: none
 	QueueTimeout time.Duration // how long a call waits for room on a running instance; default 30 s
 	IdleTimeout  time.Duration // stops an instance without calls after this time; 0: never
-	DrainTimeout time.Duration // for calls in flight at Restart and Release; default 30 s, negative: none
+	DrainTimeout time.Duration // how long Restart and Release let calls in flight go on; default 30 s, negative: none
 
 	Restart Restart
 	Breaker Breaker
@@ -65,7 +65,7 @@ type Options struct {
 	Replaced func(error) bool
 
 	// Blocked reports whether an error of Serve means that somebody has to act before a restart can succeed. The slot
-	// is then Failed until a Trial, whatever its budget. Default: never.
+	// is then Failed until a Trial, whatever is left of its budget. Default: never.
 	Blocked func(error) bool
 
 	// OnEvent gets the events of the group one at a time and in order, on a goroutine that Stop waits for, so it must
@@ -82,8 +82,8 @@ type Options struct {
 // which a successful start clears. A failed trial start begins the Cooldown again. Errors that wrap [ErrPermanent] stay
 // final.
 //
-// With a Trial, [Failed] is not final either, unless MaxAttempts is 0. The budget works as without, and an instance
-// started as a trial restores it after HealthyAfter.
+// With a Trial, [Failed] is not final either, unless MaxAttempts is 0. The budget works as without a Trial, and is
+// restored once an instance that was started as a trial has been Ready for HealthyAfter.
 //
 // A negative MaxAttempts applies to the first start too: a slot whose first start fails becomes [Restarting].
 type Restart struct {
@@ -96,7 +96,7 @@ type Restart struct {
 	// time after which a Failed slot may make one trial start: eager slots by themselves, others on the next call;
 	// default 0: Failed is final
 	Cooldown time.Duration
-	Trial    time.Duration // like Cooldown without its other effects; excludes it; default 0: Failed is final
+	Trial    time.Duration // like Cooldown but without its other effects; only one of both; default 0: Failed is final
 	// a call starts the next instance without waiting for backoff or Trial, for instances that start at no cost
 	OnCall bool
 }

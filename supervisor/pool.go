@@ -48,7 +48,8 @@ func (p *pool[S]) has(states ...State) bool {
 	return slices.ContainsFunc(p.slots, func(sl *slot[S]) bool { return slices.Contains(states, sl.state) })
 }
 
-// poolOf returns the pool of a key. In a full PerKey group it evicts another one. kept is Options.Keep of the key.
+// poolOf returns the pool of a key. In a full PerKey group it evicts an unused key for a new one. kept is Options.Keep
+// of the key.
 func (g *Group[S]) poolOf(key string, kept bool) (*pool[S], error) {
 	if g.st.stopping {
 		return nil, errShuttingDown

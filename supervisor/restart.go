@@ -67,8 +67,8 @@ func (p *policy) attempt() int {
 	return len(p.recent)
 }
 
-// exhaust begins the Cooldown or the time before the Trial, if there is one. From then on failed returns false until
-// reset, or after a Trial until the instance was healthy.
+// exhaust begins the Cooldown or the time before the Trial, if there is one. From then on, failed returns false until
+// reset is called, or with a Trial until an instance has been healthy.
 func (p *policy) exhaust(now time.Time) {
 	switch {
 	case p.Cooldown > 0:

@@ -13,7 +13,7 @@ type slot[S Service] struct {
 	pool     *pool[S]
 	key      string
 	state    State
-	since    time.Time // of the state
+	since    time.Time // when state was entered
 	inst     *instance[S]
 	lastUsed time.Time // latest release of a call, or when the instance became Ready
 	kept     bool      // Options.Keep of the key
@@ -21,13 +21,13 @@ type slot[S Service] struct {
 	policy   policy
 	breaker  *breaker // of the current instance, or of the next one
 	attempt  int      // number of the latest restart within the budget; 0: none
-	restarts int      // instances that followed one that ended by itself, in total
-	again    bool     // the current instance is one of these
+	restarts int      // instances that replaced one that ended by itself, in total
+	again    bool     // the current instance replaced one that ended by itself
 	// Restarting: when the next instance is due. Draining: when the drain ends. Failed: when a trial may start; zero
 	// for never.
 	next time.Time
 	err  error // of the latest failure
-	// of the latest failed start; nil once an instance was Ready, or Start or Restart has requested one
+	// of the latest failed start; nil once an instance was Ready, or Start or Restart has requested a start
 	startErr error
 	// Start or Restart waits for this instance; a failed start is then final unless restarts are unlimited
 	asked      bool
@@ -262,8 +262,8 @@ func (g *Group[S]) restart(sl *slot[S]) {
 	sl.asked = true
 }
 
-// stop moves a slot to then, by way of Draining. Calls in flight get drain to end, or the rest of an earlier, shorter
-// drain.
+// stop moves a slot to the state then, by way of Draining. Calls in flight may finish within the time drain, or within
+// the rest of an earlier, shorter drain.
 func (g *Group[S]) stop(sl *slot[S], drain time.Duration, then State) {
 	until := g.now().Add(drain)
 	switch {
@@ -286,7 +286,7 @@ func (g *Group[S]) stop(sl *slot[S], drain time.Duration, then State) {
 	}
 }
 
-// onDrained ends Draining.
+// onDrained moves a slot from Draining to its next state.
 func (g *Group[S]) onDrained(sl *slot[S]) {
 	sl.attempt = 0
 	if sl.afterDrain == Spawning {

@@ -6,11 +6,11 @@ import "time"
 type SlotStatus struct {
 	Key         string // "" if Shared, "0", "1"… if Fixed, the call's key if PerKey
 	State       State
-	Since       time.Time // of the state
+	Since       time.Time // when State was entered
 	Attempt     int       // number of the latest restart within the budget; 0: none
 	MaxAttempts int       // max restarts within the window; negative: unlimited
 	Next        time.Time // Restarting: when the next instance is due; Failed: when a trial may start, zero for never
-	Restarts    int       // in total
+	Restarts    int       // instances that replaced one that ended by itself, in total
 	Err         error     // of the latest failure; nil if there was none or Restart has cleared it
 
 	Breaker      BreakerState

@@ -1,5 +1,5 @@
 // Package broadcast delivers items to readers without waiting for them: each reader has a bounded queue, and a slow
-// reader loses items and gets their number.
+// reader loses items and is told how many.
 package broadcast
 
 import (
@@ -45,7 +45,7 @@ type Item[T any] struct {
 // item.
 func (h *Hub[T]) Readers() int { return int(h.count.Load()) }
 
-// Publish queues v, counted as that many bytes, for all readers whose filter accepts it.
+// Publish queues v for all readers whose filter accepts it. bytes is the size of v that counts against MaxBytes.
 func (h *Hub[T]) Publish(v T, bytes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,8 +72,8 @@ func (r *Reader[T]) wake() {
 	}
 }
 
-// Join returns a reader of the items published from now on that wants accepts; nil accepts all. wants runs under the
-// hub's lock.
+// Join returns a reader of the items published from now on for which wants returns true; nil accepts all. wants runs
+// under the hub's lock.
 func (h *Hub[T]) Join(wants func(*T) bool) *Reader[T] {
 	r := &Reader[T]{hub: h, filter: wants, more: make(chan struct{}, 1)}
 	h.mu.Lock()

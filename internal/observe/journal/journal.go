@@ -42,12 +42,12 @@ const (
 
 // Journal keeps records and serves followers. Use [New].
 type Journal struct {
-	level atomic.Int64 // lowest level in use: keptLevel or a follower's
+	level atomic.Int64 // lowest level in use: keptLevel, or a lower one of a follower
 
-	mu      sync.Mutex // guards the fields below; held from reading records to joining, so that none is missed
+	mu      sync.Mutex // guards the fields below; held while a follower joins and reads the kept records
 	seq     uint64
 	sources map[string]*source // by extension
-	order   list.List          // of the extensions' sources, least recently used first; not of the host's
+	order   list.List          // sources of extensions, least recently used first; without the host's
 	total   int                // size of all sources
 	records broadcast.Hub[Record]
 	levels  map[slog.Level]int // number of followers by level
@@ -69,7 +69,7 @@ type source struct {
 	place     *list.Element // in Journal.order; nil for the host
 }
 
-// size returns what the records count against maxTotal.
+// size returns how much the records count against maxTotal.
 func (s *source) size() int { return s.bytes + len(s.records)*overhead }
 
 func (s *source) add(r Record) {

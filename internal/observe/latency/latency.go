@@ -21,7 +21,7 @@ type Histogram struct {
 	sum    atomic.Int64 // of all durations, in nanoseconds
 }
 
-// Record counts d, at most 71 minutes.
+// Record counts d. A duration of more than 71 minutes falls into the last bucket.
 func (h *Histogram) Record(d time.Duration) {
 	h.counts[bucket(d)].Add(1)
 	h.sum.Add(int64(d))
@@ -35,7 +35,7 @@ type Totals struct {
 	Below map[time.Duration]uint64
 }
 
-// The keys of Totals.Below are these powers of two, in microseconds.
+// The keys of Totals.Below are 2^lowest to 2^highest microseconds.
 const lowest, highest = 7, 27
 
 // Totals returns the counts so far, which never decrease. Durations recorded during the call may be missing.

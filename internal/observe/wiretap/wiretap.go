@@ -48,11 +48,11 @@ type Wire struct {
 // Wire returns a wire for an extension.
 func (h *Hub) Wire(extension string) *Wire { return &Wire{h, extension} }
 
-// Tapped reports whether there are readers, so that callers need not build a frame without any. [Wire.Show] checks it
-// too.
+// Tapped reports whether there are readers, so that callers need not build a frame if there are none. [Wire.Show]
+// checks it too.
 func (w *Wire) Tapped() bool { return w != nil && w.hub.frames.Readers() > 0 }
 
-// Show publishes a frame sent to the process, or by it. It does not wait and does not keep frame.
+// Show publishes a frame that was sent to the process pid, or by it. It does not wait, and does not retain frame.
 func (w *Wire) Show(pid int, sent bool, frame []byte) {
 	if !w.Tapped() {
 		return
@@ -78,7 +78,7 @@ func withoutHeaders(frame []byte) []byte {
 	if len(masked) == 0 {
 		return frame
 	}
-	headers, _ := json.Marshal(masked) // valid JSON
+	headers, _ := json.Marshal(masked) // cannot fail: the values are valid JSON
 	return rawjson.Set(frame, "params", rawjson.Set(params, "headers", headers))
 }
 
