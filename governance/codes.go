@@ -13,7 +13,7 @@ const (
 	CodeApprovalUnavailable = "approval_unavailable"   // no approver, or it failed
 )
 
-// categoryCodes are the codes of denials that state none.
+// categoryCodes are the codes of denials whose policy states no code.
 var categoryCodes = map[Category]string{
 	Authentication: "unauthenticated",
 	Authorization:  "unauthorized",
@@ -30,8 +30,8 @@ var bounded = []string{
 	"secret_found", "unauthenticated", "unauthorized",
 }
 
-// BoundedCode returns code when the project defines it, else "other". A policy may return
-// any code, and a metric keeps every label it has seen.
+// BoundedCode returns code when the project defines it, else "other". It bounds the labels of a
+// metric: a policy may return any code.
 func BoundedCode(code string) string {
 	if _, known := slices.BinarySearch(bounded, code); known || code == "" {
 		return code

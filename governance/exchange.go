@@ -40,7 +40,7 @@ type Exchange struct {
 	Response json.RawMessage
 	Failure  *protocol.Error // the denial or error that ended the exchange; nil otherwise
 	Verdict  Verdict         // the decision that ended the exchange, for audit
-	Began    time.Time       // when it entered the pipeline; zero in a pipeline without policies
+	Began    time.Time       // when the exchange entered the pipeline; zero in a pipeline without policies
 	Replayed bool            // sent again after the child died
 }
 
@@ -95,10 +95,10 @@ type Decision struct {
 // DefaultExpiry is how long an approval request waits for an answer.
 const DefaultExpiry = 5 * time.Minute
 
-// Policy decides about one flow of an exchange. It must be safe for concurrent use, must
-// not keep or change x, and must return soon after ctx ends, because nothing else
-// interrupts it. An error or a panic means that it could not decide. For a policy of category
-// authentication, [protocol.HeadersOf] returns the headers of the HTTP request from ctx.
+// Policy decides about one flow of an exchange. Decide must be safe for concurrent use, must not
+// keep or change x, and must return soon after ctx ends, because nothing else interrupts it. An
+// error or a panic means that the policy could not decide. For a policy of category authentication,
+// [protocol.HeadersOf] returns the headers of the HTTP request from ctx.
 type Policy interface {
 	Decide(ctx context.Context, flow Flow, x *Exchange) (Decision, error)
 }

@@ -23,8 +23,8 @@ func (x *Exchange) payload(flow Flow) *json.RawMessage {
 	return &x.Response
 }
 
-// check validates the JSON with which a policy replaces a payload: an object within the
-// size limit that does not change which tool is called.
+// check validates the JSON with which a policy replaces a payload. It must be an object within the
+// size limit, and must not change which tool is called.
 func (r *exchangeRun) check(flow Flow, action Action, to json.RawMessage) (json.RawMessage, error) {
 	what := "the " + string(flow) + " it returns"
 	if len(to) > r.p.o.MaxJSON {

@@ -34,12 +34,11 @@ var (
 
 // Options configure a [Store]. The zero value is usable.
 type Options struct {
-	// Strict ends a request when its call ends. Otherwise the request of a call that was
-	// canceled stays until it expires, and an approval lets the same call through once when
-	// the caller repeats it.
+	// Strict ends a request when its call is canceled. Without Strict, the request remains until it
+	// expires, and an approval then lets the same call of the same caller through once.
 	Strict bool
-	// Asked is called for each new request on the goroutine that asks, so it must be
-	// quick. Default: none.
+	// Asked is called with each new request by the goroutine that called Ask, so it must be quick.
+	// Nil: it is not called.
 	Asked func(Request)
 	// Secrets masks the host's secrets in requests, in addition to those recognized by their
 	// form. Default: no secrets.
@@ -65,7 +64,7 @@ type Request struct {
 	Waiting   bool      `json:"waiting"`               // a caller waits for the answer
 	Approved  string    `json:"approved_by,omitempty"` // the person who approved after the caller had canceled
 	Desk      string    `json:"desk,omitempty"`        // the cluster node at which the request waits; "" for this host
-	DeskOnly  bool      `json:"desk_only,omitempty"`   // only operators of the node Desk may answer
+	DeskOnly  bool      `json:"desk_only,omitempty"`   // only operators of the desk node may answer
 }
 
 // Store holds the pending requests. It is a [governance.Approver]. Its methods are safe
@@ -112,8 +111,8 @@ func (e *endedError) Error() string {
 
 func (e *endedError) Is(target error) bool { return target == ErrUnknown }
 
-// maxEnded bounds the answered requests that are remembered, so that a second answer gets a
-// helpful error.
+// maxEnded is how many answered requests are remembered. The error of a second answer then names
+// the person who gave the first.
 const maxEnded = 64
 
 var _ governance.Approver = (*Store)(nil)
@@ -162,7 +161,7 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	}
 	sum := sha256.Sum256(payload)
 	hash := hex.EncodeToString(sum[:])
-	reason := s.secrets.Text(q.Reason, maxReason)            // it may quote the payload
+	reason := s.secrets.Text(q.Reason, maxReason)            // a reason may quote the payload
 	shown, err := s.secrets.JSON(ctx, payload, 2*maxPreview) // display.Cut marks that the text was cut
 	if err != nil {
 		return nil, err

@@ -42,8 +42,8 @@ func writePid(f *os.File) error {
 	return err
 }
 
-// flockSoon locks f. While only readers hold the lock, as [written] does briefly, it retries for
-// up to a second.
+// flockSoon locks f. While only readers hold the lock, it retries for up to a second: [written]
+// takes the lock as a reader for a moment.
 func flockSoon(f *os.File) (err error) {
 	for range 500 {
 		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {

@@ -72,9 +72,9 @@ type Log struct {
 
 var _ governance.Policy = (*Log)(nil)
 
-// Open opens or creates the log at o.Path and locks it for this process: the error of a
-// second process names the first. Open removes a torn last line and records that; any other
-// damage of the last line is an error.
+// Open opens or creates the log at o.Path and locks it. If another process has locked it, the error
+// names that process. Open removes a torn last line and records the removal; any other damage of
+// the last line is an error.
 func Open(o Options) (*Log, error) {
 	if o.MaxSize <= 0 {
 		o.MaxSize = DefaultMaxSize
@@ -104,9 +104,9 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// Append passes r to the writer. It blocks only while the buffer of pending records is
-// full, until ctx ends. While writing fails it returns the error of the write; the record
-// is written later if the buffer has space, else counted as lost.
+// Append passes r to the writer. It blocks only while the buffer of pending records is full, and
+// until ctx ends at most. While writing fails, Append returns the error of the write. It still
+// keeps r to be written later if the buffer has space; else r counts as lost.
 func (l *Log) Append(ctx context.Context, r Record) error {
 	buf := lines.Get().(*[]byte)
 	defer lines.Put(buf)
@@ -172,8 +172,8 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// tryAgain returns nil if the last write worked. After a failed one it makes the writer retry now
-// and returns the result, or the earlier error if the disk hangs.
+// tryAgain returns nil if the last write worked. Otherwise it makes the writer retry at once and
+// returns the result; if the disk hangs, it returns the earlier error.
 func (l *Log) tryAgain(ctx context.Context) error {
 	l.mu.Lock()
 	err, attempt := l.err, l.space

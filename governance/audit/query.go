@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/text/glob"
 )
 
-// Query selects records. The zero value selects those of all exchanges.
+// Query selects records. The zero value selects the records of all exchanges.
 type Query struct {
 	Denied    bool      // only exchanges that a policy or hook denied
 	Tool      string    // a glob of the registered name, as in policies; "" is any

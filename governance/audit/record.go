@@ -48,7 +48,7 @@ const (
 
 // Record is one line of the log. The log sets Seq, Prev, Opened and Hash.
 type Record struct {
-	Seq  uint64 `json:"seq,omitempty"`  // counts from 1 through all files
+	Seq  uint64 `json:"seq,omitempty"`  // number of the record, from 1 on, continued from file to file
 	Prev string `json:"prev,omitempty"` // the hash of the record before; "" in the first record
 
 	Time       time.Time `json:"time"` // when the exchange began
@@ -68,7 +68,7 @@ type Record struct {
 	Code       string    `json:"code,omitempty"`        // of the decision
 	ApprovedBy string    `json:"approved_by,omitempty"` // the person who answered a policy's approval request
 	Failure    string    `json:"failure,omitempty"`     // the kind of error
-	Error      string    `json:"error,omitempty"`       // its message, masked and truncated
+	Error      string    `json:"error,omitempty"`       // the message of the error, masked and truncated
 	Replayed   bool      `json:"replayed,omitempty"`
 	Duration   float64   `json:"duration_ms,omitempty"`
 	Request    Payload   `json:"request,omitzero"`
@@ -89,7 +89,7 @@ type Payload struct {
 	Bytes  int             `json:"bytes"`
 	SHA256 string          `json:"sha256"`         // of the unmasked bytes
 	JSON   json.RawMessage `json:"json,omitempty"` // the whole copy
-	Cut    string          `json:"cut,omitempty"`  // or its beginning, when it is longer than 2 KiB
+	Cut    string          `json:"cut,omitempty"`  // in place of JSON: the beginning of a copy longer than 2 KiB
 }
 
 const (

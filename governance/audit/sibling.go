@@ -20,8 +20,8 @@ func (t *lockHeld) Error() string {
 
 func (t *lockHeld) Is(target error) bool { return target == ErrTaken }
 
-// Sibling returns the path of the n-th log at path, where 1 is path itself: audit-2.jsonl
-// beside audit.jsonl. Each of several hosts with one configuration writes its own.
+// Sibling returns the path of the n-th log at path, where 1 is path itself: audit-2.jsonl beside
+// audit.jsonl. Hosts that share a configuration each write a log of their own.
 func Sibling(path string, n int) string {
 	if n < 2 {
 		return path

@@ -20,7 +20,7 @@ type Report struct {
 	// the number of the first record; above 1, earlier files have been deleted
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"` // the number of the last record
-	// of the last record, which together with Last identifies all records before it
+	// of the last record. Hash and Last together identify all records up to the last
 	Hash  string    `json:"hash"`
 	Until time.Time `json:"until"` // the time of the last record
 	// bytes after the last complete line: a line being written, or torn by a crash
@@ -144,7 +144,7 @@ func (report *Report) pair(l link, line []byte) {
 	switch l.Kind {
 	case KindIntent:
 		var r Record
-		_ = json.Unmarshal(line, &r) // which parseLink could decode
+		_ = json.Unmarshal(line, &r) // parseLink has decoded it
 		r.Request.JSON, r.Request.Cut = nil, ""
 		report.open.add(r)
 	case KindExchange:

@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/governance/internal/settings"
 )
 
-// CEL is the name of the built-in policy that [New] cannot make. celpolicy.New makes it, in
-// programs that link it.
+// CEL is the name of the built-in policy that [New] cannot make. Package celpolicy makes it, in
+// programs that import that package.
 const CEL = "cel"
 
 // New returns the policy that s.Builtin names, configured by s.Config. Its errors name the
@@ -52,8 +52,7 @@ func notLinked(s governance.Spec) (governance.Policy, error) {
 		"this program does not link %s: set PolicyKinds.CEL of its exthost.Options to celpolicy.New", s.Builtin)
 }
 
-// Check returns everything wrong with what s states for the built-in policy that it
-// names. It opens nothing.
+// Check returns every error in what s states for its built-in policy. It opens nothing.
 func Check(s governance.Spec) []governance.Problem {
 	_, err := New(s)
 	return settings.Problems(err)

@@ -45,7 +45,7 @@ var (
 	_ governance.Placed = (*sizeCap)(nil)
 )
 
-// sizeCapPriority makes the policy run after those that mask.
+// sizeCapPriority makes the policy run after the policies that mask.
 const sizeCapPriority = 1000
 
 func newSizeCap(s governance.Spec) (governance.Policy, error) {

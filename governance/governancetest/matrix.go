@@ -18,9 +18,9 @@ import (
 // that a slow machine does not fail the test.
 const hangTimeout = 50 * time.Millisecond
 
-// Matrix tests one kind of policy in every combination of category, flow, mode, required
-// and behaviour. start is called once per category. It returns a running policy that does
-// as [Behaviour] describes, and stops it with t's cleanup.
+// Matrix tests one kind of policy in every combination of category, flow, mode, required and
+// behaviour. start is called once per category. It must return a running policy that does as
+// [Behaviour] describes, and have t's cleanup stop that policy.
 func Matrix(t *testing.T, start func(t *testing.T, s governance.Spec) governance.Policy) {
 	for _, category := range governance.Category("").Values() {
 		t.Run(category, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// Behaviour is the behaviour of a scripted policy. The policy reads it from the caller of
-// the exchange, which every kind of policy receives.
+// Behaviour is the behaviour of a scripted policy. The policy finds it in the caller's name, which
+// every kind of policy receives with an exchange.
 type Behaviour string
 
 // The behaviours of a scripted policy.
@@ -18,7 +18,7 @@ const (
 	Allow     Behaviour = "allow"
 	Deny      Behaviour = "deny"      // with code and reason DenyCode and DenyReason
 	Modify    Behaviour = "modify"    // replaces the payload of the flow by Changed
-	Malformed Behaviour = "malformed" // replaces it by Misshapen
+	Malformed Behaviour = "malformed" // replaces the payload of the flow by Misshapen
 	Fail      Behaviour = "error"     // returns the error that its kind of policy has
 	Hang      Behaviour = "hang"      // does not answer
 )
@@ -38,7 +38,7 @@ const (
 	changedResponse = `{"content":[{"type":"text","text":"changed"}]}`
 )
 
-// Changed is the payload with which Modify replaces that of the flow.
+// Changed is the payload with which Modify replaces the payload of the flow.
 func Changed(flow governance.Flow) json.RawMessage {
 	if flow == governance.Request {
 		return json.RawMessage(changedRequest)

@@ -138,7 +138,7 @@ func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHa
 func callError(ctx context.Context, rpc string, err error, responded bool) error {
 	state := status.Convert(err)
 	switch code := state.Code(); {
-	// the plugin knows the deadline, and its clock may be ahead
+	// the plugin knows the deadline too, and by its clock the deadline may pass earlier
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) || code == codes.DeadlineExceeded:
 		return protocol.Errorf(protocol.CallTimeout, "no answer in time: %w", context.DeadlineExceeded)
 	case ctx.Err() != nil:

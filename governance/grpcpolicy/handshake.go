@@ -124,7 +124,7 @@ func (s *Service) awaitReady(ctx context.Context, c pluginv1.PluginServiceClient
 func (s *Service) handshakeError(ctx context.Context, what string, err error) *protocol.Error {
 	state := status.Convert(err)
 	switch {
-	// the plugin knows the deadline, and its clock may be ahead
+	// the plugin knows the deadline too, and by its clock the deadline may pass earlier
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) || state.Code() == codes.DeadlineExceeded:
 		return protocol.Errorf(protocol.HandshakeTimeout, "it did not %s within %s", what, s.o.Spec.HandshakeTimeout)
 	case ctx.Err() != nil: // the process has ended, or ctx of Serve has

@@ -23,8 +23,8 @@ import (
 const (
 	// shutdownTimeout bounds the Shutdown call, in which plugins save their state.
 	shutdownTimeout = 2 * time.Second
-	// exitGrace is the time to wait for the end of the process after the end of its
-	// connection, which usually precedes it.
+	// exitGrace is how long to wait for the end of the process after the end of its connection. The
+	// connection usually ends first.
 	exitGrace = 500 * time.Millisecond
 	// stopTimeout bounds the wait for a killed process.
 	stopTimeout = 5 * time.Second

@@ -35,10 +35,10 @@ type Policy struct {
 
 var _ governance.Policy = (*Policy)(nil)
 
-// Open queries the server behind c for the plugin of s, which must be normalized and valid.
-// It invokes the hooks that s lists, else all hooks of the plugin. Its errors are those of
-// c; HandshakeInvalid when the server has no such plugin or has disabled it; and
-// ConfigInvalid when a hook of s cannot be invoked.
+// Open queries the server behind c for the plugin of s, which must be normalized and valid. The
+// policy invokes the hooks that s lists, else all hooks of the plugin. The error is that of c;
+// HandshakeInvalid when the server has no such plugin or has disabled it; or ConfigInvalid when a
+// hook of s cannot be invoked.
 func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
 	p := &Policy{name: s.Name, content: s.Category == governance.Content, caller: c, hooks: make(map[string]bool)}
 	config, err := p.config(ctx)

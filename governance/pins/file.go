@@ -101,8 +101,8 @@ func offset(err error, size int) int {
 	return 0
 }
 
-// store replaces the file at path atomically. It is world-readable because every client sees the
-// descriptors.
+// store replaces the file at path atomically. The file is world-readable because every client sees
+// the descriptors.
 func (t table) store(path string) error {
 	f := lockFile{Version: version}
 	parts := f.kinds()

@@ -173,7 +173,8 @@ func (f *fault) Error() string {
 
 func (f *fault) Unwrap() error { return f.err }
 
-// Problems takes joined errors apart. The key of an error of [Wrong] becomes the field.
+// Problems splits joined errors into problems. The key of an error of [Wrong] becomes
+// Problem.Field.
 func Problems(err error) []governance.Problem {
 	if err == nil {
 		return nil

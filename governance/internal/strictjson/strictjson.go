@@ -50,13 +50,13 @@ type object struct {
 	seen  map[string][]byte
 }
 
-// NoTwins returns an error when an object in text, which is valid JSON, has a member twice,
-// or two members whose names differ in case alone: the policies may decide about one of them
-// and the receiver may read the other.
+// NoTwins returns an error when an object in text has a member twice, or two members whose names
+// differ in case alone: the policies may decide about one of them and the receiver may read the
+// other. text must be valid JSON.
 func NoTwins(text json.RawMessage) error { return unique(text, ignoringCase) }
 
-// unique returns an error when an object in text, which is valid JSON, has two names that are the same
-// by c, or when text is not UTF-8.
+// unique returns an error when an object in text has two names that are the same by c, or when text
+// is not UTF-8. text must be valid JSON.
 func unique(text json.RawMessage, c comparison) error {
 	var names [][]byte // of the enclosing objects
 	var inside []object
