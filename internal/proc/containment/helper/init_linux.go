@@ -37,8 +37,9 @@ type Terms struct {
 // Sandbox confines a child.
 type Sandbox struct {
 	Rules *confine.Rules
-	// Network brings up the loopback interface of the network namespace. Proxy listens there, sends the listener to the
-	// host, and sets the proxy variables of the child's environment.
+	// With Network, the init brings up the loopback interface of the network namespace. With Proxy,
+	// it also listens there, sends the listener to the host, and sets the proxy variables of the
+	// child's environment.
 	Network, Proxy bool
 }
 
@@ -66,8 +67,8 @@ const (
 func runInit(host *os.File, args []string) {
 	runtime.LockOSThread() // the child inherits the privileges of this thread
 	unix.CloseOnExec(int(host.Fd()))
-	// The host signals the whole process group. Signals that would end a Go program are caught and dropped; if they
-	// were ignored instead, the child would inherit that.
+	// The host signals the whole process group. Signals that would end a Go program are caught and
+	// dropped; if they were ignored instead, the child would ignore them too.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	var t Terms
 	if len(args) < 2 || json.Unmarshal([]byte(args[0]), &t) != nil {
