@@ -52,6 +52,6 @@ func Privileged() { privileged.Store(true) }
 // late is set once a child was started without its mark in place.
 var late atomic.Bool
 
-// MarkedLate notes that a child got its mark after its start or not at all, so that processes it has started already
-// have none. From then on, no_new_privs counts as a mark too.
+// MarkedLate notes that a child got its mark after its start or not at all, so that processes that
+// the child had started before have no mark. From then on, no_new_privs counts as a mark too.
 func MarkedLate() { late.Store(true) }
