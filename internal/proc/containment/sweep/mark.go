@@ -1,9 +1,9 @@
 package sweep
 
 // A child's mark is its hard limit of file locks (RLIMIT_LOCKS), which the kernel has not used since Linux 2.4.25.
-// Every descendant inherits it, whatever it does to its environment, session, parents and cgroups. A process can lower
-// the limit, but raise it only with CAP_SYS_RESOURCE, which children do not have. So a process whose level is below a
-// host's descends from a child of some host, and the exact limit names that child:
+// Every descendant inherits the limit, whatever it does to its environment, session, parents and cgroups. A process can
+// lower the limit, but raise it only with CAP_SYS_RESOURCE, which children do not have. So a process whose level is
+// below a host's descends from a child of some host, and the exact limit names that child:
 //
 //	0 | level 3 | pid of the host 22 | low bits of the host's start time 10 | containment 12 | child 16
 //

@@ -29,8 +29,8 @@ type Sweeper struct {
 	proc       reader
 }
 
-// emptyScans is how many scans for new processes must find none before the next full scan: a process that keeps forking
-// can escape a single scan.
+// emptyScans is how many scans for new processes must find no descendant before the next full scan:
+// a process that keeps forking can escape a single scan.
 const emptyScans = 3
 
 // unreadablePause is the first pause before looking again at processes with an empty environment.
