@@ -157,8 +157,8 @@ func (c *Containment) ensureGuardian() {
 // guardianPause is the shortest time between two starts of a guardian.
 var guardianPause = time.Second
 
-// watchGuardian waits for the end of a guardian, such as by the OOM killer or an extension, and starts the next one, so
-// that the running children stay contained.
+// watchGuardian waits until a guardian ends, for example killed by the OOM killer or an extension,
+// and starts the next one, so that the running children stay contained.
 func (c *Containment) watchGuardian(g *guardian) {
 	g.watch()
 	if !g.ready {
@@ -211,7 +211,8 @@ func (h *containedChild) marks() sweep.Marks {
 	return h.c.marks.Child(h.number)
 }
 
-// sweepable returns the marks that only the descendants of this child have; empty if it shares its mark.
+// sweepable returns the marks that only the descendants of this child have; empty if the child
+// shares its mark with others.
 func (h *containedChild) sweepable() sweep.Marks {
 	if h.number == 0 || h.c.number == 0 {
 		return sweep.Marks{}

@@ -56,8 +56,8 @@ func Check(path string) error {
 	return nil
 }
 
-// obstacle checks the working directory, the file and its interpreter, in the order of the system, and returns the
-// first fault; "" for none.
+// obstacle checks the working directory, the file and its interpreter, in the order in which the
+// system does, and returns the first fault; "" for none.
 func (s *Spec) obstacle() (r Reason, culprit string) {
 	if s.Dir != "" && unix.Access(s.Dir+"/.", unix.X_OK) != nil {
 		return CwdMissing, s.Dir

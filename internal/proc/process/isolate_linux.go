@@ -182,8 +182,8 @@ func (l *initConn) exit(init Exit) Exit {
 	return e
 }
 
-// namespaces returns nil if a child can have a network namespace, else the reason. It starts a program that does not
-// exist: that is noticed only after the namespaces have been created.
+// namespaces returns nil if a child can have a network namespace, else the reason. It starts a
+// program that does not exist: the kernel notices that only after it has created the namespaces.
 var namespaces = sync.OnceValue(func() error {
 	attr := &os.ProcAttr{Sys: &syscall.SysProcAttr{}}
 	proc, err := startInNamespace("/nonexistent", []string{"none"}, attr, true)

@@ -14,10 +14,10 @@ import (
 // CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
 const CanRestrict = true
 
-// launcher starts children on a thread that has given up privileges: these are attributes of a thread, and a child
-// inherits them from the thread that starts it. The thread lives as long as its children, because a child that asked
-// for a parent-death signal gets it at the end of this thread. A nil launcher is the caller's thread, with all its
-// privileges.
+// launcher starts children on a thread that has given up privileges: privileges are attributes of a
+// thread, and a child inherits them from the thread that starts it. The thread lives as long as its
+// children, because a child that asked for a parent-death signal gets it at the end of this thread.
+// A nil launcher is the caller's thread, with all its privileges.
 type launcher struct {
 	prepare func() error // runs first on the thread; nil: give up all but confine.KeptCapabilities
 

@@ -13,11 +13,12 @@ import (
 // nicePause is the time between two attempts: the kernel limits the rate of changes.
 const nicePause = 100 * time.Millisecond
 
-// FollowNice copies the child's nice value, usually set by a command that begins with nice, to the child's session.
-// Most kernels schedule by session (sched(7), "The autogroup feature"), where a nice value only counts within its
-// session. Each child leads a session, so without FollowNice a child of nice 19 would get as much time as the host. It
-// returns when the value is set or cannot be set, or when the child or ctx ends. It does not see the nice value of an
-// isolated child.
+// FollowNice copies the child's nice value, usually set by a command that begins with nice, to the
+// child's session. Most kernels schedule by session (sched(7), "The autogroup feature"), where a
+// nice value only counts within its session. Each child leads a session, so without FollowNice a
+// child of nice 19 would get as much time as the host. FollowNice returns when the value is set or
+// cannot be set, or when the child or ctx ends. For an isolated child it has no effect, because it
+// does not see the child's nice value.
 func (p *Process) FollowNice(ctx context.Context) {
 	for errors.Is(p.followNice(), unix.EAGAIN) {
 		select {

@@ -39,8 +39,9 @@ type Spec struct {
 	Dir string
 	// Env is the complete environment; see [Environ]. Nil is empty.
 	Env []string
-	// StderrLine receives the lines of the child's stderr, in order, on one goroutine. If it is slow, lines are lost
-	// and counted; it never blocks the child. Nil drops all lines. Tail works in any case.
+	// StderrLine receives the lines of the child's stderr, in order, on one goroutine. If
+	// StderrLine is slow, lines are lost and counted; the child is never blocked. Nil drops all
+	// lines. Tail works in any case.
 	StderrLine func(Line)
 	// Stderr limits the lines passed to StderrLine.
 	Stderr StderrOptions

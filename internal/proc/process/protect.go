@@ -19,7 +19,8 @@ func (c *Containment) ownNamespaces(p *sandbox.Policy) bool {
 	return (p.Namespaced() || bound) && namespaces() == nil
 }
 
-// Protect returns what this system enforces of p for a child in c. The error is the one that its start would return.
+// Protect returns what this system enforces of p for a child in c. The error is the one that the
+// start of the child would return.
 func Protect(p *sandbox.Policy, isolate bool, c *Containment) (sandbox.Protection, error) {
 	q := *p
 	q.OwnNet = q.Namespaced() && namespaces() == nil
