@@ -109,7 +109,8 @@ func (at *Place) path(name string) (string, error) {
 	return path, at.refuse(path)
 }
 
-// Name returns the entry of a table for an absolute path. The error tells that no table can grant it.
+// Name returns the entry with which a table grants an absolute path. It fails if no table can grant
+// the path.
 func (at *Place) Name(path string, write bool) (string, error) {
 	if err := at.refuse(path); err != nil {
 		return "", err

@@ -32,8 +32,8 @@ type Policy struct {
 
 	// Watch records which files are refused, if the process has no namespaces; nil: not recorded.
 	Watch *Watch `json:"-"`
-	// Record is called for connection attempts if Net has hosts, as by [egress.Serve]. It runs on many goroutines. Nil
-	// records none.
+	// Record is called for connection attempts if Net has hosts, like record of [egress.Serve]. It
+	// runs on many goroutines. Nil records none.
 	Record func(egress.Attempt) `json:"-"`
 }
 
@@ -95,8 +95,8 @@ func (e *NotEnforced) Error() string {
 	return fmt.Sprintf("its sandbox cannot be enforced: %s", strings.Join(e.Lacks, "; "))
 }
 
-// Check returns what the system enforces of p. The error is a [*NotEnforced] if that is not all of it, unless p is best
-// effort.
+// Check returns what the system enforces of p. The error is a [*NotEnforced] if the system cannot
+// enforce all of p, unless p is best effort.
 func (p *Policy) Check() (Protection, error) {
 	have := p.protection()
 	if len(have.Lacks) > 0 && !p.BestEffort {

@@ -30,7 +30,7 @@ type operand struct {
 type use int
 
 const (
-	opens    use = iota // as its flags say
+	opens    use = iota // reads or writes it, as the flags of the call say
 	opens2              // like opens; flags is a struct open_how (openat2)
 	changes             // writes it
 	makes               // creates it if missing: mkdir -p tries every parent folder
@@ -72,8 +72,8 @@ type reply struct {
 	flags   uint32
 }
 
-// start makes the kernel report the watched calls of this thread and of what it starts to w, before they are judged by
-// rules.
+// start makes the kernel report to w the watched calls of this thread and of the processes that it
+// starts, before the kernel judges them by rules.
 func (w *Watch) start(rules []confine.Rule) error {
 	listener, err := confine.Notify(slices.Sorted(maps.Keys(watched)))
 	if err != nil {
