@@ -23,7 +23,7 @@ const (
 
 // The Landlock versions that added what is used here.
 const (
-	ABITruncate = 3 // before it, files outside of the sandbox could be truncated
+	ABITruncate = 3 // before this version, files outside of the sandbox could be truncated
 	abiIoctl    = 5 // ioctl on devices
 	ABIScope    = 6 // signals and abstract sockets
 )
