@@ -32,7 +32,7 @@ const (
 type Attempt struct {
 	Target  string     // host:port; "" for several targets that were too many to tell apart
 	Address netip.Addr // the dialed address; the zero Addr if none was dialed
-	Refused string     // why it failed; "" for a connection
+	Refused string     // why the attempt failed; "" for a connection
 	Times   int        // attempts since the last record
 }
 
@@ -50,9 +50,10 @@ type Proxy struct {
 	public func(netip.Addr) bool
 }
 
-// Serve starts a proxy that connects to hosts, each host:port. record is called for the first attempt of each kind, and
-// then at most once a minute with their number, on many goroutines; nil records none. The caller must call Close, which
-// records the rest.
+// Serve starts a proxy that connects to hosts, each host:port. record is called at once for the
+// first attempt of each kind, and then at most once a minute with the number of further ones. The
+// calls are on many goroutines; nil records none. The caller must call Close, which records the
+// remaining attempts.
 func Serve(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
 	p := prepare(l, hosts, record)
 	p.start()

@@ -10,10 +10,11 @@ import (
 // Limits of what is recorded: a child may ask for one host in a loop, or for ever more hosts.
 const (
 	interval = time.Minute
-	maxKinds = 50 // told apart within an interval; the rest is counted as one
+	maxKinds = 50 // kinds told apart within an interval; all others are counted as one
 )
 
-// kind identifies attempts that are counted together. Their reasons may differ, as they contain ports.
+// kind identifies attempts that are counted together. The reasons of their failures may differ,
+// because they contain ports.
 type kind struct {
 	target  string
 	address netip.Addr
