@@ -37,8 +37,8 @@ type CallOptions struct {
 // [*InvalidResponse], [ErrTimeout], ctx's error, or one that wraps [ErrClosed]. [Written] reports whether the peer
 // may have seen the request. With a nil o only ctx bounds the call.
 //
-// A call that ends by ctx or a timeout is abandoned: it stays in flight until the peer answers, and that answer is
-// counted and dropped.
+// A call that ends by ctx or a timeout is abandoned: it is still in flight until the peer answers
+// it, and the late answer is counted and dropped.
 func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, o *CallOptions,
 ) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {

@@ -14,7 +14,7 @@ import (
 // Conn is one end of a connection. Create it with [NewConn].
 type Conn struct {
 	t             Transport
-	awaiter       Awaiter // t, if it is one
+	awaiter       Awaiter // t, if it is an Awaiter
 	o             Options
 	ctx           context.Context // for handlers; ends when the transport is closed
 	cancel        context.CancelFunc
@@ -44,7 +44,7 @@ type state struct {
 	handlers   int                 // running handlers, except one that runs on the reader
 	held       int                 // bytes of the peer's requests and notifications in progress; see hold
 	newest     uint64              // the highest id answered by the peer
-	answeredAt uint64              // nextID at the latest answer: calls with this id or a higher one were sent after it
+	answeredAt uint64              // nextID at the latest answer: calls with this id or a higher one were sent later
 	notifiedAt uint64              // nextID + 1 at the latest notification; 0: none sent
 	notified   queue               // Options.Notified
 	replies    queue               // refusals of requests and calls of Options.Abandoned

@@ -11,8 +11,8 @@ import (
 // MaxDepth is the max nesting of objects and arrays in a frame, including the frame itself.
 const MaxDepth = rawjson.MaxDepth + 1
 
-// maxMethod is the max length of a method's name in bytes, as written in the frame. Traces, logs and counts keep
-// these names.
+// maxMethod is the max length of a method's name in bytes, as written in the frame. It is bounded
+// because traces, logs and counts store the names.
 const maxMethod = 1 << 10
 
 var (

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// pendingCall is one call in flight. The goroutine that removes the call from the state sets its outcome and, unless
-// it is the caller, sends once on done.
+// pendingCall is one call in flight. The goroutine that removes the call from the state sets its
+// outcome. It then sends once on done, unless it is the caller's own goroutine.
 type pendingCall struct {
 	id          uint64
 	rawID       [20]byte

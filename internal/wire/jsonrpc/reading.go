@@ -116,8 +116,8 @@ func (c *Conn) lend() bool {
 	}
 }
 
-// borrow takes over reading for a caller, inside update, if it is lent and no other call is in flight. With other
-// calls in flight, Serve reads for all.
+// borrow takes over reading for a caller, inside update, if reading is lent and no other call is in
+// flight. With other calls in flight, Serve reads for all.
 func (c *Conn) borrow(s *state, pc *pendingCall) bool {
 	switch {
 	case s.reading.role != lent || s.calls[pc.id] != pc || pc.o.Standing:
