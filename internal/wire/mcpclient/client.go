@@ -238,9 +238,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// postRequest posts a request with the given id and returns once it is written. A goroutine passes the answer to
-// handle; an error of handle or of the connection becomes the outcome of the request. running is the context of the
-// exchange, and done ends it.
+// postRequest posts a request with the given id and returns once it is written. A goroutine passes
+// the answer to handle, and calls done at the end. An error of handle or of the connection becomes
+// the outcome of the request, unless running, the context of the exchange, has ended.
 func (c *client) postRequest(ctx, running context.Context, r *http.Request, id json.RawMessage,
 	handle func(*http.Response) error, done func()) error {
 	written, failed := make(chan struct{}), make(chan error, 1)

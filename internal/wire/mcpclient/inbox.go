@@ -39,7 +39,7 @@ func (b *inbox) deliver(m jsonrpc.Message) {
 	}
 }
 
-// fail ends the transport. The first cause counts.
+// fail ends the transport. Only the cause of the first call is recorded.
 func (b *inbox) fail(cause error) {
 	b.cancel(cause) // before Close: a refused task reports the cause
 	b.tasks.Close()

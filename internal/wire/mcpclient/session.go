@@ -53,14 +53,16 @@ func (r refusal) doubtful() bool {
 		r.code != jsonrpc.CodeInvalidParams
 }
 
-// unread reports whether the server did not act on the request, provided that its session is gone. After other
-// statuses it may have acted. 408 is no exception: the server did not get the whole request (RFC 9110, 15.5.9), and a
-// part of it is not JSON that could be acted on.
+// unread reports whether the server did not act on the request, provided that its session is gone.
+// That is true for every 4xx, also 408: the server did not get the whole request (RFC 9110,
+// 15.5.9), and a part of it is not JSON that could be acted on. With another status, the server may
+// have acted.
 func (r refusal) unread() bool {
 	return r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError
 }
 
-// probe is one ping, or one trial in another session. Requests that are refused meanwhile share it.
+// probe is one ping, or one trial in another session. Requests that are refused while it is in
+// progress share it.
 type probe struct {
 	done   chan struct{} // closed at the end of the probe
 	answer refusal       // to the ping, set before done is closed; zero: not refused
@@ -82,8 +84,9 @@ func (s *Streamable) deliverRefusal(x *exchange, m jsonrpc.Message, said refusal
 	}
 }
 
-// lostAfter returns the ErrSessionGone that follows from said, or nil if the session still exists. A server that
-// refuses everything may still work on other requests: its session counts as gone only if there are none.
+// lostAfter returns the ErrSessionGone that follows from said, or nil if the session still exists.
+// A server that refuses everything may still work on other requests: only if none is in flight, the
+// session is taken as gone.
 func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 	s.mu.Lock()
 	if s.lost != nil {

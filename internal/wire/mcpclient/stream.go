@@ -54,8 +54,8 @@ func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 	return nil
 }
 
-// listen keeps the session's standalone stream open. If the server later wants other credentials, for example because
-// a token has expired, listen retries until it gets them.
+// listen keeps the session's standalone stream open. If the server later refuses the credentials,
+// for example because a token has expired, listen retries until they are accepted again.
 func (s *Streamable) listen() {
 	var at position
 	given := false

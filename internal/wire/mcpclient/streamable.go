@@ -18,10 +18,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Streamable is a [jsonrpc.Transport] over streamable HTTP, for legacy and modern versions. A request whose _meta has
-// a protocol version is modern: headers repeat its method, name and mirrored arguments, and closing its stream
-// cancels it. All other messages belong to the legacy session opened by initialize. The session's standalone stream
-// is kept open and resumed after the last received event.
+// Streamable is a [jsonrpc.Transport] over streamable HTTP, for legacy and modern versions. A
+// request whose _meta has a protocol version is modern: headers repeat the method, the name and the
+// mirrored arguments of the request, and closing its stream cancels it. All other messages belong
+// to the legacy session opened by initialize. The session's standalone stream is kept open and
+// resumed after the last received event.
 type Streamable struct {
 	client
 
@@ -261,8 +262,8 @@ func (x *exchange) isAnsweredBy(m *jsonrpc.Message) bool {
 	return string(m.ID) == string(x.id) || m.Error != nil && (m.ID == nil || string(m.ID) == "null")
 }
 
-// errorResponse returns the JSON-RPC error in the body of an error status, if any. It is more specific than the
-// status.
+// errorResponse returns the JSON-RPC error in the body of an error status, if any. That error is
+// more specific than the status.
 func (x *exchange) errorResponse(resp *http.Response, status error) (jsonrpc.Message, bool) {
 	var e *StatusError
 	if !errors.As(status, &e) || len(e.body) == 0 || mediaType(resp) != "application/json" {

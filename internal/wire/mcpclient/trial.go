@@ -22,9 +22,9 @@ import (
 // open on the server.
 const trialRest = 10 * time.Second
 
-// isOutlived reports whether a 401 to r is due to the end of its session: the server also refuses a ping in it, but
-// answers one in a new session with the same credentials. That the server opens a session is not enough, because some
-// servers check credentials only afterwards.
+// isOutlived reports whether a 401 to r is due to the end of r's session: the server also refuses a
+// ping in that session, but answers a ping in a new session with the same credentials. That the
+// server opens a session is not enough, because some servers check credentials only afterwards.
 func (s *Streamable) isOutlived(r *http.Request) bool {
 	if r.Method == http.MethodDelete || r.Header.Get(mcphttp.SessionHeader) == "" {
 		return false
@@ -72,7 +72,8 @@ func (s *Streamable) tryAnother(credentials []string) bool {
 	return said.ok
 }
 
-// askAnother opens another session with these credentials, posts a request with the headers h in it, and ends it.
+// askAnother opens another session with these credentials, posts a request with the headers h in
+// that session, and ends the session.
 func (s *Streamable) askAnother(ctx context.Context, credentials []string, body []byte, h http.Header) reply {
 	s.mu.Lock()
 	opening := s.opening
