@@ -16,8 +16,8 @@ import (
 const (
 	// maxMerged is the max number of extensions in a Merged.
 	maxMerged = 256
-	// maxTotal bounds their identifiers and settings together, in bytes. Every server and client gets all of them at
-	// the start of a session.
+	// maxTotal bounds the identifiers and settings of all extensions together, in bytes. Every
+	// server and client gets all of them at the start of a session.
 	maxTotal = 128 << 10
 	// maxShown bounds the names of settings in a problem, in bytes.
 	maxShown = 200
