@@ -63,7 +63,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 		return nil, false
 	}
 	if r.ContentLength > limit {
-		refuseBody(w, r, &http.MaxBytesError{Limit: limit}) // without reading, which would only save the connection
+		refuseBody(w, r, &http.MaxBytesError{Limit: limit}) // unread: to read it would only keep the connection usable
 		return nil, false
 	}
 	LimitBody(w, r)

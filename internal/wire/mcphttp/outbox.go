@@ -133,9 +133,10 @@ func (o *Outbox) Close() {
 	}
 }
 
-// Serve answers a request with an event stream of the queue. It begins with the endpoint event of MCP 2024-11-05
-// unless endpoint is "". It blocks until ctx ends, the outbox is closed, a write fails, or a later Serve replaces it.
-// A message whose write fails is repeated on the next stream.
+// Serve answers a request with an event stream of the queue. The stream begins with the endpoint
+// event of MCP 2024-11-05 unless endpoint is "". Serve blocks until ctx ends, the outbox is closed,
+// a write fails, or a later Serve replaces this one. A message whose write fails is repeated on the
+// next stream.
 func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint string) error {
 	replaced := o.replaceStream()
 	defer o.endStream(replaced)
