@@ -20,9 +20,9 @@ type Options struct {
 	// ErrLineTooLong. 0 means 16 MiB.
 	MaxLineBytes int
 
-	// Noise is called with each line that is not JSON-RPC, and its fault. It runs on the reading goroutine and must
-	// be quick; line is valid only during the call. Its error ends the connection. Nil: the 64th such line in a row
-	// ends the connection with ErrNoise.
+	// Noise is called with each line that is not JSON-RPC, and its fault. Noise runs on the reading
+	// goroutine and must be quick; line is valid only during the call. An error that Noise returns
+	// ends the connection. Nil: the 64th such line in a row ends the connection with ErrNoise.
 	Noise func(line []byte, err error) error
 
 	// WriteTimeout is how long the peer may take no byte before the connection ends with ErrStalled. 0 means 30 s.
