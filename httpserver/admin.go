@@ -16,8 +16,8 @@ import (
 )
 
 // Admin returns the handler of the operator's API of a host, below /api/v1. It is documented by the OpenAPI document
-// at /api/v1/openapi.json. A failed operation answers {"error": [Fault]}. Admin checks no token; that is for
-// middleware.
+// at /api/v1/openapi.json. A failed operation answers {"error": [Fault]}. Admin checks no token: middleware in front
+// of it must.
 func Admin(h *exthost.Host) http.Handler {
 	mux := http.NewServeMux()
 	for _, o := range operations() {
@@ -215,7 +215,7 @@ func writeRecording(h *exthost.Host, w http.ResponseWriter, r *http.Request) (er
 	ctx, cancel := streamContext(r)
 	defer cancel()
 	lines := newJSONLines(w)
-	// A write that the recording has given up on may still be in progress.
+	// Close, because the recording may have ended without waiting for its last write.
 	if err = h.Recordings().Record(ctx, o, lines); lines.Close() {
 		return nil // the end of the cassette states the error
 	}

@@ -76,8 +76,8 @@ func parseKinds(list string) (map[string]bool, error) {
 	return kinds, nil
 }
 
-// sendEvents sends the host's events of the given kinds until the host is closed. It signals changed after events
-// that may change the status, and closes it at the end.
+// sendEvents sends the host's events of the given kinds until the host is closed. It sends to changed after each event
+// that may change the status, and closes changed at the end.
 func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{},
 	send func(message) bool) {
 	defer close(changed)
@@ -149,7 +149,7 @@ func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send fu
 	}
 }
 
-// logFilter reads the parameters of logQuery, and follow.
+// logFilter reads the parameters of logQuery, and the parameter follow.
 func logFilter(r *http.Request) (f exthost.LogFilter, err error) {
 	f.Extension = r.FormValue("extension")
 	if level := r.FormValue("level"); level == "trace" {

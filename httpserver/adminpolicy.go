@@ -129,8 +129,8 @@ type Acceptance struct {
 
 type operatorKey struct{}
 
-// WithOperator sets the person who makes the requests, and is recorded as the approver of calls. It is for middleware
-// in front of [Admin].
+// WithOperator sets the person who makes the requests. The host records that person as the approver of calls.
+// WithOperator is for middleware in front of [Admin].
 func WithOperator(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, operatorKey{}, name)
 }
@@ -192,7 +192,7 @@ func (c TestCall) Call() *protocol.Call {
 	}
 	if c.Tool != "" {
 		call.Method = protocol.MethodToolsCall
-		// both are valid JSON
+		// cannot fail: c.Arguments is valid JSON
 		call.Params, _ = json.Marshal(protocol.ToolsCallParams{Name: c.Tool, Arguments: c.Arguments})
 	}
 	return call

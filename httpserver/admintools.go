@@ -247,7 +247,7 @@ func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []st
 func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	catalog := h.Tools()
 	selected, hidden, err := entries(h, r)
-	for now := h.Tools(); now != catalog; now = h.Tools() { // replaced meanwhile
+	for now := h.Tools(); now != catalog; now = h.Tools() { // the catalog was replaced meanwhile
 		catalog = now
 		selected, hidden, err = entries(h, r)
 	}
@@ -310,7 +310,7 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 	e, ok := h.Tools().Lookup(name)
 	if !ok {
 		ctx, cancel := context.WithTimeout(r.Context(), startWait)
-		_ = h.Ready(ctx) // after a timeout the tools so far count
+		_ = h.Ready(ctx) // after a timeout, the answer follows from the extensions that are ready
 		cancel()
 		e, ok = h.Tools().Lookup(name)
 	}

@@ -20,12 +20,12 @@ import (
 
 // Clients are the named clients of a host. [exthost.Clients] implements it.
 type Clients interface {
-	// ByToken returns the client with this token. until ends when the token does.
+	// ByToken returns the client with this token. until ends when the token becomes invalid.
 	ByToken(token string) (name string, until context.Context, ok bool)
-	// Formerly returns the client that had this token until it ended, or "".
+	// Formerly returns the client whose token this was until the token became invalid, or "".
 	Formerly(token string) (name string)
-	// Subject reports whether an access token's subject may be the caller name, that is, no client has this name.
-	// until ends when a client gets it.
+	// Subject reports whether the holder of an access token with the subject name may be the caller of that name:
+	// no client has the name. until ends when a client gets it.
 	Subject(name string) (until context.Context, ok bool)
 	// Toolset returns the toolset of a client, or "" if it has none of its own.
 	Toolset(name string) string
@@ -71,9 +71,9 @@ func (s *Server) newAuthenticator(next http.Handler) *authenticator {
 	return d
 }
 
-// ServeHTTP authenticates a request and passes it on or refuses it. A configured token is required on loopback too,
-// and so is a client's token once there has been a client. Without any token the user of the calling process decides.
-// Public paths need no token, see isOpen.
+// ServeHTTP authenticates a request and passes it on or refuses it. A token is required, on loopback too, if one is
+// configured, if access tokens are accepted, or once there has been a client. Otherwise only processes of this user
+// and root are admitted; with anyone, all. Public paths need no token, see isOpen.
 func (d *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := authorizationOf(r.Header)
 	client, toolset, until, isClient := d.client(shown)
@@ -82,7 +82,7 @@ func (d *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case shown == "" && d.isOpen(r):
 		d.next.ServeHTTP(w, r)
 	case d.own.isIn(shown):
-		r.Header.Del("Authorization") // the host's own secret goes no further
+		r.Header.Del("Authorization") // the host's own secret must not reach policies or extensions
 		if why := processOf(r).child(r.Context()); why != "" {
 			Refuse(w, why)
 			return
@@ -113,7 +113,7 @@ func (d *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// client returns the client whose token is in the header. until ends when the token does.
+// client returns the client whose token is in the header. until ends when the token becomes invalid.
 func (d *authenticator) client(header string) (name, toolset string, until context.Context, ok bool) {
 	if token := bearerToken(header); d.named != nil && token != "" {
 		if name, until, ok = d.named.ByToken(token); ok {
@@ -124,7 +124,7 @@ func (d *authenticator) client(header string) (name, toolset string, until conte
 	return name, toolset, until, ok
 }
 
-// formerly returns the client whose ended token is in the header, or "".
+// formerly returns the client whose former token is in the header, or "".
 func (d *authenticator) formerly(header string) string {
 	if d.named == nil {
 		return ""
@@ -132,8 +132,8 @@ func (d *authenticator) formerly(header string) string {
 	return d.named.Formerly(bearerToken(header))
 }
 
-// unnamed reports whether a request needs no token: none is configured, and there has never been a client. A token
-// that looks like a client's is not ignored, because it was valid once.
+// unnamed reports whether a request needs no token: none is configured, and there has never been a client. A request
+// with a token that looks like a client's is no such request, because that token may have been valid once.
 func (d *authenticator) unnamed(header string) (until context.Context, ok bool) {
 	if d.token != nil || clienttoken.Is(bearerToken(header)) {
 		return nil, false

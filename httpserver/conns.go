@@ -102,8 +102,8 @@ func (t *connTable) enterLocked(e *connEntry) (victim net.Conn) {
 	return victim
 }
 
-// oldestLocked returns the longest idle connection that fits, from the first list that has one. It is removed from
-// the list, so that it is not chosen again.
+// oldestLocked returns the longest idle connection for which fits returns true, from the first list that has one. It
+// removes the connection from the list, so that it is not chosen again.
 func (t *connTable) oldestLocked(fits func(*connEntry) bool, lists ...*list.List) net.Conn {
 	for _, l := range lists {
 		for at := l.Front(); at != nil; at = at.Next() {
@@ -124,7 +124,7 @@ func (t *connTable) busyLocked(e *connEntry) {
 	}
 }
 
-// waiting returns the list of idle entries for e.
+// waiting returns the list that e is in while it is idle.
 func (t *connTable) waiting(e *connEntry) *list.List {
 	if e.known {
 		return t.known
@@ -202,8 +202,8 @@ func (t *connTable) admit(ctx context.Context) {
 	}
 }
 
-// shareOf returns the address that a connection counts for: an IPv4 address, or the /64 of an IPv6 address, because
-// one machine may have all of it. Connections without an address count together.
+// shareOf returns the address under which a connection is counted: its IPv4 address, or the /64 of its IPv6 address,
+// because one machine may have all addresses of a /64. Connections without an address are counted together.
 func shareOf(c net.Conn) netip.Prefix {
 	addr, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {

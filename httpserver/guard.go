@@ -65,8 +65,8 @@ func (s *Server) meterBodies(next http.Handler) http.Handler {
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mcphttp.LimitBody(w, r)
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// A proxy may have used a Content-Length that is also present, so the following bytes may not be the next
-		// request (RFC 9112, 6.1).
+		// The request may also have a Content-Length. If a proxy went by that, the bytes after this body are not what
+		// the proxy takes for the next request (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
 	if !g.allowsHost(r) {
@@ -110,8 +110,8 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// isUnspecified reports whether name is 0.0.0.0 or ::. A server may listen there, but must not accept it as Host:
-// browsers connect to this machine by it.
+// isUnspecified reports whether name is 0.0.0.0 or ::. A server may listen there, but must not accept such a Host:
+// browsers connect to this machine by these addresses.
 func isUnspecified(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return err == nil && ip.IsUnspecified()

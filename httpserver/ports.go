@@ -26,12 +26,12 @@ type port struct {
 	requested int // the configured port; the actual one may differ
 	url       string
 	http      *http.Server
-	cancel    context.CancelFunc // cancels its requests
-	done      chan struct{}      // closed when it no longer accepts
+	cancel    context.CancelFunc // cancels the requests
+	done      chan struct{}      // closed when the listener accepts no more connections
 }
 
 // run keeps a listener open for each destination with a port until ctx ends. Then it closes the listeners and waits
-// for their requests. requests is the context of these.
+// for their requests, which have the context requests.
 func (p *ports) run(ctx, requests context.Context) {
 	for list := range p.server.options.Bridge.Destinations(ctx) {
 		wanted := make(map[string]exthost.Destination, len(list))
@@ -46,7 +46,7 @@ func (p *ports) run(ctx, requests context.Context) {
 		})
 		for name, d := range wanted {
 			if open := p.open[name]; open != nil {
-				p.server.options.Bridge.Listens(name, open.url) // a new snapshot does not have the URL
+				p.server.options.Bridge.Listens(name, open.url) // a new snapshot lacks the URL
 			} else {
 				p.listen(ctx, requests, d)
 			}

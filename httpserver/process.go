@@ -51,8 +51,8 @@ func (c *clientProcess) find() (peer.Socket, error) {
 	return peer.TCP(local.AddrPort(), remote.AddrPort())
 }
 
-// stranger returns why the process may belong to another user, or nil. Root is no stranger, nor is anybody where
-// users cannot be determined. c may be nil.
+// stranger returns why the process may belong to another user, or nil. Root is no stranger. Where users cannot be
+// determined, nobody is. c may be nil.
 func (c *clientProcess) stranger() error {
 	if c == nil {
 		return nil
@@ -69,8 +69,8 @@ func (c *clientProcess) stranger() error {
 	return nil
 }
 
-// scanning is held while all processes are scanned, which takes longer the more there are. So a client that keeps
-// opening connections uses at most one processor. Results are not shared between connections.
+// scanning is held during a scan of all processes, which takes long if there are many. Scans therefore run one at a
+// time, so that a client that keeps opening connections uses at most one processor. Each connection has its own scan.
 var scanning = make(chan struct{}, 1)
 
 // relation returns how the processes at the other end are related to the host's children, waiting for the scan. It
@@ -155,7 +155,7 @@ type loggedReasons struct {
 // maxLoggedReasons is the max number of reasons logged.
 const maxLoggedReasons = 64
 
-// isNew reports whether a reason should be logged; it does so once per reason.
+// isNew reports whether a reason should be logged. It returns true once per reason.
 func (l *loggedReasons) isNew(why string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -68,7 +68,7 @@ func (s *Server) newRoutes() http.Handler {
 	return s.confined(mux)
 }
 
-// confined applies the default toolset to clients without one, but not to the operator.
+// confined gives the default toolset to clients that have none, except for the operator.
 func (s *Server) confined(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, operator := r.Context().Value(operatorKey{}).(string)
@@ -86,8 +86,8 @@ func (s *Server) serveToolset(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// endpoint returns the handler of mcp, sse or message of an extension, or of all if id is "". It returns nil for
-// other names.
+// endpoint returns the handler of the endpoint mcp, sse or message of an extension; of all extensions if id is "". It
+// returns nil for other names.
 func (s *Server) endpoint(id, name string) http.Handler {
 	sse, message := s.mcp.SSE(id)
 	switch name {
@@ -161,7 +161,7 @@ func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endp
 	h.ServeHTTP(w, r)
 }
 
-// refused answers a request to a destination that keeps failing with 503, Retry-After and the error. It returns false
+// refused answers a request to a destination that keeps failing: with 503, Retry-After and the error. It returns false
 // for all other requests, including those for sessions of other servers, where the destination may work.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env map[string]string) bool {
 	session := cmp.Or(r.Header.Get(mcphttp.SessionHeader), r.URL.Query().Get("sessionId"))

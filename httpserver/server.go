@@ -21,7 +21,8 @@ type Options struct {
 	Backend mcpserver.Backend // serves MCP clients; required
 	MCP     mcpserver.Options // the server's name for MCP clients, and limits such as MaxBody
 	Serves  func(string) bool // reports whether /{id}/mcp is served for an id; nil: never
-	// The toolset of clients without their own, which they cannot leave; "": they see everything, and may choose.
+	// The toolset of clients that have none of their own; they cannot choose another. "": they see everything, and may
+	// choose.
 	Toolset string
 	Ready   func() error // returns why /readyz answers 503; nil: always ready
 	Bridge  Bridge       // the destinations and their ports, or nil

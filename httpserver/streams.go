@@ -44,8 +44,8 @@ func streamContext(r *http.Request) (context.Context, func()) {
 	return ctx, func() { detach(); cancel() }
 }
 
-// serveStream writes the messages of the sources as server-sent events until all sources have ended or its
-// [streamContext] ends. It waits for the sources.
+// serveStream writes the messages of the sources as server-sent events until all sources have ended or the
+// [streamContext] of r ends. It waits for the sources.
 func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) error {
 	ctx, cancel := streamContext(r)
 	defer cancel()
@@ -85,7 +85,7 @@ type jsonLines struct {
 // lineTimeout is the max time for one write of lines.
 const lineTimeout = 30 * time.Second
 
-// newJSONLines makes the response one of JSON lines.
+// newJSONLines returns a writer for a response of JSON lines.
 func newJSONLines(w http.ResponseWriter) *jsonLines {
 	return &jsonLines{w: w, rc: http.NewResponseController(w)}
 }
@@ -131,7 +131,7 @@ func (l *jsonLines) Close() (begun bool) {
 	l.mu.Unlock()
 	if interrupts {
 		l.writing.Lock()
-		// Leave time for net/http to end the response.
+		// net/http still has to end the response
 		_ = l.rc.SetWriteDeadline(time.Now().Add(lineTimeout))
 	}
 	defer l.writing.Unlock()

@@ -108,7 +108,7 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	seen := make(map[string]bool)
 	for _, x := range m.Status.Extensions {
 		if seen[x.ID] {
-			continue // a skipped duplicate of the id
+			continue // left out, because another extension has the id
 		}
 		seen[x.ID] = true
 		s.gauge(descTools, len(x.Tools), x.ID)
@@ -119,7 +119,7 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for _, p := range m.Status.Policies {
 		if seen[p.Name+"\x00policy"] {
-			continue // disabled, and replaced by a policy with the same name
+			continue // disabled; another policy has its name
 		}
 		seen[p.Name+"\x00policy"] = true
 		s.policy(&p)
@@ -222,7 +222,7 @@ func (s sink) cluster(c *status.Cluster) {
 	}
 }
 
-// rtt omits unknown values.
+// rtt adds the round trip time to a node, unless it is unknown.
 func (s sink) rtt(d time.Duration, node string) {
 	if d > 0 {
 		s <- prometheus.MustNewConstMetric(descRTT, prometheus.GaugeValue, d.Seconds(), node)
