@@ -48,8 +48,8 @@ func (a Admin) Logger() *slog.Logger { return a.h.env.Log }
 // ServedBy adds the report of a server in front of the host to [Host.Status]. A later call replaces report.
 func (a Admin) ServedBy(report func() status.Server) { a.h.server.Store(&report) }
 
-// listingOf returns a function that tells whether a session is listed all tools or a search. It caches the answer
-// for sessions with equal fields, because to look at all tools takes longer than the rest of a status.
+// listingOf returns a function that tells whether the list of a session has all tools or the search tools. It caches
+// the answer for sessions with equal fields, because to look at all tools takes longer than the rest of a status.
 func listingOf(now *snapshot.Snapshot) func(*protocol.Session) string {
 	type alike struct{ extension, toolset, caller, mode, info string }
 	known := make(map[alike]string)
@@ -101,17 +101,17 @@ func (a Admin) Logs(ctx context.Context, f LogFilter) iter.Seq[LogRecord] {
 // Frame is one message between the host and an extension.
 type Frame = wiretap.Frame
 
-// Tap yields the messages between the host and an extension, or policy:NAME, or all for "", in both directions,
-// from now until ctx ends or the host is closed. Secrets of extensions are masked. At most 1,024 frames or 4 MiB
-// are queued for a slow reader, who is told how many were dropped; a frame is cut at 64 KiB. For an extension
-// that runs a command per call, the frames are the command and its output.
+// Tap yields the messages between the host and an extension in both directions, from now until ctx ends or the host
+// is closed. extension is an id, policy:NAME for the process of a policy, or "" for all. Secrets of extensions are
+// masked. At most 1,024 frames or 4 MiB are queued for a slow reader, who is told how many were dropped; a frame is
+// cut at 64 KiB. For an extension that runs a command per call, the frames are the command and its output.
 func (a Admin) Tap(ctx context.Context, extension string) iter.Seq[Frame] {
 	return a.h.env.Tap.Frames(ctx, extension)
 }
 
 // Spec returns the command line, environment, configuration and limits of an instance of an extension, for a
-// check or a debugger that starts one itself. The error is requirement_missing if the extension may not run here,
-// tool_not_found if it is unknown.
+// check or a debugger that starts an instance itself. The error is requirement_missing if the extension may not run
+// here, tool_not_found if it is unknown.
 func (a Admin) Spec(id string) (runtime.Spec, error) {
 	now := a.h.snapshots.Load()
 	x := now.Extensions[id]
@@ -156,8 +156,8 @@ func (a Admin) Hooks() []status.Hook {
 // Trace is the record of one exchange: the decision of each policy and its duration. It holds no payload.
 type Trace = governance.Trace
 
-// Traces returns the records of the last n exchanges that ended, newest first. The last 1024 are kept; there are
-// none without policies.
+// Traces returns the records of the last n exchanges that ended, newest first. The host keeps the last 1024 records,
+// and makes none without policies.
 func (a Admin) Traces(n int) []Trace {
 	list := a.h.policies.Traces.Latest(n)
 	for _, t := range list {
@@ -184,7 +184,7 @@ func (a Admin) Trace(id string) (Trace, error) {
 	return t, nil
 }
 
-// ApprovalRequest asks a person for a policy or a hook whether a call may be made, once.
+// ApprovalRequest asks a person, on behalf of a policy or a hook, whether one call may be made.
 type ApprovalRequest = approval.Request
 
 // ApprovalRequests returns the approval requests that wait for an answer, oldest first. [Admin.Events] reports
@@ -213,10 +213,11 @@ func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
 }
 
 // Reload applies the current configuration and search paths. New and changed extensions start beside the running
-// ones; then calls go to them; then removed extensions end once their calls have, within their drain_timeout. If
-// a new build is broken, lacks something or does not start, the previous one goes on; with reload = "stop_first"
-// that ends before the new one starts. Failed extensions are started again. An unusable configuration and a
-// policy that does not start are errors and change nothing; so is the end of ctx or of the host.
+// ones, and then get the calls. Replaced and removed extensions end when their calls in flight have ended, at the
+// latest after their drain_timeout. If a new build is broken, lacks a requirement or does not start, the previous
+// build goes on; with reload = "stop_first", the previous build ends before the new one starts. Failed extensions are
+// started again. An unusable configuration, a policy that does not start, and the end of ctx or of the host are
+// errors and change nothing.
 //
 // With ids, only these extensions and their servers change, by their files and by extensions.disabled and
 // allowlist; all others stay as they are, even failed ones.
@@ -225,9 +226,10 @@ func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, erro
 }
 
 // Restart replaces the instances of an extension, or of policy:NAME, and forgets their failures, which ends the
-// state failed. Calls in flight may end, within its drain_timeout. Restart waits until the new instances can be
-// called, and returns why one cannot; when ctx ends the restart goes on. Instances that were never called stay
-// stopped. The error is requirement_missing if the extension may not run here, tool_not_found if it is unknown.
+// state failed. Calls in flight have the extension's drain_timeout to end. Restart waits until the new instances can
+// be called, and returns why one cannot; when ctx ends, Restart returns and the restart goes on. Instances that were
+// never called stay stopped. The error is requirement_missing if the extension may not run here, tool_not_found if it
+// is unknown.
 func (a Admin) Restart(ctx context.Context, id string) error {
 	return a.h.nodes.Local.Restart(ctx, id)
 }
@@ -239,30 +241,30 @@ func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
 	return a.h.watch.Set(ctx, mode)
 }
 
-// Enable lets a disabled extension run again: it removes the id from extensions.disabled by [Options].Disable,
-// which holds for later starts too, and reloads that extension alone. The error is rejected if the configuration
-// still keeps the extension from running: its allowlist, or a disabled owner.
+// Enable lets a disabled extension run again, also after later starts of the host: it removes the id from
+// extensions.disabled with [Options].Disable, and reloads that extension alone. The error is rejected if the
+// configuration still keeps the extension from running: an allowlist without it, or a disabled owner.
 func (a Admin) Enable(ctx context.Context, id string) error { return a.h.nodes.Local.Enable(ctx, id) }
 
-// Disable stops an extension: it adds the id to extensions.disabled by [Options].Disable, which holds for later
-// starts too, and reloads that extension alone. Calls in flight may end, within its drain_timeout.
+// Disable stops an extension, also for later starts of the host: it adds the id to extensions.disabled with
+// [Options].Disable, and reloads that extension alone. Calls in flight have the extension's drain_timeout to end.
 func (a Admin) Disable(ctx context.Context, id string) error { return a.h.nodes.Local.Disable(ctx, id) }
 
-// Approve allows the call of an approval request, once: at once if its caller waits, else when the same caller
-// repeats the call in time. by names the approver. The error is tool_not_found if the request no longer waits.
+// Approve allows the call of an approval request, once: immediately if the caller still waits, else when the same
+// caller repeats the call in time. by names the approver. The error is tool_not_found if the request no longer waits.
 func (a Admin) Approve(id, by string) error { return a.h.nodes.Local.Approve(id, by) }
 
 // Deny refuses the call of an approval request. reason may be "".
 func (a Admin) Deny(id, by, reason string) error { return a.h.nodes.Local.Deny(id, by, reason) }
 
-// TestCall takes the request flow of c through the policies, sends nothing, and returns the decisions and the
-// error that the call would have had. It asks no approval and runs no audit; policies that count do count the
-// call.
+// TestCall lets the policies decide about the request of c, and sends nothing to the extension. It returns the
+// decisions, and the error that the call would have had. It asks for no approval and runs no audit; policies that
+// count calls count this one too.
 func (a Admin) TestCall(ctx context.Context, c *protocol.Call) (Trace, error) {
 	return a.h.dispatcher.Test(ctx, c)
 }
 
-// TestHooks is [Host.RunHooks] for an event of any point, which it simulates. The hooks really run, with all
+// TestHooks simulates an event of any point, and runs its hooks like [Host.RunHooks]. The hooks really run, with all
 // their effects; their approval requests reach no one. e.Tool, if set, is a registered name and determines the
 // extension.
 func (a Admin) TestHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
@@ -284,14 +286,14 @@ func (a Admin) Pins() []status.Pin {
 // Selection names the items of one extension that an operator accepts.
 type Selection = policies.Selection
 
-// AcceptTools accepts the selected items of an extension as the operator was shown them: their warning ends, also
-// for later hosts, and items that policies held back are pinned and listed. by names the operator. The error is
+// AcceptTools accepts the selected items of an extension as the operator was shown them: the warnings about them end,
+// also for later hosts, and items that policies held back are pinned and listed. by names the operator. The error is
 // tool_not_found if nothing is selected, or if an item changed since it was shown.
 func (a Admin) AcceptTools(s Selection, by string) error {
 	now := a.h.snapshots.Load()
 	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
 	defer a.h.announceAccepted(s.Extension, pinned)
-	defer a.h.swap(nil) // also after an error: items accepted before it are listed
+	defer a.h.swap(nil) // also after an error, because the items accepted before it are listed
 	accepted, failed := now.AcceptTools(s, pinned)
 	switch {
 	case failed != nil:
@@ -305,8 +307,8 @@ func (a Admin) AcceptTools(s Selection, by string) error {
 	return nil
 }
 
-// announceAccepted notifies clients of lists that changed with accepted. Changed tools of extensions are
-// announced with the next snapshot.
+// announceAccepted notifies clients of the lists that changed because of the accepted items. Changed tools of
+// extensions are announced with the next snapshot.
 func (h *Host) announceAccepted(extension string, accepted []status.Pin) {
 	now := h.snapshots.Load()
 	target := now.Target(extension)

@@ -28,9 +28,9 @@ func (h *Host) stages() []dispatch.Stage {
 		dispatch.Replay,                            // sends the call once more after a crash, where that is safe
 		dispatch.Admit,                             // takes an instance: bound of calls, breaker, start on demand
 		h.gateway.RouteToCaller,                    // lets the instance reach the caller while the call is in flight
-		h.gateway.RelayInputRequests,               // puts input requests of a modern server to a legacy caller
+		h.gateway.RelayInputRequests,               // sends input requests of a modern server to a legacy caller
 		h.gateway.LogLevels.LowerLogLevel,          // sets the lowest log level that the instance's sessions want
-		h.gateway.Tasks.EnforceTaskOwner,           // keeps tasks to their callers
+		h.gateway.Tasks.EnforceTaskOwner,           // lets only the caller that started a task use it
 		h.gateway.Subscriptions.ShareSubscriptions, // lets several sessions follow one resource
 		dispatch.InjectFaults,                      // for tests of agents
 	}
@@ -77,8 +77,8 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	return h.gateway.Attach(ctx, s)
 }
 
-// Describe returns the description of what s is served: its extension, whose instance is started if need be, or
-// all extensions that have started. A destination describes itself.
+// Describe returns the description of what the host serves to s: the extension of s, of which an instance is started
+// if need be, or all extensions that have started. A destination describes itself.
 func (h *Host) Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error) {
 	return h.gateway.Describe(ctx, s)
 }
@@ -103,7 +103,7 @@ type (
 type (
 	Nodes       = operations.Nodes
 	Approvals   = operations.Approvals   // the approval requests of all nodes
-	CallRecords = operations.CallRecords // what the audit logs of all nodes have of a call
+	CallRecords = operations.CallRecords // the records of a call in the audit logs of all nodes
 )
 
 // Nodes returns the operations on this host and on the other nodes of its cluster.

@@ -77,7 +77,7 @@ type life struct {
 	starting *starts.Starting // units that start with the host
 
 	rebuild  coalesce.Requests // build the next snapshot
-	places   coalesce.Requests // take over what other nodes share
+	places   coalesce.Requests // take over the extensions that other nodes share
 	announce coalesce.Requests // notify clients of changed tools
 	restate  coalesce.Requests // tell other nodes of changed states
 
@@ -230,7 +230,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
-	h.units, h.stats.history.Mask = unit.NewRegistry(secrets), secrets.Known // finds detectable secrets itself
+	h.units, h.stats.history.Mask = unit.NewRegistry(secrets), secrets.Known // the history detects the other secrets
 	h.env = &unit.Env{
 		Log:            log,
 		Containment:    process.Contain(guardianProgram(o.Self)),
@@ -331,8 +331,8 @@ func (h *Host) Ready(ctx context.Context) error {
 // Tools returns the current catalog. When extensions change, a new catalog with a higher generation replaces it.
 func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }
 
-// Offered returns the tools that policies show to a caller and those that they hide from it. "" is an anonymous
-// caller.
+// Offered returns the tools that policies show to a caller, and the tools that policies hide from that caller. "" is
+// an anonymous caller.
 func (h *Host) Offered(caller string) (shown, hidden []*tools.Entry) {
 	shown, hidden, _ = h.Toolsets().Offered("", caller)
 	return shown, hidden
@@ -369,7 +369,7 @@ func (h *Host) shutdown() error {
 	h.life.stop()
 	idle := h.life.beside.Close()
 	h.gateway.Sessions.Close()
-	h.reloads.mu.Unlock() // the watch may wait for it, and is canceled
+	h.reloads.mu.Unlock() // the watch may wait for the lock; its context has ended
 	h.hooks.commands.Close()
 	var busy error
 	select { // a notification runs the client's code, which may ignore its ctx
@@ -378,7 +378,7 @@ func (h *Host) shutdown() error {
 		busy = fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w",
 			ctx.Err())
 	}
-	if !h.opts.Mode.Inspect { // lists that changed last are in no snapshot yet
+	if !h.opts.Mode.Inspect { // saves pins of lists that are in no snapshot yet
 		for _, d := range h.snapshots.Load().Policies.SavePins() {
 			h.diagnostics.Write(d)
 		}

@@ -49,15 +49,15 @@ type Options struct {
 	PolicyKinds PolicyKinds
 	// Hooks are the embedding program's own hook handlers.
 	Hooks []hooks.Handler
-	// Consent decides what of the working directory may run: extensions in search paths that no flag, no variable
-	// and no file of the user or the system names, and the secrets that manifests ask for. Default: everything
-	// may run.
+	// Consent decides about extensions that only the working directory brings along: their search path is in no
+	// flag, no variable and no file of the user or the system. It decides which of them may run, and which secrets
+	// they get. Default: everything may run.
 	Consent Consent
 	// Packages finds the files of the packages that extensions run. Default: an extension with a package needs an
 	// absolute path.
 	Packages Packages
 	// Secrets returns the store of the secrets that configurations and manifests refer to as secret://NAME. It is
-	// called at every reload, with the new configuration, and may ignore that. Default: units that refer to a
+	// called at every reload with the new configuration, which it need not use. Default: units that refer to a
 	// secret do not run.
 	Secrets func(*config.Config) Secrets
 	// Logins returns the user's logins at remote servers. It is called at every reload, as Secrets is. Default: a
@@ -80,8 +80,8 @@ type Options struct {
 	// Tracer makes the spans of calls for a trace collector. The program closes it after the host. Default: no
 	// spans; a trace stated by a caller is passed on as it is.
 	Tracer Tracer
-	// Cluster carries calls to and from other hosts: a *cluster.Node. Close closes it. If it is also a
-	// quota.Source, policies of scope cluster count with it. Default: no cluster.
+	// Cluster carries calls to and from other hosts: a *cluster.Node. [Host.Close] closes it. If it is also a
+	// quota.Source, policies of scope cluster count calls with it. Default: no cluster.
 	Cluster peers.Cluster
 	// Services connects to extensions of transport nats: services.New of package cluster/services. Default: such
 	// extensions do not run, and a diagnostic says so.
@@ -95,9 +95,9 @@ type Consent interface {
 	// Allows is called when an extension is found. It returns nil if the extension may run as it is on disk now;
 	// else an error of kind untrusted with the reason.
 	Allows(c *discovery.Candidate) error
-	// Starts does the same before each start of one of its processes, commands and hooks included. still, unless
-	// nil, is called when the process has loaded its code: an error of kind untrusted means that the code may
-	// differ from what was allowed, and the process is not used.
+	// Starts does the same before each start of a process of the extension, including its commands and hooks. The
+	// host calls still, unless nil, when the process has loaded its code. An error of kind untrusted means that
+	// the code may differ from what was allowed; the host then does not use the process.
 	Starts(c *discovery.Candidate) (still func() error, err error)
 	// StartsConfigured is Starts for the process of a hook, a policy or a destination whose configuration comes
 	// in part from files of the working directory. It checks the programs in that directory that the
@@ -219,7 +219,8 @@ func (o Options) checkHooks() error {
 	return nil
 }
 
-// DefaultStateDir returns the default state directory for the working directory, the same for every name of it.
+// DefaultStateDir returns the default state directory for the working directory, the same for every path that leads
+// to that directory.
 func DefaultStateDir() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if base == "" {

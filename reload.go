@@ -32,14 +32,14 @@ type reloads struct {
 
 	mu      sync.Mutex        // held by a reload; guards the fields below
 	seen    [sha256.Size]byte // of the plan last found on disk
-	pending bool              // that plan was found without being applied
+	pending bool              // that plan has not been applied
 	spoiled [sha256.Size]byte // of the plan whose application failed
 	problem string            // why the configuration last found cannot be used
 }
 
 var _ watch.Host = (*reloads)(nil)
 
-// setPlaces sets the places that the watch looks at: those that concern next, or now, the plan in force.
+// setPlaces sets the places that the watch looks at: those of the plan next, and those of now, the plan in force.
 func (r *reloads) setPlaces(next, now *snapshot.Plan) {
 	places := next.Places(now)
 	r.onDisk.Store(&places)
@@ -125,7 +125,7 @@ func (r *reloads) log(c *status.Change) {
 }
 
 // plan makes the next plan, which reuses the running units that have not changed, and returns its difference from
-// the current one. With only, it changes no extensions but these.
+// the current plan. If only is not empty, the plan changes only these extensions.
 func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *status.Change, error) {
 	now := r.h.snapshots.Load().Plan
 	cfg := now.Config
@@ -163,9 +163,10 @@ func (r *reloads) Places() discovery.Places { return *r.onDisk.Load() }
 // Settings implements [watch.Host].
 func (r *reloads) Settings() config.Watch { return r.h.snapshots.Load().Config.Extensions.Watch }
 
-// CatchUp implements [watch.Host]. It looks for changes on disk since the last look, and reloads them with apply.
-// since is the time of the first sign of a change. It returns nil, nil if nothing has changed or the problem is
-// the same as before. Unlike a requested reload, it does not restart failed extensions that have not changed.
+// CatchUp implements [watch.Host]. It looks for changes on disk since the last look and, if apply is set, reloads
+// them. since is the time of the first sign of a change. CatchUp returns nil, nil if nothing has changed or the
+// problem is the same as before. Unlike a requested reload, it does not restart failed extensions that have not
+// changed.
 func (r *reloads) CatchUp(ctx context.Context, apply bool, since time.Time) (*status.Change, error) {
 	change, err := r.catchUp(ctx, apply)
 	if apply && (change != nil || err != nil) && ctx.Err() == nil {
@@ -272,7 +273,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	r.restartFailed(ctx, next, c)
 	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
 	if len(c.Clients) > 0 {
-		// logs its error; reads the file again, because the clients in force may be newer than this reload
+		// it logs its error; it reads the file again, because the clients in force may be newer than this reload
 		_ = r.h.clients.Reload()
 	}
 	r.h.swap(nil)

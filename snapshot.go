@@ -75,8 +75,8 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 	return nil
 }
 
-// extensionEvents returns the callbacks of x. first holds the hooks that decide about its start before x is in a
-// snapshot.
+// extensionEvents returns the callbacks of x. first holds the hooks that decide about the start of x while x is in no
+// snapshot yet.
 func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events {
 	return unit.Events{
 		Admit:     func(ctx context.Context) error { return h.hooks.events.Admit(ctx, x, first) },
@@ -184,11 +184,11 @@ const (
 	announcePause = 100 * time.Millisecond
 )
 
-// extensionDescribed handles the handshake of an instance, or with announced a later change of its tools: it keeps
-// the descriptors for the next start, and requests a new snapshot.
+// extensionDescribed handles the handshake of an instance or, if announced is set, a later change of the instance's
+// tools. It stores the descriptors for the next start, and requests a new snapshot.
 func (h *Host) extensionDescribed(x *unit.Extension, i *unit.Instance, announced bool) {
 	h.snapshots.Load().Policies.Pin(i)
-	if i.InLegacyGroup() { // its descriptors are not kept
+	if i.InLegacyGroup() { // the descriptors of such instances are not stored
 		h.life.rebuild.Add()
 		return
 	}
@@ -196,8 +196,9 @@ func (h *Host) extensionDescribed(x *unit.Extension, i *unit.Instance, announced
 	h.life.rebuild.Add()
 }
 
-// destinationDescribed handles the handshake of an instance of d, or with announced a later change of its tools.
-// After a handshake it starts the standby for the next connection; a change is sent to the instance's session.
+// destinationDescribed handles the handshake of an instance of d or, if announced is set, a later change of the
+// instance's tools. After a handshake it starts the standby for the next connection. It sends a change to the
+// instance's session.
 func (h *Host) destinationDescribed(d *bridge.Destination, i *unit.Instance, announced bool) {
 	h.snapshots.Load().Policies.Pin(i)
 	h.life.rebuild.Add()

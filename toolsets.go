@@ -23,8 +23,8 @@ func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
 	return view.Tools(now.Catalog), nil
 }
 
-// Offered returns the tools of a toolset that policies show to a caller and those that they hide from it. "" is
-// an anonymous caller.
+// Offered returns the tools of a toolset that policies show to a caller, and those that policies hide from that
+// caller. "" is an anonymous caller.
 func (t Toolsets) Offered(name, caller string) (shown, hidden []*tools.Entry, err error) {
 	return t.h.snapshots.Load().Offered(name, caller)
 }
@@ -37,9 +37,10 @@ func (t Toolsets) ServesTo(toolset, id string) bool {
 	return err == nil && now.Target(id) != nil && view.Reaches(id)
 }
 
-// Listed returns the tools listed to a session of all extensions: those that it sees or, in mode search,
-// ext_find, ext_call and the favourites. Nil is a Go program, which sees what an anonymous caller does. [Host.Do]
-// calls them with the session; without a toolset, [Host.Call] does too. The error is that of an unknown toolset.
+// Listed returns the tools listed to a session of all extensions: those that the session sees or, in mode search,
+// ext_find, ext_call and the favourites. A nil s stands for a Go program, which sees what an anonymous caller sees.
+// Call the tools with [Host.Do] and s or, if s has no toolset, with [Host.Call]. The error is that of an unknown
+// toolset.
 func (t Toolsets) Listed(s *protocol.Session) ([]*tools.Entry, error) {
 	return t.h.snapshots.Load().Listed(s)
 }
