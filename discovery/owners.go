@@ -15,8 +15,8 @@ type owners struct {
 	dirs map[string]*ownership.Refused // by path; nil: nobody else may change it
 }
 
-// refuse returns why a manifest is not used: other users may change it, or a directory from its own up to the search
-// path, and could so replace what it runs.
+// refuse returns why a manifest is not used: other users may change the manifest, or a directory from its own up to
+// the search path, and could so replace the code of the extension.
 func (w *walk) refuse(path string, info fs.FileInfo) *protocol.Diagnostic {
 	refused := (ownership.Rule{Safe: w.o.Safe}).File(path, info)
 	for dir := filepath.Dir(path); refused == nil && dir != w.root.path && dir != filepath.Dir(dir); {

@@ -206,12 +206,12 @@ func (owner Candidate) server(name string) Candidate {
 	return c
 }
 
-// reportUnknown reports the ids of a list that no extension has. With mistyped, it reports only those similar to a
-// known one, as the rest may be meant for another directory.
+// reportUnknown reports the ids of a list that no extension has. If mistyped is set, it reports only ids similar to a
+// known one, as the others may be meant for another directory.
 func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
 	known := slices.Sorted(maps.Keys(s.seen))
 	for _, id := range ids {
-		if s.seen[id] { // search similar ids only for the others: it is slow
+		if s.seen[id] { // the search for similar ids is slow
 			continue
 		}
 		near := nearest.Of(id, known)

@@ -180,7 +180,7 @@ func (w *walk) directory(dir string) (descend bool) {
 			"the manifest is a symbolic link, and links are not followed")
 		w.keep(f, nil)
 		return true
-	case isLink && !follow: // inside has added the diagnostic
+	case isLink && !follow: // the method inside has added the diagnostic
 		w.keep(f, nil)
 		return true
 	}
@@ -203,7 +203,7 @@ func (w *walk) keep(f found, m *manifest.Manifest) {
 	w.found = append(w.found, f)
 }
 
-// resolve returns the absolute path of a directory, as reached and with links resolved.
+// resolve returns two absolute paths of a directory: abs as the walk reached it, direct with links resolved.
 func (w *walk) resolve(dir string) (abs, direct string) {
 	rel, err := filepath.Rel(w.root.path, dir)
 	if err != nil {

@@ -25,8 +25,8 @@ type Places struct {
 }
 
 // Watcher signals that something may have changed on disk: directories were created, removed or renamed, or files that
-// Places.Wants accepts were written or replaced. It does not tell what: its user searches again, so that lost and
-// repeated events do no harm.
+// Places.Wants accepts were written or replaced. It does not tell what has changed: its user searches again, so that
+// lost and repeated events do no harm.
 type Watcher struct {
 	changed  chan struct{} // holds a token after a change
 	interval time.Duration // of polling
@@ -67,8 +67,8 @@ func NewWatcher() *Watcher {
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Watch replaces the watched places by p. The caller must search once afterwards, because earlier changes are not
-// signalled. If the system runs out of watches, the Watcher polls every two seconds from then on; polls is the reason,
-// and not a failure.
+// signalled. If the system runs out of watches, the Watcher polls every two seconds from then on; polls is the reason
+// for polling, not a failure.
 func (w *Watcher) Watch(p Places) (polls error) {
 	now := &view{Places: p, dirs: make(map[string]struct{}, len(p.Dirs))}
 	for _, dir := range p.Dirs {
@@ -118,7 +118,7 @@ func (w *Watcher) poll(err error) error {
 	seen := w.view.Load().fingerprint()
 	w.running.Go(func() {
 		if system != nil {
-			_ = system.Close() // not under mu, which the handling of events needs
+			_ = system.Close() // without mu, because Close waits for the reader of the events
 		}
 		w.pollLoop(seen)
 	})
