@@ -25,7 +25,7 @@ func newDecoder[In any]() (d decoder[In]) {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous {
-			return d // its fields and those of t may shadow each other
+			return d // fields of f and of t may shadow each other
 		}
 		if f.IsExported() && f.Type == reflect.TypeFor[string]() && name != "" && name != "-" &&
 			!strings.Contains(options, "string") {

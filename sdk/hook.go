@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// HookEvent is the event that a hook is called with. The fields about tools are set at points about tools only;
-// the members of all points are in Params.
+// HookEvent is the event that a hook is called with. The fields about tools are set only at points that concern a
+// tool. Params has all members of every point.
 type HookEvent struct {
 	Point     string          `json:"-"`            // before_tool_call, session_start …
 	Session   string          `json:"session_id"`   // "" outside sessions

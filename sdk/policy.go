@@ -18,7 +18,7 @@ import (
 // policy is required.
 type Policy func(ctx context.Context, x *Exchange) (Decision, error)
 
-// Exchange is one flow of an exchange to decide about.
+// Exchange is one flow of an exchange, the request or the response, to decide about.
 type Exchange protocol.DecideParams
 
 // InResponse reports whether the exchange has a result or error. Otherwise it is a request that has not been sent

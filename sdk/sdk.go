@@ -69,9 +69,9 @@ func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
 	x.setup = f
 }
 
-// slack is memory that is allocated and never touched, so that it stays virtual. The garbage collector counts it
-// and so waits for 8 MiB more of garbage: a small program would otherwise collect after 4 MiB, a few large
-// results.
+// slack is the size of memory that is allocated and never touched, so that it stays virtual. The garbage collector
+// counts it as live, and so lets 8 MiB more of garbage pile up: a small program would otherwise collect after 4 MiB,
+// a few large results.
 const slack = 8 << 20 // bytes
 
 // Main serves the host on stdin and stdout until the host closes the connection, and returns the exit code. It
@@ -95,9 +95,9 @@ func (x *Extension) Serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser
 	return x.serve(ctx, r, w)
 }
 
-// serve is Serve for an r whose read ctx cannot end. Main passes a blocking r, because a thread that blocks in a
-// read wakes up in half the poller's time. w is non-blocking, so that an answer that fits its buffer needs no
-// other goroutine.
+// serve is Serve, except that the end of ctx does not interrupt a read of r. Main passes a blocking r, because a
+// thread that blocks in a read wakes up in half the poller's time. serve makes w non-blocking, so that an answer that
+// fits the buffer of w needs no other goroutine.
 func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	w, release := ndjson.Pollable(w)
 	defer release()
