@@ -100,7 +100,7 @@ func (v *Vendor) readResults(n int, content json.RawMessage) (results []Result, 
 }
 
 func writeMessage(n int, t Turn) (answer, repeated any) {
-	// A loop must also repeat blocks that it does not know.
+	// A loop must also repeat blocks of a type that it does not know.
 	content := []map[string]any{{"type": "thinking", "thinking": "", "signature": "c2lnbmVk"}}
 	stop := "end_turn"
 	if t.Text != "" {

@@ -37,7 +37,7 @@ func Project(t testing.TB) (dir string) {
 
 // failures are calls and the expected text for the model; "! " marks an error.
 var failures = []struct{ tool, arguments, want string }{
-	{"ext_kit_left", `{}`, "met"}, // in parallel with the next call, or never
+	{"ext_kit_left", `{}`, "met"}, // ends only if the next call runs in parallel
 	{"ext_kit_right", `{}`, "I am the left one"},
 	{"ext_kit_say", `{"text":"12345678901234567890 é"}`, "12345678901234567890 é"},
 	{"ext_kit_say", `{"txt":"x"}`, `! - /txt: expected no such property, got string "x"; did you mean text?`},

@@ -31,9 +31,9 @@ const Key = "key-of-the-test"
 type Turn struct {
 	Text  string
 	Calls []Call
-	// Status, if not 0, is an HTTP status sent once before the answer, with Retry-After: 0.
+	// Status, if not 0, is an HTTP status that is sent once before the answer, with Retry-After: 0.
 	Status int
-	// RetryAfter replaces the 0, so that the loop need not retry.
+	// RetryAfter replaces the 0 in that Retry-After. A large one tests a loop that need not retry.
 	RetryAfter string
 	// Stop replaces the stop reason of the answer.
 	Stop string
