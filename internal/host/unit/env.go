@@ -69,7 +69,7 @@ type SignsIn interface {
 	SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error
 }
 
-// LoginPlace is what is signed in, and where.
+// LoginPlace identifies a login: for what, and at which server.
 type LoginPlace struct {
 	ID string // the extension or destination
 	// Of is the directory of the extension, or of the project whose files state the destination; "" for a
@@ -92,9 +92,8 @@ func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) ru
 	return logins.Login(at, t)
 }
 
-// KeepCaches makes Python keep its bytecode caches below stateDir, if consent or a lock decides what runs: a
-// cache beside the code claims itself which version of the code it belongs to, and the user has not agreed to it.
-// With stateDir "" nothing changes.
+// KeepCaches makes Python store its bytecode caches below stateDir, if consent or a lock decides what runs: the user
+// has not agreed to a cache beside the code, which need not match that code. With stateDir "" nothing changes.
 func (e *Env) KeepCaches(env map[string]string, stateDir string) {
 	if (e.Permits.Consent != nil || e.Permits.Packages != nil) && stateDir != "" {
 		env["PYTHONPYCACHEPREFIX"] = filepath.Join(stateDir, ".pycache")

@@ -40,9 +40,9 @@ type Extension struct {
 // Remote is the part of an extension that other nodes run.
 type Remote struct {
 	Nodes  []string        // nodes that run it
-	Reason string          // why it takes no calls there; "": it does
+	Reason string          // why the extension takes no calls there; "": it takes calls
 	Tools  []protocol.Tool // its tools there
-	Pages  bool            // a node keeps long results of it
+	Pages  bool            // a node holds long results of the extension, to be read in pages
 	// Differs reports the tools of other nodes that are never called, because callers are shown this host's
 	// descriptors.
 	Differs func(own []protocol.Tool) []protocol.Diagnostic
@@ -67,7 +67,7 @@ func (x *Extension) SetRemote(e *Remote, hs *runtime.Handshake) {
 	}
 }
 
-// HasRemotePages reports whether another node keeps long results of the extension.
+// HasRemotePages reports whether another node holds long results of the extension, to be read in pages.
 func (x *Extension) HasRemotePages() bool {
 	e := x.remote.Load()
 	return e != nil && e.Pages
@@ -248,8 +248,8 @@ func (x *Extension) fingerprint(cfg *config.Config) string {
 	return key
 }
 
-// recall loads the stored descriptors. If the program is unchanged, they are its handshake until it runs. The
-// error says why they cannot be read.
+// recall loads the stored descriptors. If the program is unchanged, the stored handshake is that of the extension
+// until it runs. The error says why the file cannot be read.
 func (x *Extension) recall(env *Env, cfg *config.Config) (err error) {
 	if x.known = new(descriptors.Known); declares(x.Spec) {
 		return nil
@@ -273,8 +273,8 @@ func (e *Env) PruneDescriptors(known map[string]*Extension) {
 	descriptors.NewCache(e.StateDir).Prune(func(id string) bool { return known[id] != nil })
 }
 
-// Start implements [Runner]. If an extension that starts with the host fails, its stored descriptors are
-// withdrawn, unless it will be tried again soon.
+// Start implements [Runner]. If an extension that starts with the host fails, and no other attempt follows soon, the
+// tools known from before are withdrawn.
 func (x *Extension) Start(ctx context.Context) error {
 	recalled := x.Handshake()
 	err := x.Unit.Start(ctx)
@@ -286,8 +286,8 @@ func (x *Extension) Start(ctx context.Context) error {
 	return err
 }
 
-// Tools returns the tools of the last handshake, or those of the manifest if the extension has not run, and
-// problems with the handshake. Before the first handshake, the stored one of the same program counts.
+// Tools returns the tools of the last handshake, or those of the manifest if the extension has not run, and problems
+// with the handshake. Until the first handshake, a stored handshake of the same program takes its place.
 func (x *Extension) Tools() ([]protocol.Tool, []protocol.Diagnostic) {
 	own, diags := x.localTools()
 	if e := x.remote.Load(); e != nil {
@@ -296,7 +296,7 @@ func (x *Extension) Tools() ([]protocol.Tool, []protocol.Diagnostic) {
 	return own, diags
 }
 
-// LocalTool returns a tool that the extension has at this host, nil if it has not.
+// LocalTool returns a tool that the extension has at this host, nil if there is no such tool.
 func (x *Extension) LocalTool(name string) *protocol.Tool {
 	own, _ := x.localTools()
 	for i := range own {
@@ -373,8 +373,8 @@ func (x *Extension) Status() status.Extension {
 	return s
 }
 
-// Remember stores the descriptors of an instance for the next start; announced says that they are not from its
-// handshake. Tools that the manifest lists are not stored.
+// Remember stores the descriptors of an instance for the next start; announced says that the instance sent them after
+// its handshake. Tools that the manifest lists are not stored.
 func (x *Extension) Remember(i *Instance, announced bool) {
 	if declares(x.Spec) {
 		return
@@ -384,8 +384,8 @@ func (x *Extension) Remember(i *Instance, announced bool) {
 	}
 }
 
-// Changed reports how the tools differ from those that the operator accepted last. With pinned, a policy already
-// reports altered and new tools.
+// Changed reports how the tools differ from those that the operator accepted last. pinned leaves out altered and new
+// tools, which a policy reports already.
 func (x *Extension) Changed(pinned bool) []protocol.Diagnostic {
 	changes := x.known.Changes()
 	if pinned {

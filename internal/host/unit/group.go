@@ -24,7 +24,7 @@ func (u *Unit) groupOptions(settings *Options, onEvent func(supervisor.Event)) s
 	}
 	ended := func(err error) bool { return endedBy(kind, err) }
 	if kind == manifest.KindExec || kind == status.TransportCluster {
-		// the process ends with its call, and the next call has another; other nodes have no instances here
+		// a process of exec ends with its call and each call has its own; other nodes have no processes here
 		ended = nil
 	}
 	var fault func(error) bool
@@ -77,8 +77,8 @@ func endedBy(kind string, err error) bool {
 // a bad hour, and long enough to cost nothing if the program is broken.
 const trialEvery = 5 * time.Minute
 
-// needsSomebody reports whether a server was not contacted, for lack of a login or a token, or because something
-// may not run.
+// needsSomebody reports whether a server was not contacted because somebody has to act first: a login or a token is
+// missing, or the extension may not run as it is configured.
 func needsSomebody(err error) bool {
 	switch protocol.KindOf(err) {
 	case protocol.RequirementMissing, protocol.ManifestInvalid, protocol.ConfigInvalid, protocol.Untrusted:
@@ -90,7 +90,7 @@ func needsSomebody(err error) bool {
 // replaced reports whether the host itself ended the run, because no one waits for its results.
 func replaced(err error) bool { return protocol.KindOf(err) == protocol.Overloaded }
 
-// orNone converts 0, "none" in the manifest, to the supervisor's value for none.
+// orNone converts 0, which means none in a manifest, to -1, which means none to the supervisor.
 func orNone[T int | time.Duration](n T) T { return cmp.Or(n, -1) }
 
 // observe logs and counts an event of the group, and passes it on.
@@ -134,7 +134,7 @@ func (u *Unit) logEvent(e supervisor.Event) {
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", protocol.Reason(e.Err)),
 			lastWords(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
-	case e.State == supervisor.Ready && e.Attempt > 0: // ends a warning
+	case e.State == supervisor.Ready && e.Attempt > 0: // a warning was logged before
 		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))

@@ -125,7 +125,7 @@ func (i *Instance) crashed(err error) {
 	if protocol.KindOf(err) == protocol.ShuttingDown {
 		return
 	}
-	if protocol.KindOf(err) != protocol.RequirementMissing { // otherwise nothing ran
+	if protocol.KindOf(err) != protocol.RequirementMissing { // else no process ran
 		i.Unit.crash.Store(&status.Crash{
 			Time:      time.Now(),
 			Key:       i.Key,
@@ -155,7 +155,7 @@ func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 	return result, i.Unit.Mask(err)
 }
 
-// described handles the instance's handshake, or with announced a later change of its tools.
+// described handles the instance's handshake or, if announced is set, a later change of its tools.
 func (i *Instance) described(announced bool) {
 	if i.InLegacyGroup() {
 		i.Unit.Legacy.handshake.Store(i.Handshake())

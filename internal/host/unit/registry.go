@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
-// Registry holds every unit that may have a process, and passes their secrets to the redactor.
+// Registry holds every unit that may have a process, and passes the secrets of these units to the redactor.
 type Registry struct {
 	redactor *redact.Redactor
 
@@ -142,8 +142,8 @@ func each(list []Runner, do func(Runner) error) iter.Seq2[Runner, error] {
 // killed.
 const stopMargin = 5 * time.Second
 
-// Drain stops u once the calls that may use it have left, at the latest after its drain_timeout, and kills it if
-// it does not stop. past holds a channel for each set of such calls, closed when they have left. Drain returns
+// Drain stops u once the calls that may use it have left, at the latest after its drain_timeout, and kills it if it
+// does not stop. past has a channel for each snapshot with such calls, closed when they have left it. Drain returns
 // false if closing ended first: the unit may then still have processes.
 func Drain(closing context.Context, u Runner, past []<-chan struct{}) (stopped bool) {
 	base := u.Base()

@@ -47,8 +47,8 @@ func (u *Unit) Learn(value string) {
 	}
 }
 
-// tellSecrets logs the names of the secrets that a process gets. It is not inlined: the goroutine waits as long
-// as its process lives, and its stack would keep room for the record.
+// tellSecrets logs the names of the secrets that a process gets. It is not inlined into the goroutine that waits for
+// the end of the process, whose stack would then hold room for the log record.
 //
 //go:noinline
 func (i *Instance) tellSecrets() {
@@ -64,9 +64,10 @@ func (u *Unit) Secrets() []string {
 	return slices.Concat(u.secrets.values, u.secrets.tokens)
 }
 
-// Mask returns err without the secrets of the unit: an error quotes stderr and stdout of the process, and reaches
-// the log, the status and callers. An error with evidence comes from the host, and secrets detected by their form
-// are masked too. Policies judge the extension's own errors, as they judge its results.
+// Mask returns err without the secrets of the unit: an error quotes stderr and stdout of the process, and reaches the
+// log, the status and callers. An error with evidence was made by the host: in it, secrets recognized by their form
+// are masked too. In the extension's own errors they are not, because policies judge these errors, as they judge
+// results.
 func (u *Unit) Mask(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Evidence == nil && len(u.secrets.values) == 0 && !u.secrets.always {

@@ -33,7 +33,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	if dir != "" && s.Sandbox != nil {
 		s.Sandbox.Read = append(s.Sandbox.Read, dir)
 	}
-	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // configured as for other clients
+	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // its transport may refer to variables
 		s.Env, report = e.Child(cfg, &s, told)
 		if s.Manifest, err = ExpandVariables(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)

@@ -54,7 +54,7 @@ func (u *Unit) Status() status.Extension {
 			one.PID, one.StartedAt, one.Doubt = p.PID, p.StartedAt, p.Doubt
 		}
 		s.Instances = append(s.Instances, one)
-		if i == 0 || s.State != string(supervisor.Ready) { // the best instance stands for all
+		if i == 0 || s.State != string(supervisor.Ready) { // a ready instance stands for all
 			s.State, s.Reason = one.State, one.Reason
 		}
 	}
@@ -132,7 +132,7 @@ func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
 	kind := cmp.Or(protocol.KindOf(err), protocol.SpawnFailed)
 	text := StartFailed + protocol.Reason(err)
 	switch words := protocol.LastWords(err); {
-	case words != "" && kind == protocol.HandshakeTimeout: // they say more than the time
+	case words != "" && kind == protocol.HandshakeTimeout: // the last words say more than the time limit
 		text = StartFailed + "its last words: " + words + "; " + protocol.Reason(err)
 	case words != "":
 		text += "; its last words: " + words

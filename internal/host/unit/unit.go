@@ -32,7 +32,7 @@ type Runner interface {
 	Restart(ctx context.Context) error
 	// NeedsStart reports whether the unit is started with the host rather than by a call.
 	NeedsStart() bool
-	// Stop ends all instances, after the time drain for calls in flight.
+	// Stop ends all instances. Calls in flight have the time drain to end.
 	Stop(ctx context.Context, drain time.Duration) error
 	// Kill kills every process at once.
 	Kill()
@@ -81,7 +81,7 @@ type Options struct {
 	// BothVersions gives legacy clients of MCP their own group, if the transport can speak legacy and modern
 	// versions and instances are shared.
 	BothVersions bool
-	// PerKey gives each key of [Unit.AcquireKey] its own instance; calls have no key.
+	// PerKey gives each key of [Unit.AcquireKey] its own instance.
 	PerKey bool
 	// Prepare sets what is specific to the instance of a key. Nil: nothing.
 	Prepare func(s *runtime.Spec, key string)
@@ -98,8 +98,8 @@ type Options struct {
 type Events struct {
 	// Admit decides whether an instance may start.
 	Admit func(ctx context.Context) error
-	// Described is called with the handshake of an instance before the instance accepts calls, and with announced
-	// for a later change of its tools.
+	// Described is called with the handshake of an instance before the instance accepts calls, and with announced set
+	// after a later change of its tools.
 	Described func(i *Instance, announced bool)
 	// Ready runs concurrently after an instance has become ready, and ends with ctx.
 	Ready func(ctx context.Context, i *Instance)
@@ -136,7 +136,7 @@ func New(env *Env, o Options) *Unit {
 	}
 	t := o.Spec.Manifest.Transport
 	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets),
-		secrets.Refers) // their values are learned
+		secrets.Refers) // the secrets that these texts refer to are learned when they are resolved
 	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
 	o.Spec.Held = new(runtime.Held)
 	o.Spec.Secret = u.Learn
@@ -190,8 +190,8 @@ func (u *Unit) newInstance(o *Options, key string) (*Instance, error) {
 // relayedNative are the capabilities that the host relays between a native extension and its callers.
 var relayedNative = json.RawMessage(`{"message":{},"progress":{}}`)
 
-// relayed returns the capabilities that an instance is told: its session's client's, or those that the host
-// relays if it has no session.
+// relayed returns the client capabilities that an instance is told: those of its session's client or, if it has no
+// session of its own, those that the host relays.
 func (u *Unit) relayed(key string) json.RawMessage {
 	if u.Spec.Manifest.Transport.Protocol != manifest.ProtocolMCP {
 		return relayedNative
@@ -222,7 +222,7 @@ func (u *Unit) ID() string { return u.Candidate.ID }
 // PerSession reports whether each session has an instance of its own.
 func (u *Unit) PerSession() bool { return u.Spec.Options.Instances.PerSession() }
 
-// Handshake returns the handshake of the latest instance. Before the first it is the stored one of the same
+// Handshake returns the handshake of the latest instance. Before the first, it is the stored handshake of the same
 // program, or nil.
 func (u *Unit) Handshake() *runtime.Handshake { return u.handshake.Load() }
 
@@ -254,10 +254,11 @@ func (u *Unit) Try(ctx context.Context) error {
 // tryPause is the shortest time between a failure and the next start by a call.
 const tryPause = time.Second
 
-// TryAgain starts an instance for a call that does not wait for the scheduled restart. It tries for one call at a
-// time, and tryPause after the latest failure. Waiting calls share the failure of a try that began after them, so the
-// server gets at most one connection per tryPause. A start that began before the call says nothing about the server
-// now, so its failure is followed by one more try. TryAgain reports whether there is an instance.
+// TryAgain starts an instance for a call that does not wait for the scheduled restart. It makes one attempt at a
+// time, and the next one tryPause after the latest failure. Waiting calls share the failure of an attempt that began
+// after them, so the server gets at most one connection per tryPause. A start that began before the call says nothing
+// about the server now, so its failure is followed by one more attempt. TryAgain reports whether there is an
+// instance.
 func (u *Unit) TryAgain(ctx context.Context) bool {
 	before := u.tries.Load()
 	select {
@@ -319,7 +320,7 @@ type Want struct {
 	Node    string            // cluster node that takes the call; "": any
 }
 
-// Acquire returns the instance that serves a call, and the function that returns it with the call's error.
+// Acquire returns the instance that serves a call, and a function that gives the instance back with the call's error.
 func (u *Unit) Acquire(ctx context.Context, w Want) (*Instance, func(error), error) {
 	if w.Node != "" && w.Node != u.Env.Node {
 		return nil, nil, protocol.Errorf(protocol.ToolNotFound, "node %s does not have %s; this host alone has it",

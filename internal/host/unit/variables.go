@@ -18,8 +18,9 @@ import (
 const packageRoot = "${" + permit.Variable + "}/"
 
 // ExpandVariables returns m with ${VAR} and ${VAR:-default} in its transport expanded: from the transport's own env,
-// else from lookup, which finds the child's other variables. In a command only a leading ~/ or ${HOME}/ is expanded,
-// to the user's home directory: no other variable decides what runs. The error names every missing variable.
+// else from lookup, which finds the child's other variables. In Command only a leading ~/, ${HOME}/ or packageRoot is
+// expanded, so that no other variable decides which program runs; Cmd is expanded like the rest. The error names
+// every missing variable.
 func ExpandVariables(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
