@@ -67,8 +67,8 @@ func digest(before, after []protocol.Tool) string {
 // Pending returns the difference of each tool from the accepted one, by name.
 func (k *Known) Pending() []Pending { return k.Last().pending() }
 
-// Accept accepts the selected tools as they are now, and reports whether that changed anything. If it cannot be
-// stored, it holds for this process only, and the error says why.
+// Accept accepts the selected tools as they are now, and reports whether that changed anything. If storing fails, the
+// change holds for this process only, and the error says why.
 func (k *Known) Accept(selected func(Pending) bool) (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

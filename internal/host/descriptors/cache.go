@@ -24,8 +24,8 @@ import (
 
 // Entry is the outcome of an extension's last handshake.
 type Entry struct {
-	// Key is the [Fingerprint] of the program; "" if none could be made: then Handshake never stands in for a
-	// handshake.
+	// Key is the [Fingerprint] of the program; "" if none could be made: then Handshake is not used before the
+	// extension has started.
 	Key       string
 	Handshake runtime.Handshake
 	// Accepted are the tools that the operator accepted last, or those of the first handshake. Nil: those of
@@ -52,8 +52,8 @@ type Cache string
 // the directories of extensions, whose ids never begin with a dot.
 func NewCache(stateDir string) Cache { return Cache(filepath.Join(stateDir, ".descriptors")) }
 
-// Known is the last known handshake of one extension, of this host or an earlier one, stored in a [Cache]. It is
-// safe for concurrent use.
+// Known is the last known handshake of one extension, from this run of the host or an earlier run, stored in a
+// [Cache]. It is safe for concurrent use.
 type Known struct {
 	cache Cache
 	id    string
@@ -253,9 +253,9 @@ func (c Cache) remove(id string) error {
 
 func (c Cache) file(id string) string { return filepath.Join(string(c), id+".json") }
 
-// Prune bounds the cache: it keeps the 512 latest files of extensions for which has is false. Known extensions
-// keep theirs, however many: without it, each would be started again with every start of the host, and its
-// accepted tools forgotten.
+// Prune bounds the cache: of the files of extensions for which has is false, it leaves the latest 512. The files of
+// other extensions stay, however many: without its file, an extension would be started with every start of the host,
+// and its accepted tools would be forgotten.
 func (c Cache) Prune(has func(id string) bool) {
 	files, _ := os.ReadDir(string(c))
 	gone := slices.DeleteFunc(files, func(f os.DirEntry) bool { return has(strings.TrimSuffix(f.Name(), ".json")) })

@@ -51,8 +51,8 @@ func SourceOf(s *runtime.Spec) Source {
 	return src
 }
 
-// Differs returns the sorted base names of the files that differ from before; a changed manifest has the base of
-// manifestName. The result is empty if only the configuration or the environment changed.
+// Differs returns the sorted base names of the files that differ from before; a changed manifest is listed as the
+// base name of manifestName. The result is empty if only the configuration or the environment changed.
 func (s Source) Differs(before Source, manifestName string) (names []string) {
 	if s.manifest != before.manifest {
 		names = append(names, filepath.Base(manifestName))

@@ -12,8 +12,8 @@ const maxWithdrawn = 1 << 20
 
 // Update makes now the last known handshake, and stores it if it differs from the previous one. The tools of the
 // first handshake are accepted. Tools that a running extension announces are accepted too, unless one alters an
-// earlier tool, at once or by removing it in between; [Known.Changes] reports other changes. If storing fails,
-// now holds for this process only, and the error says why.
+// earlier tool, directly or by removing it and announcing it again; [Known.Changes] reports other changes. If storing
+// fails, now holds for this process only, and the error says why.
 func (k *Known) Update(now *Entry, announced bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,8 +53,8 @@ func (e *Entry) judge(last *Entry, announced bool) {
 	}
 }
 
-// alters reports whether a tool of before has changed in now. It looks at all of them, while [tools.Diff] stops
-// after some changes.
+// alters reports whether a tool of before has changed in now. It looks at all tools, while [tools.Diff] stops after
+// some changes.
 func alters(before []protocol.Tool, now map[string]protocol.Tool) bool {
 	return slices.ContainsFunc(before, func(t protocol.Tool) bool {
 		after, ok := now[t.Name]
