@@ -15,9 +15,9 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Admit takes an instance for the call: within the bound of calls, behind the breaker, started on demand. If the
-// instance ended before it got the call, Admit tries another, once. If a node refused the call, Admit tries every
-// other node that may take it.
+// Admit acquires an instance for the call, within the bound of calls and if the breaker permits. It starts an
+// instance on demand. If the instance ended before it got the call, Admit tries another, once. If a node refused the
+// call, Admit tries every other node that may take it.
 func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		c.handed.asked = true
@@ -107,7 +107,8 @@ func retryAfter(err error) time.Duration {
 	return e.RetryAfter
 }
 
-// afterWait adds to the error of a timed-out call the time that it waited before for an instance that ended.
+// afterWait adds a note to the error of a timed-out call: how long the call had waited before, for an instance that
+// ended.
 func afterWait(err error, waited time.Duration, cause error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
@@ -168,7 +169,7 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	return a
 }
 
-// isRefusal reports whether err, from a node that did not get the call, lets another node take it.
+// isRefusal reports whether another node may take a call that its node has refused with err.
 func isRefusal(err error) bool {
 	switch protocol.KindOf(err) {
 	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown,
@@ -187,7 +188,7 @@ func (c *Call) owner() any {
 	return c
 }
 
-// passthrough returns what an extension with [context] passthrough is told about the caller.
+// passthrough returns what the extension is told about the caller if its manifest sets context.passthrough; else nil.
 func (c *Call) passthrough() json.RawMessage {
 	if !c.Target.Base().Candidate.Manifest.Context.Passthrough {
 		return nil

@@ -31,7 +31,7 @@ type Call struct {
 	Exchange governance.Exchange // as policies see it
 	Request  *protocol.Call      // as the caller made it
 	Snapshot *snapshot.Snapshot  // entered; the call leaves it
-	View     *toolset.View       // what the caller sees; nil: everything, and for parts of another call
+	View     *toolset.View       // what the caller sees; nil: everything. Parts of another call have none
 	Target   snapshot.Target     // nil: the host answers
 	Instance *unit.Instance      // the last instance that admitted the call; nil before
 	Sent     runtime.Request     // as last sent to an instance
@@ -67,8 +67,8 @@ func (c *Call) arguments() json.RawMessage {
 	return tools.Arguments(rawjson.Get(now, "arguments"))
 }
 
-// route finds the target of r. t holds the params of a tool call, nil for others. After an error the snapshot is
-// left.
+// route finds the target of r. t holds the params of a tool call, nil for others. After an error, the call has left
+// its snapshot.
 func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, err error) {
 	c := d.newCall()
 	c.Request, c.Snapshot, c.history = r, d.o.Snapshots.Enter(), d.o.History
@@ -113,7 +113,7 @@ func exchangeOf(r *protocol.Call) governance.Exchange {
 	return x
 }
 
-// routeMethod checks a request other than tools/call, and takes its target away if the host answers it.
+// routeMethod checks a request other than tools/call, and removes its target if the host answers it.
 func (c *Call) routeMethod(a Aggregator) error {
 	r := c.Request
 	_, bridged := c.Target.(*bridge.Destination)
@@ -212,8 +212,8 @@ func (c *Call) unknownTool(extension, name string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
 }
 
-// nativeName returns the registered name of a tool that view shows under name; with an extension, name is its
-// own. ok is false if no tool can have the name.
+// nativeName returns the registered name of a tool that view shows under name. If extension is set, name is returned:
+// it is the extension's own. ok is false if no tool can have the name.
 func nativeName(view *toolset.View, extension, name string) (native string, ok bool) {
 	if extension != "" {
 		return name, true

@@ -33,8 +33,8 @@ type Aggregator interface {
 	Aggregates(method string) bool
 	// Aggregate answers a call of all extensions.
 	Aggregate(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
-	// Resolve returns c with the extension that owns its subject: a resource, a prompt, a task; c itself if it
-	// has none.
+	// Resolve returns c with the extension that owns the resource, prompt or task that c is about; c itself if it is
+	// about none.
 	Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, error)
 	// ToolOf returns the tool whose call began the task that c is about, "" if none: a policy about a tool covers
 	// the tasks of its calls.
@@ -78,7 +78,7 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 	if r.Notify && !strings.HasPrefix(r.Method, "notifications/") {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", r.Method)
 	}
-	// its id is the caller's; for the extension it could name any call
+	// the request id in it is the caller's, and could be that of any other call at the extension
 	if r.Method == protocol.MethodCancelled {
 		return nil, protocol.Errorf(protocol.ToolNotFound,
 			"%s is not passed on: a call is cancelled by the end of its context", r.Method)
@@ -100,9 +100,9 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 	return d.do(ctx, r, t, true)
 }
 
-// DoPart carries a call that is part of another one, such as the list of one extension. It passes every stage but
-// is not counted, because the whole call is. It is not restricted to the session's toolset: the requester filters
-// the result.
+// DoPart makes a call that is part of answering another call, such as the list of one extension. The part passes
+// every stage but is not counted, because the whole call is counted. The session's toolset does not restrict it: the
+// caller of DoPart filters the result.
 func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
 	return d.do(ctx, r, nil, false)
 }
@@ -208,7 +208,7 @@ func (d *Dispatcher) routeAfter(began time.Time, r *protocol.Call, t *toolCall, 
 // noticed is the shortest wait for starts that is recorded as a stage.
 const noticed = time.Millisecond
 
-// AwaitListed waits for starting extensions whose items belong into the list of r.
+// AwaitListed waits for starting extensions whose items belong in the list that r requests.
 func (d *Dispatcher) AwaitListed(ctx context.Context, r *protocol.Call) {
 	d.o.Waits.AwaitListed(ctx, r)
 }
@@ -219,7 +219,7 @@ func isList(a Aggregator, r *protocol.Call) bool {
 		r.Extension == "" && a.Aggregates(r.Method) && r.Method != protocol.MethodSetLevel
 }
 
-// Enter routes r without sending it. The caller of Enter leaves the call's snapshot.
+// Enter routes r without sending it. The caller of Enter must leave the snapshot of the result.
 func (d *Dispatcher) Enter(ctx context.Context, r *protocol.Call) (*Call, error) {
 	return d.enter(ctx, r, nil, false)
 }

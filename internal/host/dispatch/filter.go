@@ -13,9 +13,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// FilterLists removes items that are withheld or that the caller's toolset hides from the lists of a server, and
-// hidden tools from a destination's list. If a toolset may hide a part, the pages are joined into one, because
-// cursors may contain hidden names. changed is called after a list that changes the status or the pins.
+// FilterLists removes from a server's lists the items that are withheld, or hidden by the caller's toolset, and from
+// a destination's list the hidden tools. If a toolset may hide a part of a list, its pages are joined into one,
+// because cursors may contain hidden names. changed is called if a list has changed the status or the pins.
 func FilterLists(changed func()) Stage {
 	return func(next Deliver) Deliver {
 		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
@@ -76,8 +76,8 @@ var members = map[pins.Kind]string{
 	pins.Template: "resourceTemplates",
 }
 
-// visible removes the items that the caller may not see from a list. d is the destination whose tools are listed,
-// nil for other lists.
+// visible removes from a list the items that the caller may not see. d is the destination whose tools are listed, nil
+// for other lists.
 func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge.Destination, changed func(),
 ) json.RawMessage {
 	if repeats(result, members[kind]) { // the last one is judged, but a client may read another

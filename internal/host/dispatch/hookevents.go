@@ -42,7 +42,7 @@ func NewHookEvents(closing context.Context, s *snapshot.Store, beside *inflight.
 	}
 }
 
-// run runs the hooks of an event that has already happened. They log their failures and cannot refuse it.
+// run runs the hooks of an event that has already happened. Failures are logged; the hooks cannot refuse the event.
 func (h *HookEvents) run(ctx context.Context, e *hooks.Event) {
 	s := h.snapshots.Enter()
 	defer s.Leave()
@@ -71,11 +71,12 @@ func (h *HookEvents) SessionBegan(s *protocol.Session) <-chan struct{} {
 	return done
 }
 
-// sessionEndTimeout bounds the hooks of session_end together. The instances of the session live until they end.
+// sessionEndTimeout bounds the hooks of session_end together. The instances of the session live until these hooks
+// have ended.
 const sessionEndTimeout = 5 * time.Second
 
-// SessionEnded waits for the hooks of session_start by began, then runs those of session_end, and returns when
-// they have ended.
+// SessionEnded waits until began is closed, after the hooks of session_start, then runs those of session_end and
+// waits for them.
 func (h *HookEvents) SessionEnded(s *protocol.Session, began <-chan struct{}) {
 	if s.ID == "" || !h.snapshots.Load().Hooks.Has(hooks.SessionEnd) || !h.beside.Enter() {
 		return
@@ -92,8 +93,8 @@ func (h *HookEvents) SessionEnded(s *protocol.Session, began <-chan struct{}) {
 	h.runSession(ctx, hooks.SessionEnd, s)
 }
 
-// Admit lets the hooks of extension_load decide whether x may start: the current snapshot's, or first if x is not
-// in a snapshot yet.
+// Admit lets the hooks of extension_load decide whether x may start: those of the current snapshot, or first if x is
+// not in a snapshot yet.
 func (h *HookEvents) Admit(ctx context.Context, x *unit.Extension, first *hooks.Set) error {
 	set := first
 	if s := h.snapshots.Load(); s != nil && s.Has(x) {

@@ -133,8 +133,8 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Response, x)
 }
 
-// afterFailure runs the hooks of a failed call. Their texts are added to the error for the caller, after
-// governance has seen them as a result.
+// afterFailure runs the hooks of a failed call. The texts of hooks are added to the error for the caller, after
+// policies have judged these texts as a result.
 func (c *Call) afterFailure(ctx context.Context, x *governance.Exchange) error {
 	texts := c.hooks.context
 	if c.Snapshot.Hooks.Has(hooks.ToolCallFailed) {

@@ -112,7 +112,7 @@ func (c *Call) makeNoise(ctx context.Context, f *faults.Fault) {
 	}
 	for n := range noiseMessages {
 		params := fmt.Sprintf(`{"level":"info","logger":"%s","data":"noise %d of %d"}`, f.Key, n+1, noiseMessages)
-		// an error does not matter to the call
+		// the call goes on if the caller gets no messages
 		_ = c.Sent.Client.Notify(ctx, protocol.MethodMessage, json.RawMessage(params))
 	}
 }

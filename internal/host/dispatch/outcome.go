@@ -10,8 +10,8 @@ import (
 // handed is what became of a call at instances, across all passes: what one instance may have done stays done when
 // another refuses the call.
 type handed struct {
-	requests int           // an instance got them, or may have got them
-	failed   bool          // the extension answered the last one with an error of its own
+	requests int           // requests that instances got, or may have got
+	failed   bool          // the extension answered the last request with an error of its own
 	asked    bool          // the call reached Admit
 	reached  bool          // an instance had the call
 	took     time.Duration // time spent at instances
@@ -20,8 +20,8 @@ type handed struct {
 // outcomeUnknown is [protocol.Error].Outcome of a call that an instance may have acted on.
 const outcomeUnknown = "unknown"
 
-// hand sends a request of the call to an instance, and records whether the instance may act on it. A request
-// counts if send panics.
+// hand sends a request of the call to an instance, and records whether the instance may act on it. It counts a
+// request whose send panics.
 func (c *Call) hand(send func() error) error {
 	c.handed.requests++
 	failedBefore := c.handed.failed
@@ -42,9 +42,9 @@ func (c *Call) hand(send func() error) error {
 // MayHaveRun reports whether an instance may have acted on the call: repeating it could carry it out twice.
 func (c *Call) MayHaveRun() bool { return c.handed.requests > 0 }
 
-// outcome decides [protocol.Error].Outcome for the error of the call, whatever ended it after it was sent: its
-// time limit, policies, hooks, further requests, other nodes. An error of the extension is an answer, with a
-// known outcome. Answers of the host are made of other calls, whose errors carry their outcome.
+// outcome decides [protocol.Error].Outcome for the error of the call, whatever ended it after it was sent: its time
+// limit, policies, hooks, further requests, other nodes. An error of the extension is an answer, with a known
+// outcome. An answer of the host is made from other calls, and their errors have an outcome already.
 func (c *Call) outcome(e *protocol.Error) string {
 	switch {
 	case c.handed.failed && e.Kind == protocol.ExtensionError:

@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Replay sends a call once more if its process ended during it, and the operator and the tool allow that. If the
-// second instance never got the call, the first error stands: the call may have been carried out.
+// Replay sends a call once more if the process ended during the call, and the operator and the tool allow that. If
+// the second instance never got the call, the first error stands: the call may have been carried out.
 func Replay(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		result, err := next(ctx, c, params)

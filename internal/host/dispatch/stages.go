@@ -15,7 +15,7 @@ const maxStages = 14
 type stages struct {
 	began    time.Time
 	policies status.StageName // the pipeline's current stage: request or response
-	since    time.Time        // begin of that stage; zero: the call's
+	since    time.Time        // start of that stage; zero: start of the call
 	kept     [maxStages]status.Stage
 	n        int
 }
@@ -64,8 +64,8 @@ func (c *Call) enterPolicies() {
 	}
 }
 
-// waited returns the stage in which a call waited for instance i since from: its start, or room in it. err is why
-// the call got none.
+// waited returns the stage for the time that a call waited for an instance since from: the start of i, or room in i.
+// err is why the call got no instance.
 func waited(i *unit.Instance, from time.Time, err error) status.StageName {
 	if err == nil && i.Ready.Before(from) {
 		return status.StageQueue

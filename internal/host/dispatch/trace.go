@@ -29,8 +29,8 @@ func (t TraceContext) ID() string {
 
 // Tracer makes the spans of calls. Its methods are called concurrently and must not block.
 type Tracer interface {
-	// Begin begins the span of a call. parent is stated by the caller; it is zero if none was stated, and for a
-	// part of another call, whose span is in ctx. The returned context is used for parts of the call.
+	// Begin begins the span of a call. parent is as stated by the caller. It is zero if none was stated, and for a
+	// part of another call: then ctx has the span of that call. The returned context is used for parts of the call.
 	Begin(ctx context.Context, parent TraceContext, at time.Time) (context.Context, Span)
 	// Report returns the export status of the spans.
 	Report() *status.Tracing
