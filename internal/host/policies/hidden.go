@@ -70,8 +70,8 @@ func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
 // HashTool returns the hash of a tool descriptor for exthost.lock.
 func HashTool(raw json.RawMessage) string { return listedItem(pins.Tool, raw).Hash() }
 
-// unlocked returns the hash of a tool's descriptor if exthost.lock has another or none for it; "" if the hashes
-// agree, or if the extension has none in it.
+// unlocked returns the hash of a tool's descriptor if exthost.lock has a different hash or none for the tool; "" if
+// the hashes agree, or if exthost.lock has none for the extension.
 func unlocked(stated map[string]string, t protocol.Tool) string {
 	if stated == nil {
 		return ""

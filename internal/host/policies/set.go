@@ -165,7 +165,8 @@ func (s *State) Status(set *Set, diags []protocol.Diagnostic) (list []status.Pol
 	return list
 }
 
-// describeShared reports whether a policy of scope cluster reaches its counters.
+// describeShared adds to p whether a policy of scope cluster reaches its counters, and whether limits differ between
+// nodes.
 func (s *State) describeShared(p *status.Policy, policy governance.Policy) {
 	sharer, ok := policy.(builtin.Sharer)
 	if !ok || sharer.Shared() == nil {

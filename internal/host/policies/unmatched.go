@@ -26,7 +26,7 @@ type Known struct {
 	AnyCaller  bool     // an authorization server or other cluster nodes name callers, too
 }
 
-// callers returns the names of callers that can be listed. It omits clients on stdio, which begin with
+// callers returns the names of callers that can be listed. It omits clients on stdio, whose names begin with
 // [clienttoken.Stdio].
 func (k *Known) callers() []string {
 	return append([]string{"", clienttoken.Static, clienttoken.Operator}, k.Clients...)
