@@ -36,8 +36,8 @@ type Consent interface {
 // Packages locates the files of packages that extensions run.
 type Packages interface {
 	// Verify returns the directory of the package of c after comparing its files with the lock; "" if c runs no
-	// package. beside lists data files there that its program has written. The error says why the package may not
-	// run.
+	// package. beside lists data files in dir that the package's program has written. The error says why the package
+	// may not run.
 	Verify(c *discovery.Candidate) (dir string, beside []string, err error)
 	// Tools returns the locked hashes of the tool descriptors of c, nil if none.
 	Tools(c *discovery.Candidate) map[string]string
@@ -185,8 +185,8 @@ func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Can
 	return names
 }
 
-// Permit is called before a start, and its error refuses it. still, unless nil, is called when the process has
-// loaded its code, and its error means that the process is not used. A nil Permit permits everything.
+// Permit is called before a start; an error refuses the start. still, unless nil, is called when the process has
+// loaded its code; if it fails, the process is not used. A nil Permit permits everything.
 type Permit func(context.Context) (still func() error, err error)
 
 // untrusted adds the next command, exthost trust id, to an error of consent.
@@ -194,8 +194,8 @@ func untrusted(err error, id string) error {
 	return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), id)
 }
 
-// begin calls starts, a method of Consent, and adds the next command to its errors. If still fails, the agreed
-// files may be back on disk, so the next command is again.
+// begin calls starts, a method of Consent, and adds the next command to its errors. The next command after a failure
+// of still is again, because the agreed files may be back on disk.
 func begin(starts func() (func() error, error), id, again string) (func() error, error) {
 	still, err := starts()
 	if err != nil {
@@ -212,8 +212,8 @@ func begin(starts func() (func() error, error), id, again string) (func() error,
 	}, nil
 }
 
-// Extension returns the permit for processes of c: what is on disk may by now differ from what the user agreed
-// to, or the package from the one in dir.
+// Extension returns the permit for processes of c. It checks at each start, because the files may have changed since
+// the user agreed, or the lock may state another package than the one in dir.
 func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string) Permit {
 	if r.Packages == nil && r.Consent == nil {
 		return nil
@@ -238,9 +238,8 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 	}
 }
 
-// Configured returns the permit for the processes of t, stated by cfg: the programs in the working directory that
-// cfg names may by now differ from what the user agreed to. A command that currently runs none of them needs no
-// permit.
+// Configured returns the permit for the processes of t, stated by cfg. It checks at each start, because programs in
+// the working directory may have changed since the user agreed. A command that runs no such program needs no permit.
 func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
 	if r.Consent == nil || len(cfg.Project.Files) == 0 {
 		return nil
