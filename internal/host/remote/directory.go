@@ -78,14 +78,14 @@ func (d *Directory) Status() *status.Cluster {
 
 // Shared are the extensions that other nodes share with a host.
 type Shared struct {
-	Alone       []*unit.Extension     // extensions that only other nodes have, by id
-	Replicas    []*unit.Extension     // replicas of extensions of this host, by id
+	Alone       []*unit.Extension     // extensions that only other nodes have, sorted by id
+	Replicas    []*unit.Extension     // replicas of extensions of this host, sorted by id
 	Reserved    []string              // ids of extensions that other nodes had: their tool names stay reserved
 	Diagnostics []protocol.Diagnostic // about extensions that are left out
 }
 
-// Follow updates the extensions to the places of the cluster. local are the extensions of this host, which are
-// called first. isDestination reports whether an id belongs to a destination of this host.
+// Follow updates the extensions of other nodes to the current places of the cluster. local are the extensions of this
+// host, which take precedence in calls. isDestination reports whether an id belongs to a destination of this host.
 func (d *Directory) Follow(local map[string]*unit.Extension, isDestination func(id string) bool) (f Shared) {
 	if d.cluster == nil {
 		return Shared{}

@@ -112,8 +112,8 @@ func (d *Directory) Offer(s *snapshot.Snapshot) {
 	}
 }
 
-// offer is Offer; again says that the snapshot was published before. A handshake may have come after the catalog
-// of the snapshot was made: an extension without tools in it waits for the next snapshot.
+// offer is Offer; again says that the snapshot was published before. An extension without tools in the catalog waits
+// for the next snapshot, because its handshake may have come after the catalog was made.
 func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 	d.mu.Lock()
 	known := d.told

@@ -87,8 +87,8 @@ func (i *instance) call(ctx context.Context, r *runtime.Request, notify bool) (j
 	return result, i.named(err)
 }
 
-// named returns the error of a call as one of this host: it names the node, and removes the names of extension
-// and tool, which are those of that node.
+// named returns the error of a call as one of this host: it names the node, and omits the names of extension and
+// tool, which are valid at that node only.
 func (i *instance) named(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {

@@ -14,8 +14,8 @@ import (
 const CodeTaken = "id_taken"
 
 // owners records the owner of each id of other nodes' extensions. An id, with the tool names that begin with it,
-// never passes to another owner while this host runs: calls meant for a node that is away, for a moment or a
-// night, must not reach an extension that took its name meanwhile.
+// never passes to another owner while this host runs: calls meant for a node that is away, for a moment or a night,
+// must not reach an extension that has taken the id meanwhile.
 type owners map[string]*owner
 
 // owner is the extension that owns an id.

@@ -117,7 +117,7 @@ func (s *set) place(node string) *peers.Place {
 	return s.at(node)
 }
 
-// at is place. The caller holds s.mu.
+// at is [set.place] for callers that hold s.mu.
 func (s *set) at(node string) *peers.Place {
 	for _, p := range s.places {
 		if p.Node == node {
@@ -165,8 +165,8 @@ func (s *set) forget(session *protocol.Session) {
 	delete(s.pinned, session)
 }
 
-// acquire is the Acquire of [unit.Remote]: it takes an instance of this host first, then the nodes in the
-// order of their calls in flight from this host. A call of another node stays here: calls are forwarded once.
+// acquire is the Acquire of [unit.Remote]. It tries this host first, then the other nodes in the order of
+// [set.order]. A call that came from another node stays here, because calls are forwarded only once.
 func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit.Instance, func(error), error) {
 	var refusal error
 	if w.Node != "" && !slices.Contains(s.having(w), w.Node) {
@@ -186,8 +186,8 @@ func (s *set) acquire(ctx context.Context, local *unit.Unit, w unit.Want) (*unit
 	return s.acquireRemote(ctx, w, refusal)
 }
 
-// acquireRemote takes an instance that stands for the best node that takes the call. If none does, it returns refusal,
-// the error of this host, or else the first one of the nodes.
+// acquireRemote acquires an instance that stands for the best node that accepts the call. If none does, it returns
+// refusal, the error of this host, or else the first error of a node.
 func (s *set) acquireRemote(ctx context.Context, w unit.Want, refusal error) (*unit.Instance, func(error), error) {
 	for _, p := range s.order(w) {
 		i, release, err := s.extension.AcquireKey(ctx, p.Node)
@@ -207,7 +207,8 @@ func (s *set) acquireRemote(ctx context.Context, w unit.Want, refusal error) (*u
 	return nil, nil, refusal
 }
 
-// isHere reports whether this host's extension has a tool; "" is another method.
+// isHere reports whether this host's extension has a tool. tool is "" for a request that is about no tool: the answer
+// is true.
 func (s *set) isHere(tool string) bool {
 	x := s.local.Load()
 	return tool == "" || x != nil && x.LocalTool(tool) != nil
@@ -244,7 +245,8 @@ func (s *set) notAt(w unit.Want) error {
 		strings.Join(s.having(w), ", "))
 }
 
-// order returns the places for a call, the best first.
+// order returns the places for a call, the best first: the one to which the session is pinned, then those with the
+// fewest calls in flight from this host, and last those that have failed.
 func (s *set) order(w unit.Want) []*peers.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,7 +296,7 @@ func (s *set) order(w unit.Want) []*peers.Place {
 	return list
 }
 
-// took records the instance that stands for a node, and pins the session if it has an instance there, or state
+// took records the instance that stands for a node, and pins the session if it gets its own instance there, or state
 // that later calls refer to.
 func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
 	s.mu.Lock()
@@ -318,7 +320,7 @@ func (s *set) stay(session *protocol.Session, p *peers.Place) {
 	}
 }
 
-// mayGoOn reports whether another node may take a call after err, with which a node gave no instance.
+// mayGoOn reports whether another node may take a call after one has given no instance, with err.
 func mayGoOn(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Outcome != "" {
