@@ -25,7 +25,7 @@ import (
 )
 
 // Destination is a unit with a standby process for the next connection, variables that sessions bring for their
-// instances, and an address set by a front.
+// instances, and an address set by a front, the server that clients connect to.
 type Destination struct {
 	*unit.Unit
 	Config config.Destination
@@ -100,7 +100,7 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 	return d
 }
 
-// prepare adds what the session of a key brings to s.
+// prepare adds to s what the session of a key brings.
 func (d *Destination) prepare(s *runtime.Spec, key string) {
 	s.Standby = d.standby
 	if session := d.Session(key); session != nil && len(session.ClientInfo) > 0 {
@@ -259,8 +259,8 @@ func (d *Destination) unable(ctx context.Context) error {
 	return refusal
 }
 
-// stranger returns the refusal of a session without a login if each caller needs its own: the session has no
-// caller, or its instance belongs to another caller. It is nil for other sessions.
+// stranger returns the refusal of a session without a login if each caller needs its own: the session has no caller,
+// or its instance belongs to another caller. The result is nil for all other sessions.
 func (d *Destination) stranger(s *protocol.Session, key string) error {
 	if d.login == nil {
 		return nil
@@ -278,21 +278,21 @@ func (d *Destination) stranger(s *protocol.Session, key string) error {
 			"exthost client add NAME", d.ID())
 }
 
-// Acquire is [unit.Unit.Acquire], and keeps what the session brings.
+// Acquire is [unit.Unit.Acquire], and records what the session brings.
 func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance, func(error), error) {
 	s, key := w.Session, unit.SessionKey(w.Session)
 	if err := d.unable(ctx); err != nil {
 		return nil, nil, err
 	}
 	added := d.keep(key, s)
-	if err := d.stranger(s, key); err != nil { // last: of two concurrent callers with one key, one was kept
+	if err := d.stranger(s, key); err != nil { // only now: keep records the first of concurrent callers
 		return nil, nil, err
 	}
 	if added {
 		d.Env.SecretsChanged()
 	}
 	i, release, err := d.Unit.Acquire(ctx, w)
-	if e, ok := errors.AsType[*protocol.Error](err); ok && added && e.RetryAfter > 0 { // no instance has the variables
+	if e, ok := errors.AsType[*protocol.Error](err); ok && added && e.RetryAfter > 0 { // no instance was started
 		d.forget(key)
 		d.Env.SecretsChanged()
 	}
@@ -308,8 +308,8 @@ func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
 	return d.Mask(err)
 }
 
-// keep keeps what s brings for its instance, which may be started again later. It reports whether s brings new
-// variables.
+// keep records what s brings for its instance, because the instance may be started again later. It reports whether s
+// brings new variables.
 func (d *Destination) keep(key string, s *protocol.Session) bool {
 	if s == nil || len(s.Env) == 0 && d.login == nil || d.login != nil && s.Caller == "" {
 		return false

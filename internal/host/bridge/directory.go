@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Info describes a destination to a front.
+// Info describes a destination to a front, the server that clients connect to.
 type Info struct {
 	Name  string
 	Local bool // a command on this machine, which gets its own port

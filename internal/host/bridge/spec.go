@@ -60,7 +60,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 	}
 	s.Env, _ = env.Child(cfg, &s, secret)
 	if s.Manifest, err = unit.ExpandVariables(s.Manifest, process.Lookup(s.Env)); err != nil {
-		if len(d.Unset) > 0 { // these name the places
+		if len(d.Unset) > 0 { // these messages say where the variables are used
 			err = errors.New(strings.Join(d.Unset, "\n"))
 		}
 		return s, report, nil, err
@@ -76,7 +76,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		s.Login = env.Login(cfg, &s.Manifest.Transport, place(cfg, name, &d))
 	}
 	if err := give(env, cfg, &s, d, secret); err != nil {
-		s.Env = nil // the destination's source then changes once it can be used
+		s.Env = nil // so that the source differs from that of a usable destination
 		return s, report, nil, err
 	}
 	return s, report, slices.Collect(maps.Values(secret)), nil
@@ -91,8 +91,8 @@ func place(cfg *config.Config, name string, d *config.Destination) unit.LoginPla
 	return p
 }
 
-// give lets s refer to the secrets that d states. A project's file may state none, because it would choose who
-// gets them.
+// give lets s refer to the secrets that d states. The file of a project may not refer to secrets, because it would
+// choose the server or program that gets them.
 func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destination, secret map[string]string) error {
 	path := strict.Join("destinations", s.ID) + "."
 	stated, variables := given.Stated{}, slices.Concat(slices.Collect(maps.Keys(secret)),
