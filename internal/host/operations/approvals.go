@@ -43,7 +43,7 @@ func (n *Nodes) Approvals(ctx context.Context) Approvals {
 	return Approvals{n.Local.with(remote), silent}
 }
 
-// refresh queries the other nodes with waiting requests, and keeps their lists.
+// refresh queries the other nodes with waiting requests, and stores their lists.
 func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []Silent) {
 	turn := n.desks.begin()
 	list, silent = n.ask(ctx, n.remoteNodes.desks())
@@ -120,8 +120,8 @@ func readRequests(node string, answer json.RawMessage) ([]approval.Request, erro
 	return list, nil
 }
 
-// markSeparator separates the id of a request at its node from its mark. The mark is a hash of what the person
-// was shown: an answer applies to that, even if the node lists something else by then.
+// markSeparator separates the id of a request at its node from the mark. The mark is a hash of what the person was
+// shown: the answer applies only to that, even if the node lists something else by then.
 const markSeparator = "."
 
 // markKey keeps nodes from constructing two requests with one mark.
@@ -137,8 +137,8 @@ func markOf(q *approval.Request) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:5]))
 }
 
-// waiting returns the requests of this host for another node. A node without operator rights sees arguments only
-// for calls of its own callers, and no hash for others, because short arguments could be guessed from it.
+// waiting returns the requests of this host for another node. A node without operator rights sees arguments only for
+// calls of its own callers, and no hash for other calls, because short arguments could be guessed from a hash.
 func (n *inward) waiting(o *peers.Operation) ([]approval.Request, error) {
 	list := n.Local.State.Approvals.List()
 	for i := range list {
@@ -189,9 +189,9 @@ func (n *Nodes) desk(id string) (node, there string, err error) {
 	return node, there, nil
 }
 
-// send sends an answer to a request's node. The answer is bound to the call that was shown by the mark in the id;
-// an unknown request is looked up. If it is not found, the answer has no hash, and the node refuses it or says
-// who has answered.
+// send sends the answer to a request to the request's node. The mark in the id and the hash bind the answer to the
+// call that was shown. If the hash is not known, send queries the node; if the node lists no such request, the answer
+// has no hash, and the node refuses it or says who has answered.
 func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 	id, mark := node+"/"+p.ID, ""
 	p.ID, mark, _ = strings.Cut(p.ID, markSeparator)
@@ -200,7 +200,7 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 		if len(silent) > 0 {
 			return protocol.Errorf(protocol.NotReady, "%s is not answered: %s", id, silent[0].Reason)
 		}
-		for _, q := range list { // an unlisted request was answered, and its node says by whom
+		for _, q := range list { // if none matches, the request was answered: its node says by whom
 			switch {
 			case q.ID == id:
 				p.Hash = q.Hash
@@ -265,7 +265,8 @@ func (d *desks) begin() uint64 {
 	return d.begun
 }
 
-// keep keeps a list, unless a later query's is kept already. Requests of nodes that did not answer stay.
+// keep stores the result of a query, unless that of a later query is stored already. Requests of nodes that did not
+// answer stay.
 func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -43,8 +43,8 @@ type wanted struct {
 	IDs []string `json:"ids"`
 }
 
-// Audit returns the audit records of all nodes about a call, by the id of one of its decisions. The decision of
-// one node leads to those of others. It takes 5 s at most. The error is invalid_arguments for an impossible id.
+// Audit returns the audit records of all nodes about a call, by the id of one of its decisions. The decision of one
+// node leads to those of others. Audit waits 5 s at most. The error is invalid_arguments for an impossible id.
 func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 	if !callID.MatchString(id) {
 		return CallRecords{}, protocol.Errorf(protocol.InvalidArguments, "%.80q is no id of a decision", id)
@@ -117,7 +117,7 @@ func (h *hunt) take(ctx context.Context, node string, list []audit.Record) {
 	}
 }
 
-// miss records that records of a node are missing; err is that of this host.
+// miss notes that records of a node are missing. err is not nil if the node is this host.
 func (h *hunt) miss(s Silent, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,7 +196,7 @@ func (n *inward) records(ctx context.Context, o *peers.Operation) ([]audit.Recor
 	ctx, cancel := context.WithTimeout(ctx, auditWait)
 	defer cancel()
 	reading := n.reading
-	if o.Operator { // operators do not wait for others
+	if o.Operator { // queries for operators do not wait for other queries
 		reading = n.readingForOperators
 	}
 	select {

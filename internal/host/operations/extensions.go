@@ -53,7 +53,8 @@ func (h *Local) has(id string) bool {
 	return slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.ID == id })
 }
 
-// owns reports whether extensions of the host are servers of extension id.
+// owns reports whether the host has extensions that come from servers beside the manifest of id: their ids begin with
+// id and a dot.
 func (h *Local) owns(id string) bool {
 	return slices.ContainsFunc(h.Status().Extensions,
 		func(x status.Extension) bool { return strings.HasPrefix(x.ID, id+".") && len(x.Nodes) == 0 })

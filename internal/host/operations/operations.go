@@ -129,7 +129,7 @@ func (n *inward) obey(ctx context.Context, o *peers.Operation) (_ json.RawMessag
 // maxBy bounds the name of a person at another node, in bytes.
 const maxBy = 256
 
-// order are the params of such an operation.
+// order are the params of an operation that requires operator rights.
 type order struct {
 	ID     string `json:"id,omitempty"`   // a request or an extension
 	Hash   string `json:"hash,omitempty"` // of the request as the person was shown it
@@ -137,7 +137,7 @@ type order struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// command returns the command for the same operation at the node itself.
+// command returns the command that does the same when run at the node itself.
 func (p *order) command(method string) string {
 	_, verb, _ := strings.Cut(method, "/")
 	if method == methodReload {

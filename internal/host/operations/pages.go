@@ -20,7 +20,7 @@ const pageWait = 30 * time.Second
 type page struct {
 	Caller    string          `json:"caller,omitempty"`
 	Session   string          `json:"session,omitempty"` // at the requesting node
-	Origin    string          `json:"origin,omitempty"`  // its decision about the call
+	Origin    string          `json:"origin,omitempty"`  // id of the requesting node's decision about the call
 	Arguments json.RawMessage `json:"arguments"`
 }
 

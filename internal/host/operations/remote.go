@@ -37,8 +37,8 @@ type Silent struct {
 	part bool // it answered, but its list was cut
 }
 
-// maxAsked bounds the nodes queried at once, so that their answers do not all arrive together. A slow node makes
-// room for the next early enough that all are queried in the first half of the time.
+// maxAsked bounds the nodes queried at once, so that their answers do not all arrive together. A slow node gives its
+// turn to the next one in time for all nodes to be queried in the first half of the time.
 const maxAsked = 16
 
 // each queries nodes within a time, and returns those that did not answer, by name. Calls of take do not overlap.
@@ -89,7 +89,8 @@ func reasonOf(ctx context.Context, err error, within time.Duration) string {
 // maxText bounds a text of another node, in bytes.
 const maxText = 512
 
-// order has another node carry out an operation within a time, and decodes its answer into to; nil drops it.
+// order has another node carry out an operation within a time, and decodes its answer into to. If to is nil, the
+// answer is dropped.
 func (r *remoteNodes) order(ctx context.Context, within time.Duration, node, method string, params, to any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
