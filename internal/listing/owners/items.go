@@ -15,7 +15,7 @@ type items struct {
 	of    map[string]keys
 }
 
-// maxLearned bounds the known items of an only owner.
+// maxLearned bounds the known items of a server that is the only one to list a kind of items.
 const maxLearned = 4096
 
 // skillFile names a skill by the directory that holds it.
@@ -86,11 +86,11 @@ func (o *Index) setFamily(method string, to items) {
 	o.families[method] = to
 }
 
-// Learn adds the items of a page of the only owner.
+// Learn adds the items of a page of extension, the only one that serves method.
 func (o *Index) Learn(method, extension string, page json.RawMessage) {
 	var list []json.RawMessage
 	if method != protocol.MethodSkillsList || json.Unmarshal(page, &list) != nil {
-		return // other items are found without it
+		return // the owner of other items is found without what was learned
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

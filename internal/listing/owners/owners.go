@@ -28,7 +28,7 @@ type Index struct {
 	prompts   map[string]prompt     // by registered name
 	families  map[string]items      // of extensions of MCP, by list method
 	shadows   map[string][]Shadow   // by list method
-	refused   error                 // denial of a list when everything was last listed; nil: none
+	refused   error                 // policy's denial of a list when everything was last listed; nil: none
 	caller    string                // for which everything was listed
 }
 
@@ -53,8 +53,8 @@ type List struct {
 	Key    string // the member of an item that names it; "": an extension of MCP
 }
 
-// Order sorts the extensions of a list by precedence: first those that listed it before, so that a later
-// extension takes no URI from them, then the others.
+// Order sorts the extensions of a list by precedence: first those that listed it before, so that an extension that
+// lists for the first time takes no URI from these, then the others.
 func (o *Index) Order(method string, extensions []string) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,8 +73,8 @@ func (o *Index) Order(method string, extensions []string) []string {
 }
 
 // Update records the items that each extension of order lists, and returns those that the caller's toolset shows,
-// under its names. What is known of the extensions of kept, which did not list for this caller, stays. shadowed
-// holds new conflicts: what two extensions list and did not before.
+// under its names. What is known of the extensions of kept, which did not list for this caller, stays. shadowed holds
+// new conflicts: what two extensions list now and did not before.
 func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string, view *toolset.View,
 ) (shown []json.RawMessage, shadowed []Shadow) {
 	if l.Key == "" {
@@ -149,8 +149,8 @@ func (l List) collect(order []string, each [][]json.RawMessage, names map[prompt
 	return shown, of, templates
 }
 
-// namePrompts returns the registered names of the prompts listed by order or known of kept. A prompt keeps its
-// name. Of others that would share a name, one whose own name needs no replaced character takes precedence.
+// namePrompts returns the registered names of the prompts listed by order or known of kept. A prompt keeps its name.
+// Of new prompts that would share a name, one whose own name needs no replaced character takes precedence.
 func (o *Index) namePrompts(order []string, each [][]json.RawMessage, kept []string) map[prompt]string {
 	o.mu.Lock()
 	before := maps.Clone(o.prompts)
@@ -187,7 +187,7 @@ func (o *Index) namePrompts(order []string, each [][]json.RawMessage, kept []str
 }
 
 // Shadow is a set of URIs or keys of an extension that an earlier extension lists too: clients of all extensions
-// reach the earlier one's items.
+// reach the items of the earlier one.
 type Shadow struct {
 	Method    string // the list method
 	Extension string
@@ -228,7 +228,7 @@ func (o *Index) setShadows(method string, order []string, of map[string]keys) (f
 	return fresh
 }
 
-// Shadows returns what several extensions list, as far as clients have listed it.
+// Shadows returns what several extensions list, of the lists that clients have requested.
 func (o *Index) Shadows() (list []Shadow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -177,7 +177,7 @@ func (s *search) count(word string, weight float32) {
 	}
 }
 
-// rarity is the weight of a word that n of all have.
+// rarity is the weight of a word that n of all tools or extensions have.
 func rarity(n, all int) float32 {
 	return float32(math.Log(1 + (float64(all-n)+0.5)/(float64(n)+0.5)))
 }

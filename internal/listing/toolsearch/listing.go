@@ -65,8 +65,8 @@ func (l *Listing) Check() (list []toolset.Problem) {
 //     and defers all tools but some 30: https://github.com/microsoft/vscode-docs/pull/9695.
 var deferring = []string{"claude-code", "codex-mcp-client", "Visual Studio Code", "Visual Studio Code - Insiders"}
 
-// defers reports whether a client is known to load definitions of tools on demand. A search by the host would get
-// in the way of its own.
+// defers reports whether a client is known to load definitions of tools on demand. A search by the host would get in
+// the way of the client's own search.
 func defers(clientInfo json.RawMessage) bool {
 	name, _ := rawjson.Text(rawjson.Get(clientInfo, "name"))
 	return slices.Contains(deferring, name)

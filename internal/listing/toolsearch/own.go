@@ -37,9 +37,8 @@ var Own = sync.OnceValue(func() *tools.Catalog {
 	return catalog
 })
 
-// Wrapped returns the params of the call inside a call of ext_call. params are those of its tools/call, whose
-// members besides name and arguments are kept; arguments are its arguments. The error is of kind
-// invalid_arguments.
+// Wrapped returns the params of the call inside a call of ext_call. params and arguments are those of the call of
+// ext_call; members of params besides name and arguments stay. The error is of kind invalid_arguments.
 func Wrapped(params, arguments json.RawMessage) (json.RawMessage, error) {
 	call, _ := Own().Lookup(tools.CallName)
 	if string(rawjson.Get(arguments, "arguments")) == "null" { // means {} in a direct call too

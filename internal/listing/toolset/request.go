@@ -48,8 +48,9 @@ func (v *View) Check(extension, method string, params json.RawMessage) error {
 	return protocol.Errorf(protocol.InvalidArguments, "there is no %s %q", kind, name)
 }
 
-// about are the methods of MCP that concern nothing a toolset hides, or a whole list, which [View.Filter]
-// filters. Other notifications may concern anything, as requests may: an extension can act on them too.
+// about are the methods of MCP that concern nothing that a toolset can hide, or concern a whole list, which
+// [View.Filter] filters. Other notifications may be about anything, as requests may: an extension can act on these
+// too.
 var about = map[string]bool{
 	protocol.MethodInitialize:           true,
 	protocol.MethodDiscover:             true,
@@ -75,7 +76,8 @@ var about = map[string]bool{
 	protocol.MethodResourcesListChanged: true,
 }
 
-// namedBy are the kinds of what requests are about, and the members of their params that name it.
+// namedBy has, by method, the kind of the thing that a request is about, and the member of its params that names the
+// thing.
 var namedBy = map[string]struct{ kind, member string }{
 	protocol.MethodToolsCall:            {"tool", "name"},
 	protocol.MethodPromptsGet:           {"prompt", "name"},
@@ -86,7 +88,7 @@ var namedBy = map[string]struct{ kind, member string }{
 	protocol.MethodDirectoryRead:        {"resource", "uri"},
 }
 
-// subject returns the kind and the name of what a request is about, "" if that has no name.
+// subject returns the kind and the name of the thing that a request is about. name is "" for a thing without a name.
 func subject(method string, params json.RawMessage) (kind, name string, err error) {
 	if by, ok := namedBy[method]; ok {
 		return named(by.kind, method, params, by.member)

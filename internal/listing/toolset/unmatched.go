@@ -17,8 +17,9 @@ const (
 	CodeAmbiguous = "toolset_ambiguous" // a tool has no unique name
 )
 
-// Unmatched returns a warning for each pattern and each described name that matches nothing known, and for each
-// tool whose name would be too long or another tool's. What opaque and absent extensions have is unknown.
+// Unmatched returns a warning for each pattern and each described name that matches nothing known, and for each tool
+// whose name would be too long or another tool's. It assumes that opaque and absent extensions may have any name that
+// begins with their prefix.
 func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog, all []Extension,
 ) (diags []protocol.Diagnostic) {
 	var known []string

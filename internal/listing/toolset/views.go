@@ -67,7 +67,7 @@ type pattern struct {
 	text    string
 	literal string // text before the first wildcard
 	begins  bool   // the only wildcard is a final star
-	longest string // the prefix of an extension that begins it, see [glob.Prefixes]
+	longest string // the longest extension prefix that text begins with, see [glob.Prefixes]
 }
 
 func newPattern(text string, prefixes glob.Prefixes) pattern {
@@ -82,8 +82,7 @@ func (p *pattern) matches(name string) bool {
 	return glob.Match(p.text, name)
 }
 
-// mayMatch reports whether the pattern may match a name that begins with prefix, followed by with unless that is
-// "".
+// mayMatch reports whether the pattern may match a name that begins with prefix and has with somewhere after it.
 func (p *pattern) mayMatch(prefix, with string) bool {
 	if p.literal == p.text {
 		rest, below := strings.CutPrefix(p.text, prefix)
@@ -148,7 +147,7 @@ func (v *View) Admits(extension, name string) bool {
 	})
 }
 
-// mayShow reports whether the patterns may admit a name of an extension that contains with, unless that is "".
+// mayShow reports whether the patterns may admit a name of an extension that has with after the extension's prefix.
 func (v *View) mayShow(extension, with string) bool {
 	prefix := tools.Prefix(extension)
 	for _, p := range v.exclude {
@@ -190,7 +189,7 @@ func (v *View) Tools(all *tools.Catalog) *tools.Catalog {
 	return v.tools
 }
 
-// Rename returns the name for clients of a tool or prompt.
+// Rename returns the name under which clients see a tool or prompt.
 func (v *View) Rename(registered string) string {
 	if v == nil {
 		return registered
@@ -198,8 +197,8 @@ func (v *View) Rename(registered string) string {
 	return v.prefix + strings.TrimPrefix(registered, nativePrefix)
 }
 
-// Native returns the registered name of a tool or prompt by its name for clients. ok is false if no extension can
-// have such a name.
+// Native returns the registered name of a tool or prompt by the name under which clients see it. ok is false if no
+// extension can have such a name.
 func (v *View) Native(name string) (registered string, ok bool) {
 	if v == nil {
 		return name, true
@@ -215,7 +214,8 @@ func (v *View) Shows(extension, own string) bool {
 }
 
 // Has reports whether the toolset shows a tool of an extension by its registered name, existing or not. It is for
-// tasks and results of calls. "" stands for another request, which counts as shown if all of the extension is.
+// tasks and results of calls. registered is "" for a request that is about no tool: Has is then true if the toolset
+// shows all of the extension.
 func (v *View) Has(extension, registered string) bool {
 	switch {
 	case v == nil:
@@ -227,9 +227,9 @@ func (v *View) Has(extension, registered string) bool {
 		!slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
 }
 
-// Resource reports whether the toolset shows a resource, a template by its text, or an item of an extension of
-// MCP. All readings of the URI have to be admitted, and none may be excluded without its fragment, which servers
-// do not see.
+// Resource reports whether the toolset shows a resource, a template by its text, or an item of an extension of MCP.
+// The patterns must admit all readings of the URI, and exclude none of them without its fragment, which servers do
+// not see.
 func (v *View) Resource(extension, uri string) bool {
 	if v == nil {
 		return true
