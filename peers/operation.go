@@ -11,7 +11,8 @@ type Operation struct {
 	Params   json.RawMessage // a JSON value
 }
 
-// GuestID returns the id of the session that a client of another node's run has with an extension.
+// GuestID returns the id of the session that a client of another node has with an extension here. run is that node's
+// run.
 func GuestID(node, run, extension, session string) string {
 	return node + "." + run + "/" + extension + "/" + session
 }

@@ -26,10 +26,10 @@ type Cluster interface {
 	Offer(list []Offer)
 	// SharedAs returns how an extension of h is shared: AsMine, AsReplicas, or another text if it is not.
 	SharedAs(extension string) string
-	// Places returns the extensions of other nodes that this node uses, by extension and node. It must not be
-	// modified.
+	// Places returns the extensions of other nodes that this node uses, sorted by extension and node. The slice must
+	// not be modified.
 	Places() []*Place
-	// Call carries one call to a place and returns its outcome. The error is a *protocol.Error; it has no outcome
+	// Call carries one call to a place and returns its outcome. The error is a *protocol.Error; its Outcome is ""
 	// only if the extension never saw the call and never will.
 	Call(ctx context.Context, c *Call) (json.RawMessage, error)
 	// Operate carries out an operation on another node and returns its answer. The error is a *protocol.Error, as
@@ -50,8 +50,8 @@ type Cluster interface {
 type Host interface {
 	// Attach registers the session of another node until ctx ends, see mcpserver.Backend.
 	Attach(ctx context.Context, s *protocol.Session) error
-	// IfAttached runs f if s is attached, and reports whether it is. f may then keep state for s: EndSession
-	// comes only after f has returned. For any other session that state would never be removed.
+	// IfAttached runs f if s is attached, and reports whether it is. f may record state for s: EndSession, which
+	// removes that state, is called only after f has returned.
 	IfAttached(s *protocol.Session, f func()) (attached bool)
 	// Do carries the call of another node to an extension of this host; c.Session is never nil.
 	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
@@ -73,7 +73,7 @@ type Offer struct {
 	Version         string `json:"version,omitempty"`          // of the extension; "" if unknown
 	Protocol        string `json:"protocol"`                   // native, mcp, lite or exec
 	ProtocolVersion string `json:"protocol_version,omitempty"` // the MCP revision spoken; "" for other protocols
-	// as in the status; calls go to ready, idle and restarting ones
+	// as in the status; extensions that are ready, idle or restarting get calls
 	State        string          `json:"state"`
 	PerSession   bool            `json:"per_session,omitempty"`  // each session has its own process
 	Replay       string          `json:"replay,omitempty"`       // runtime.replay of the manifest
@@ -82,7 +82,7 @@ type Offer struct {
 	Instructions string          `json:"instructions,omitempty"` // of an MCP server
 	// the node keeps long results, for the page tool
 	Pages bool            `json:"pages,omitempty"`
-	Tools []protocol.Tool `json:"-"` // with their descriptors; travel by digest
+	Tools []protocol.Tool `json:"-"` // with their descriptors, which are sent by digest
 }
 
 // The values of Place.As.
@@ -119,5 +119,5 @@ type Call struct {
 	Digest  string        // of the descriptor that the caller saw; "": not compared
 	Client  protocol.Peer // receives messages of the extension during the call; nil drops and refuses them
 	Trace   string        // traceparent; "": none
-	Origin  string        // id of this host's decision, recorded by the other node beside its own; "": none
+	Origin  string        // id of this host's decision, which the other node records beside its own; "": none
 }
