@@ -29,7 +29,7 @@ type Change struct {
 // KeptBuild is an extension whose previous build keeps running.
 type KeptBuild struct {
 	ID     string `json:"id"`
-	Reason string `json:"reason"` // one line for each of several reasons
+	Reason string `json:"reason"` // the reasons, one a line
 	// the command that accepts the new build; "" if its files must be fixed
 	Next     string             `json:"next,omitempty"`
 	Evidence *protocol.Evidence `json:"evidence,omitempty"` // of the new build; nil if it was not started
@@ -54,6 +54,6 @@ type Watch struct {
 	Polling    string    `json:"polling,omitempty"`
 	Changes    int       `json:"changes"`              // found since the host was opened
 	LastChange time.Time `json:"last_change,omitzero"` // time of the latest change
-	// why that change, a part of it, or a later reload could not be used
+	// why the latest change, a part of it, or a later reload could not be applied
 	LastProblem string `json:"last_problem,omitzero"`
 }

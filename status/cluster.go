@@ -5,8 +5,8 @@ import "time"
 // Cluster is a host's view of its cluster.
 type Cluster struct {
 	Name   string `json:"name"`
-	Node   string `json:"node"`             // of this host
-	Server string `json:"server,omitempty"` // that the host is connected to; "" if disconnected
+	Node   string `json:"node"`             // name of this host's node
+	Server string `json:"server,omitempty"` // NATS server that the host is connected to; "" if disconnected
 	TLS    bool   `json:"tls"`
 	// RTT is the round trip time to the server in nanoseconds; 0 if unknown.
 	RTT    time.Duration `json:"rtt,omitempty"`
@@ -26,7 +26,7 @@ type Node struct {
 	Name    string        `json:"name"`
 	Run     string        `json:"run"`
 	State   string        `json:"state"`
-	Since   time.Time     `json:"since"` // start of the state
+	Since   time.Time     `json:"since"` // when the state began
 	Version string        `json:"version"`
 	RTT     time.Duration `json:"rtt,omitempty"`   // round trip time to the node in nanoseconds; 0 if unknown
 	Clock   time.Duration `json:"clock,omitempty"` // how far the node's clock is ahead, in nanoseconds
@@ -35,15 +35,15 @@ type Node struct {
 	// Approvals is the number of pending approval requests at the node.
 	Approvals int `json:"approvals,omitempty"`
 
-	Out    uint64 `json:"calls_out"` // to the node
-	In     uint64 `json:"calls_in"`  // from the node
-	Failed uint64 `json:"failed"`    // of calls_out: ended without an answer of the extension
+	Out    uint64 `json:"calls_out"` // calls to the node
+	In     uint64 `json:"calls_in"`  // calls from the node
+	Failed uint64 `json:"failed"`    // calls of calls_out that ended without an answer of the extension
 	Note   string `json:"note,omitempty"`
 }
 
 // Shared is an extension that a node shares.
 type Shared struct {
 	Extension string `json:"extension"`
-	As        string `json:"as"` // mine or replicas
+	As        string `json:"as"` // how it is shared: mine or replicas
 	State     string `json:"state"`
 }

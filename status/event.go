@@ -32,12 +32,12 @@ type Event struct {
 	Kind EventKind `json:"kind"`
 	// events dropped before this one because the listener was too slow
 	Lost      int                 `json:"lost,omitempty"`
-	Call      *CallEvent          `json:"call,omitempty"`      // of a call
-	State     *StateEvent         `json:"state,omitempty"`     // of a state or a breaker
-	Tools     *ToolsEvent         `json:"tools,omitempty"`     // of tools
-	Reload    *Change             `json:"reload,omitempty"`    // of a reload that was carried out
-	Error     string              `json:"error,omitempty"`     // of a reload that failed: why
-	Approvals *[]approval.Request `json:"approvals,omitempty"` // of approvals: all pending ones, oldest first
+	Call      *CallEvent          `json:"call,omitempty"`      // of kind call
+	State     *StateEvent         `json:"state,omitempty"`     // of kinds state and breaker
+	Tools     *ToolsEvent         `json:"tools,omitempty"`     // of kind tools
+	Reload    *Change             `json:"reload,omitempty"`    // of kind reload: what was done
+	Error     string              `json:"error,omitempty"`     // of kind reload: why it failed
+	Approvals *[]approval.Request `json:"approvals,omitempty"` // of kind approvals: all pending ones, oldest first
 }
 
 // CallEvent is a finished exchange with an extension.
@@ -57,12 +57,12 @@ type CallEvent struct {
 	Protocol string            `json:"protocol,omitempty"`
 	Outcome  Outcome           `json:"outcome"`
 	Message  string            `json:"message,omitempty"` // of the error, at most 512 bytes
-	Policy   string            `json:"policy,omitempty"`  // the policy that rejected it
+	Policy   string            `json:"policy,omitempty"`  // the policy that rejected the call
 	Code     string            `json:"code,omitempty"`    // of the rejection
 	Decision string            `json:"decision_id,omitempty"`
 	Trace    string            `json:"trace_id,omitempty"` // from the caller's W3C trace context
 	Replayed bool              `json:"replayed,omitempty"`
-	Took     protocol.Duration `json:"took_ms"` // in all, policies included
+	Took     protocol.Duration `json:"took_ms"` // of the whole call, policies included
 	// the stages of the call in order; the rest of the time is the host's own
 	Stages []Stage `json:"stages,omitempty"`
 }
@@ -75,7 +75,7 @@ type StateEvent struct {
 	Breaker   supervisor.BreakerState `json:"breaker,omitempty"`
 	Reason    string                  `json:"reason,omitempty"`
 	Attempt   int                     `json:"attempt,omitempty"` // number of this restart
-	Of        int                     `json:"of,omitempty"`      // restarts allowed; negative: any number
+	Of        int                     `json:"of,omitempty"`      // number of allowed restarts; negative: no limit
 	// time of the next restart, or of the breaker's probe
 	Due *time.Time `json:"due,omitempty"`
 }

@@ -11,12 +11,12 @@ import (
 type PastCall struct {
 	Time time.Time `json:"time"` // end of the call
 	CallEvent
-	Request *Excerpt `json:"request,omitempty"` // params after policies and hooks; nil in a list
-	// the result as the caller got it; nil in a list and for a failed call
+	Request *Excerpt `json:"request,omitempty"` // params after policies and hooks; nil in a list of calls
+	// the result as the caller got it; nil in a list of calls and for a failed call
 	Response *Excerpt `json:"response,omitempty"`
 }
 
-// Question is a request from an extension to the caller of a call in flight that is not answered yet.
+// Question is an unanswered request from an extension to the caller of a call in flight.
 type Question struct {
 	// the request: elicitation/create, sampling/createMessage or roots/list
 	Method    string    `json:"method"`
@@ -38,7 +38,7 @@ type Excerpt struct {
 
 // History counts the calls of the last hour, with samples of the load.
 type History struct {
-	Step   protocol.Duration `json:"step_ms"` // of one point
+	Step   protocol.Duration `json:"step_ms"` // time that one point covers
 	Points []Point           `json:"points"`  // oldest first, without empty steps
 }
 
@@ -50,7 +50,7 @@ type Point struct {
 	Errors     int64     `json:"errors"`            // of Calls: any other error, the caller's included
 	ToolErrors int64     `json:"tool_errors"`       // of Calls: the tool ran and reported a failure
 	Latency    *Latency  `json:"latency,omitempty"` // nil if no call reached an instance
-	// of the host and its processes, sampled every 10 s, by an idle host every minute; 0 without a sample
+	// memory of the host and its processes, sampled every 10 s, or every minute if the host is idle; 0 without a sample
 	Memory int64 `json:"memory_bytes,omitempty"`
 	Busy   int64 `json:"in_flight,omitempty"` // calls in flight and queued when memory was sampled
 }
@@ -77,17 +77,17 @@ type Client struct {
 	Front     string     `json:"front,omitempty"`     // of a session: http, sse or stdio
 	Since     time.Time  `json:"since,omitzero"`      // start of the session
 	Extension string     `json:"extension,omitempty"` // the only extension of the session; "" for all
-	LastCall  *time.Time `json:"last_call,omitempty"` // nil if none of the latest calls is its own
+	LastCall  *time.Time `json:"last_call,omitempty"` // nil if the client made none of the latest calls
 }
 
-// NamedClient is a client of server.clients.
+// NamedClient is a client in server.clients of the configuration.
 type NamedClient struct {
 	Name     string     `json:"name"`
-	LastUsed *time.Time `json:"last_used,omitempty"` // latest accepted request; nil: none since the start
+	LastUsed *time.Time `json:"last_used,omitempty"` // time of the latest accepted request; nil: none since the start
 }
 
 // Load returns the memory of the host and its processes in bytes, and the number of calls in flight and queued. It
-// returns 0 for both unless the status includes data of the operating system.
+// returns 0 for both unless s is a result of exthost.Admin.Status.
 func (s *Status) Load() (memory, busy int64) {
 	if s.Host != nil {
 		memory = s.Host.RSS
@@ -101,7 +101,7 @@ func (s *Status) Load() (memory, busy int64) {
 	return memory, busy
 }
 
-// Processes returns everything with processes: extensions, destinations and policies. They share their instances
+// Processes returns everything with processes: extensions, destinations and policies. The results share their instances
 // with s.
 func (s *Status) Processes() []Extension {
 	list := slices.Clone(s.Extensions)

@@ -17,8 +17,8 @@ type Obstacle struct {
 	Next    string `json:"next"`    // the command that helps; "" if waiting helps
 }
 
-// Obstacles returns what keeps the host from being ready: extensions that are still starting with it, required
-// extensions, and required policies that cannot decide. It is empty if the host is ready.
+// Obstacles returns what keeps the host from being ready: extensions that start with the host and are still starting,
+// required extensions, and required policies that cannot decide. It is empty if the host is ready.
 func (s *Status) Obstacles() (list []Obstacle) {
 	for _, p := range s.Policies {
 		if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {

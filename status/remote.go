@@ -10,7 +10,7 @@ import (
 const TransportCluster = "cluster"
 
 // NotHere returns an invalid_arguments error for an operator's command about an extension that runs only at other
-// nodes; it names the nodes and the command there. It returns nil if this host has the extension.
+// nodes. The error names these nodes and the command to run there. NotHere returns nil if this host has the extension.
 func (x *Extension) NotHere(command string) error {
 	if x.Transport != TransportCluster || len(x.Nodes) == 0 {
 		return nil

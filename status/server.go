@@ -20,7 +20,7 @@ type Refusals struct {
 	Last  *Refusal `json:"last,omitempty"`
 }
 
-// Refusal is one of the refusals.
+// Refusal is one refused request or handshake.
 type Refusal struct {
 	Time   time.Time `json:"time"`
 	From   string    `json:"from"`             // remote address

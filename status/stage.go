@@ -6,8 +6,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// StageName is a stage of a call. It is a number, so that the ring of latest calls has fewer pointers for the
-// garbage collector to follow. Text and JSON have its name, such as "queue".
+// StageName is a stage of a call. It is a number, so that the ring of latest calls has fewer pointers for the garbage
+// collector to follow. In text and JSON it is a name, such as "queue".
 type StageName uint8
 
 // The stages of a call in order. A call may repeat some: with a second instance, or when hooks run between
@@ -18,7 +18,7 @@ const (
 	StageSignIn                                // the caller signs in at the server
 	StageQueue                                 // waiting for room in an instance
 	StageStart                                 // waiting for the start of an instance
-	StageInstance                              // the instance processes it
+	StageInstance                              // the instance processes the call
 	StageResponsePolicies                      // policies decide about the outcome and record it
 	StageHooksAfter                            // hooks after the call, and policies about their changes
 )

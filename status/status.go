@@ -14,7 +14,7 @@ import (
 
 // Status is a snapshot of a host.
 type Status struct {
-	Host       *Host  `json:"host,omitempty"` // nil unless requested from the operating system
+	Host       *Host  `json:"host,omitempty"` // only in the result of exthost.Admin.Status
 	Version    string `json:"version"`
 	Generation uint64 `json:"generation"` // of the tool catalog
 	// what of the working directory may run: ask, lock or off; "" in a program that chose the directory itself
@@ -26,19 +26,19 @@ type Status struct {
 	Required []string `json:"required,omitempty"`
 	// in discovery order, skipped ones last
 	Extensions       []Extension `json:"extensions"`
-	Policies         []Policy    `json:"policies,omitempty"`          // in the order of asking
+	Policies         []Policy    `json:"policies,omitempty"`          // in the order in which they decide
 	Audit            *Audit      `json:"audit,omitempty"`             // nil: no audit log
 	Tracing          *Tracing    `json:"tracing,omitempty"`           // nil: no tracing
 	Recordings       []Recording `json:"recordings,omitempty"`        // running ones, oldest first
-	ApprovalRequests int         `json:"approval_requests,omitempty"` // pending
+	ApprovalRequests int         `json:"approval_requests,omitempty"` // number of pending requests
 	// unanswered, oldest first; at most 256
 	Questions    []Question    `json:"questions,omitempty"`
 	Destinations []Destination `json:"destinations,omitempty"` // by name
 	Cluster      *Cluster      `json:"cluster,omitempty"`      // nil: not in a cluster
 	Server       *Server       `json:"server,omitempty"`       // nil: no HTTP server
-	// sessions, then clients without one; only if requested from the operating system
+	// sessions, then clients without one; only in the result of exthost.Admin.Status
 	Clients []Client `json:"clients,omitempty"`
-	// server.clients, by name; only if requested from the operating system
+	// server.clients, by name; only in the result of exthost.Admin.Status
 	NamedClients []NamedClient         `json:"named_clients,omitempty"`
 	Diagnostics  []protocol.Diagnostic `json:"diagnostics"`
 }
@@ -47,7 +47,7 @@ type Status struct {
 type Host struct {
 	PID       int       `json:"pid"`
 	StartedAt time.Time `json:"started_at"`          // when the host was opened
-	RSS       int64     `json:"rss_bytes,omitempty"` // memory; 0 if the system does not tell
+	RSS       int64     `json:"rss_bytes,omitempty"` // memory; 0 if the system does not report it
 }
 
 // Containment lists the mechanisms that end all processes of an extension with the extension and with the host,
@@ -73,8 +73,8 @@ func (c Containment) String() string {
 type Sandbox struct {
 	// what the kernel enforces: "files", "system calls", "network", "signals", "attributes"
 	Holds []string `json:"holds"`
-	// what it does not enforce, each with a reason after a colon; the extension starts nevertheless if BestEffort
-	// is set
+	// what the kernel does not enforce, each with a reason after a colon; the extension starts nevertheless if
+	// BestEffort is set
 	Lacks []string `json:"lacks,omitempty"`
 	Read  []string `json:"read"`            // absolute paths, besides the system's programs and libraries
 	Write []string `json:"write,omitempty"` // absolute paths
@@ -109,12 +109,12 @@ type Extension struct {
 	Protocol    string `json:"protocol,omitempty"` // with the MCP revision once known
 	// a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
 	State  string `json:"state"`
-	Reason string `json:"reason,omitempty"` // in every state but ready
+	Reason string `json:"reason,omitempty"` // why it is in this state; "" if ready
 	// cluster nodes that share it and may get calls
 	Nodes []string `json:"nodes,omitempty"`
 	// why someone must sign in to its server, and how; "" if no login is missing
 	Login string `json:"login,omitempty"`
-	// of crashed instances, in all builds since the host was opened
+	// restarts of crashed instances, in all builds since the host was opened
 	Restarts   int    `json:"restarts"`
 	Activation string `json:"activation,omitempty"` // eager or lazy; "" if the extension does not run
 	// additional containment of its processes: "pid namespace"
@@ -133,9 +133,9 @@ type Extension struct {
 	Hooks    []string `json:"hooks,omitempty"`
 	HooksSee string   `json:"hooks_see,omitempty"` // which calls its hooks see: own, all or none; "" without hooks
 
-	Config map[string]any `json:"config,omitempty"` // of the running manifest, without the operator's values
+	Config map[string]any `json:"config,omitempty"` // from the manifest in use, without the operator's values
 
-	Requests int64 `json:"requests"` // of callers to this extension, in any outcome
+	Requests int64 `json:"requests"` // requests of callers to this extension, whatever their outcome
 	// of Requests: denied by a policy or hook, or no policy could decide
 	Denied     int64 `json:"denied"`
 	Invalid    int64 `json:"invalid_arguments"` // of Requests: arguments that do not match the tool's schema
@@ -189,7 +189,7 @@ type Instance struct {
 
 	PID       int       `json:"pid,omitempty"` // 0 if no process is alive
 	StartedAt time.Time `json:"started_at,omitzero"`
-	// of the process and its descendants; 0 unless requested from the operating system
+	// memory of the process and its descendants; 0 except in the result of exthost.Admin.Status
 	RSS int64 `json:"rss_bytes,omitempty"`
 }
 
@@ -236,11 +236,11 @@ type Policy struct {
 	Priority int                 `json:"priority,omitempty"`
 	// a supervisor state; ready for a policy without a process; disabled
 	State   string        `json:"state"`
-	Reason  string        `json:"reason,omitempty"`  // in every state but ready
-	Calls   []PolicyCalls `json:"calls"`             // by flow; empty before the first
-	Process *Extension    `json:"process,omitempty"` // of kinds that have one
+	Reason  string        `json:"reason,omitempty"`  // why it is in this state; "" if ready
+	Calls   []PolicyCalls `json:"calls"`             // by flow; empty before the first decision
+	Process *Extension    `json:"process,omitempty"` // nil for kinds without a process
 
-	// of [Status], about this policy: patterns that match nothing
+	// about this policy, such as patterns that match nothing
 	Diagnostics []protocol.Diagnostic `json:"diagnostics,omitempty"`
 }
 
@@ -301,7 +301,7 @@ type Recording struct {
 	Extensions []string  `json:"extensions,omitempty"` // recorded extensions; none: all
 	Since      time.Time `json:"since"`
 	Records    int64     `json:"records"`       // lines written
-	Waiting    int64     `json:"waiting_bytes"` // to be masked and written
+	Waiting    int64     `json:"waiting_bytes"` // bytes still to be masked and written
 	// of Records: too long or not JSON, so that only their length was recorded
 	Omitted int64 `json:"omitted,omitempty"`
 }
