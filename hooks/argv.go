@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// resolveArgv replaces variables in argv and resolves its program to an absolute path,
-// which it checks.
+// resolveArgv replaces variables in argv, and the program by its absolute path. It returns an error if the program, or
+// the script that a shell would run, is missing or not executable.
 func resolveArgv(argv []string, dir string, env []string) ([]string, error) {
 	lookup := process.Lookup(env)
 	argv = slices.Clone(argv)

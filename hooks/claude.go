@@ -33,8 +33,8 @@ func (p Point) CommandName() string {
 	return b.String()
 }
 
-// commandInput returns the JSON for a command: the common members, and the members of the payload.
-// At the points of tools the payload is one member.
+// commandInput returns the JSON for a command: the common members, and the members of the payload. At the points of
+// tools the payload itself is one of the members.
 func (e *Event) commandInput(cwd string) json.RawMessage {
 	base := json.RawMessage("{}")
 	m := map[string]json.RawMessage{

@@ -66,8 +66,8 @@ type Event struct {
 	Tool      string // the registered name; only at the points of tools
 	OwnName   string // the extension's own name of the tool
 	Call      string // an id common to all events of one tool call
-	// the part that handlers may change: the arguments, then the result of a call, else an object that depends on the
-	// point
+	// the part that handlers may change: the arguments before a call, the result after it, at other points an object
+	// that depends on the point
 	Payload   json.RawMessage
 	Arguments json.RawMessage // after_tool_call and tool_call_failed: the arguments of the call
 	Error     *protocol.Error // tool_call_failed only
@@ -101,8 +101,8 @@ type Reply struct {
 	Replace json.RawMessage
 	// Decision is combined with those of the other handlers.
 	Decision Decision
-	// Context is text for the model: the host adds it to the tool's result, the loop at
-	// other points.
+	// Context is text for the model. The host adds it to a tool's result; at other points the embedding loop is to add
+	// it.
 	Context string
 }
 
@@ -116,7 +116,7 @@ const (
 	DenyOnError  OnError = "deny"
 )
 
-// DefaultTimeout is the value of Handler.Timeout when it is 0.
+// DefaultTimeout is the timeout of a handler whose Timeout is 0.
 const DefaultTimeout = 15 * time.Second
 
 // Handler is one callback. Handlers run in order of priority, lowest first, then of
@@ -140,7 +140,7 @@ type Handler struct {
 	// Command is the command line that Run executes; nil for Go code and for extensions
 	// that handle the event in their own protocol.
 	Command []string
-	// Run handles e, and must not keep or change it. A panic is an error.
+	// Run handles e. It must not change e, or keep it after it returns. A panic is an error.
 	Run func(ctx context.Context, e *Event) (*Reply, error)
 }
 
@@ -159,7 +159,7 @@ func (h Handler) withDefaults() Handler {
 
 // Approver asks a person.
 type Approver interface {
-	// Approve waits for a person's decision about e, whose payload is the one after all
-	// handlers. Nil approves; an error is the reason for the denial.
+	// Approve waits for a person's decision about e, which has the payload after all handlers. Nil approves; an error
+	// is the reason for the denial.
 	Approve(ctx context.Context, e *Event, reason string) error
 }

@@ -75,8 +75,7 @@ func overrideMembers(payload, override json.RawMessage) (json.RawMessage, error)
 	return rawjson.Edit(payload, values), nil
 }
 
-// withoutAdded removes the tools from after that before does not have: handlers cannot add
-// tools.
+// withoutAdded removes from after every tool that before does not have, because handlers cannot add tools.
 func withoutAdded(before, after json.RawMessage) json.RawMessage {
 	offered := elements(rawjson.Get(before, "tools"))
 	chosen := slices.DeleteFunc(elements(rawjson.Get(after, "tools")), func(t json.RawMessage) bool {

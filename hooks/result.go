@@ -68,8 +68,8 @@ func readResult(exit process.Exit, stdout []byte, stderr []string) (*commandResu
 	return c, nil
 }
 
-// extractJSON returns the object that is stdout, or that ends it after lines of other text,
-// which start-up files of shells may print. It returns nil when there is none.
+// extractJSON returns the object in stdout, which may follow lines of other text: start-up files of shells may print
+// some. It returns nil when there is none.
 func extractJSON(stdout []byte) json.RawMessage {
 	if bytes.HasPrefix(stdout, []byte("{")) {
 		return stdout

@@ -104,11 +104,10 @@ type Step struct {
 	Took      time.Duration
 }
 
-// Run runs the handlers of e.Point in order; each gets the payload as changed by those
-// before it. A denial ends the run. At gates, and after a tool call, whose result is then
-// withheld, a denial is an error of kind rejected, as is an approval request that is not approved.
-// Its data has the members of a policy's denial: policy, code and executed. The only other
-// errors are those of ctx.
+// Run runs the handlers of e.Point in order; each gets the payload as changed by those before it. A denial ends the
+// run. At gates and after a tool call, a denial is an error of kind rejected; after a call, the error also withholds
+// the result. An approval request that is not approved is such an error too. Its data has the members of a policy's
+// denial: policy, code and executed. The only other errors are those of ctx.
 func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 	out := Outcome{Payload: e.Payload}
 	if !s.Has(e.Point) {
