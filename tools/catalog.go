@@ -18,8 +18,8 @@ import (
 // Source holds the tools of one extension.
 type Source struct {
 	Extension string // "" for the host's own tools, which keep their names
-	// Tools are read from Raw, the descriptor as sent. The other fields matter only for tools without Raw, which a
-	// manifest declares.
+	// Tools are the extension's tools. Only Raw, the descriptor as sent, is read of a tool that has it. A tool that a
+	// manifest declares has no Raw; its other fields are read.
 	Tools []protocol.Tool
 	// Withheld names tools to leave out of every list. Their registered names stay reserved.
 	Withheld []string
@@ -33,7 +33,7 @@ type Catalog struct {
 	lists      map[string]*list                     // of each extension with tools, sorted by Tool
 	withheld   map[string]*Entry                    // by Name; in none of the lists
 	withheldOf map[string][]string                  // registered names of withheld tools by extension
-	holders    map[string]string                    // the extension that holds a name, see hold
+	holders    map[string]string                    // by name: the extension that holds the name, see hold
 	schemas    map[[sha256.Size]byte]*schema.Schema // by the hash of the input schema
 }
 
@@ -55,7 +55,7 @@ type Entry struct {
 	Annotations json.RawMessage // as sent; nil if there are none
 	Raw         json.RawMessage // the descriptor as sent, for pinning
 
-	selected  *Entry // the entry that a selection shows as this one; nil in other catalogs
+	selected  *Entry // the catalog's entry that a selection shows as this one; nil outside selections
 	appsOnly  bool
 	schema    *schema.Schema // nil: every object is valid
 	schemaKey [sha256.Size]byte
@@ -67,11 +67,11 @@ type Entry struct {
 // divided by four, rounded up.
 func (e *Entry) Tokens() int { return e.tokens }
 
-// NewCatalog builds a catalog. If tools of two extensions want one name, the extension that had it in prev keeps
-// it, as long as it is among the sources, even without tools; if neither had it, neither gets it. prev may be nil;
-// its unchanged entries and compiled schemas are reused. The order within a source does not matter. NewCatalog
-// panics if two sources have the same extension. The diagnostics report every tool that is dropped (LevelError),
-// renamed or not validated (LevelWarn).
+// NewCatalog builds a catalog. If tools of two extensions want the same name, the extension that had it in prev keeps
+// it, as long as that extension is among the sources, even without tools. If neither had the name, neither gets it.
+// prev may be nil; its unchanged entries and compiled schemas are reused. The order within a source does not matter.
+// NewCatalog panics if two sources have the same extension. The diagnostics report every tool that is dropped
+// (LevelError), renamed or not validated (LevelWarn).
 func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, []protocol.Diagnostic) {
 	c := &Catalog{
 		generation: generation,
@@ -106,7 +106,7 @@ type candidate struct {
 	protocol.Tool
 	plain   string // see plainName
 	members []member
-	reused  *Entry // the entry of prev with the same bytes; then only Name and Raw are set
+	reused  *Entry // the entry of prev with the same bytes; if set, only Name and Raw of Tool are set
 }
 
 // described is a source with its descriptors read.
@@ -116,9 +116,9 @@ type described struct {
 	faults     []protocol.Diagnostic
 }
 
-// describe reads the descriptors of a source and sorts them, so that their order does not affect names. Of tools with
-// the same plain name the one that had it in prev comes first, then the one whose own name it is: a registered
-// name never passes to another tool while its own is offered.
+// describe reads the descriptors of a source and sorts them, so that their order does not affect names. Tools with the
+// same plain name are ordered by precedence, so that a registered name passes to another tool only when its tool is no
+// longer offered.
 func describe(s Source, prev *Catalog) described {
 	known := prev.entriesByRaw(s.Extension)
 	o := described{Source: s, candidates: make([]candidate, 0, len(s.Tools))}
@@ -160,7 +160,8 @@ func describe(s Source, prev *Catalog) described {
 	return o
 }
 
-// precedence orders the tools of an extension with the same plain name, the lowest first.
+// precedence orders the tools of an extension with the same plain name, the lowest first: the tool that has the name in
+// c, then the tools whose own name ends the plain name unchanged, then the others.
 func (c *Catalog) precedence(extension string, o candidate) int {
 	if c != nil {
 		if e := c.registered(o.plain); e != nil && e.Extension == extension && e.Tool == o.Name {

@@ -38,7 +38,7 @@ type vendor struct {
 	adapt       func(description string, schema json.RawMessage) (string, json.RawMessage, error)
 	write       func(e *Entry, description string, schema json.RawMessage) json.RawMessage
 	open, close string // around the list
-	search      string // the vendor's tool that loads deferred ones; "": not supported
+	search      string // the vendor's tool that loads deferred tools; "": not supported
 }
 
 var vendors = map[Format]vendor{
@@ -69,9 +69,9 @@ func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 	return export(f, entries, "", nil)
 }
 
-// ExportDeferred is Export for models that load definitions on demand: the vendor's search tool comes first, and
-// tools are marked with defer_loading, except the host's and those for which keep, if not nil, returns true. Only
-// anthropic and openai support it.
+// ExportDeferred is Export for models that load definitions on demand. The vendor's search tool comes first. All tools
+// are marked with defer_loading, except the host's own tools and those for which keep returns true; keep may be nil.
+// Only anthropic and openai support it.
 func ExportDeferred(f Format, entries []*Entry, keep func(*Entry) bool) (json.RawMessage, []Omission, error) {
 	search := vendors[f].search
 	if search == "" {
@@ -83,7 +83,8 @@ func ExportDeferred(f Format, entries []*Entry, keep func(*Entry) bool) (json.Ra
 	return out, omitted, nil
 }
 
-// export encodes search, unless "", and entries. deferred selects the ones to mark.
+// export encodes search, the vendor's search tool, unless it is "", and then entries. deferred selects the entries to
+// mark with defer_loading.
 func export(f Format, entries []*Entry, search string, deferred func(*Entry) bool) (json.RawMessage, []Omission) {
 	v, known := vendors[f]
 	if !known {

@@ -6,9 +6,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hold decides which extension holds each name: the one that had it, even while it offers nothing, else the only
-// one that wants it. A name that several want has no holder. An extension with tools gives up the names of tools
-// that it no longer offers.
+// hold decides which extension holds each name: the extension that held it before, even while it offers no tools, else
+// the only extension that wants the name. A name that several extensions want has no holder. An extension with tools
+// gives up the names of the tools that it no longer offers.
 func (c *Catalog) hold(list []described, prev *Catalog) {
 	wanted, silent := make(map[string][]string), make(map[string]bool)
 	for _, o := range list {
@@ -42,11 +42,11 @@ func (c *Catalog) hold(list []described, prev *Catalog) {
 	}
 }
 
-// nobody holds a name that several extensions want. It is not a valid id.
+// nobody is the holder of a name that several extensions want. It is not a valid id.
 const nobody = "\x00"
 
-// contested returns why a tool cannot have a name that another extension claims, or nil. It must not be renamed
-// instead: policies that match the holder's tools by a pattern would apply to it.
+// contested returns why a tool cannot have a name that another extension claims, or nil. The tool must not get another
+// name instead, because policies that match the holder's tools by a pattern would apply to it.
 func (c *Catalog) contested(extension, tool, name string) *protocol.Diagnostic {
 	holder, held := c.holders[name]
 	if !held || holder == extension {

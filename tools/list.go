@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// list is the tools of all extensions, or of one. Successive catalogs share unchanged lists with their encoded
-// pages, and cursors stay valid that long.
+// list is the tools of all extensions, or of one. Successive catalogs share a list with its encoded pages while it does
+// not change, and its cursors stay valid that long.
 type list struct {
 	extension  string // "" for all
 	generation uint64 // of the first catalog with this list
@@ -83,9 +83,8 @@ func (v View) shows(e *Entry) bool { return v.Pages || !e.appsOnly }
 // listPage is the number of tools on a page of [Catalog.List].
 const listPage = 500
 
-// List returns the result of tools/list: a page of at most 500 tools, selected as by [Catalog.Page]. visible
-// limits the entries to those that the client may see; with nil, the encoded page is cached and shared, so do not
-// modify it.
+// List returns the result of tools/list: a page of at most 500 tools, selected as by [Catalog.Page]. visible limits the
+// entries to those that the client may see. If it is nil, the encoded page is cached and shared: do not modify it.
 func (c *Catalog) List(extension, cursor string, v View, visible func(*Entry) bool) (json.RawMessage, error) {
 	l := c.listOf(extension)
 	if l == nil {
@@ -121,7 +120,7 @@ func (l *list) encode(v View, start int, visible func(*Entry) bool) json.RawMess
 	return slices.Clip(append(out, '}'))
 }
 
-// page returns the visible descriptors from start on, and the position after them, 0 at the end.
+// page returns the visible descriptors from start on, and the position of the next page, 0 at the end.
 func (l *list) page(start, limit int, visible func(*Entry) bool) (shown []json.RawMessage, next int) {
 	shown, size := make([]json.RawMessage, 0, min(limit, len(l.entries)-start)), 0
 	for i, e := range l.entries[start:] {

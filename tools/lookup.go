@@ -59,11 +59,11 @@ const (
 	maxPageBytes = 4 << 20
 )
 
-// Page returns the MCP descriptors after cursor: an extension's under their own names, or all under registered
-// names if extension is "". visible selects entries; nil selects all. The first page has cursor "", the last one
-// next "". limit bounds the number of descriptors; default and maximum are 1,000. A page also ends before 4 MiB.
+// Page returns the MCP descriptors after cursor: an extension's under their own names, or all under registered names if
+// extension is "". visible selects entries; nil selects all. The first page has the cursor ""; the last page returns
+// next as "". limit bounds the number of descriptors; default and maximum are 1,000. A page also ends before 4 MiB.
 //
-// A cursor is opaque and valid for one extension until its list changes. Otherwise the error is of kind
+// A cursor is opaque and valid for one extension until its list changes. For any other cursor the error is of kind
 // invalid_arguments, and the client restarts with cursor "".
 func (c *Catalog) Page(extension, cursor string, limit int, visible func(*Entry) bool,
 ) (tools []json.RawMessage, next string, err error) {

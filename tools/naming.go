@@ -9,8 +9,8 @@ import (
 // MaxName is the maximum length of a registered name in bytes, the lowest limit of all vendors.
 const MaxName = 64
 
-// Names of the host's search tools. No extension's tool can have them: those have an id after ext_, and another _,
-// and a selection refuses these names.
+// Names of the host's search tools. No tool of an extension can get one: a registered name has an id and another _
+// after ext_, and a selection refuses these names.
 const (
 	FindName = "ext_find"
 	CallName = "ext_call"

@@ -24,10 +24,10 @@ func (e *Entry) Registered() string {
 	return e.Name
 }
 
-// Select returns a catalog of the tools of c, withheld ones included, for which choose returns true, shown as
-// choose says. It has its own lists, pages and cursors. Tools whose new name is longer than [MaxName] or already
-// taken are left out and returned as refused: of two extensions that want one name both lose it, while the host's
-// tools keep theirs. prev is the previous selection, or nil; its unchanged entries and lists are reused.
+// Select returns a catalog of those tools of c, withheld ones included, for which choose returns true, shown as choose
+// says. The catalog has its own lists, pages and cursors. A tool whose new name is longer than [MaxName] or already
+// taken is left out and returned as refused. If tools of two extensions want the same name, neither gets it; the host's
+// own tools keep their names. prev is the previous selection, or nil; its unchanged entries and lists are reused.
 func (c *Catalog) Select(choose func(*Entry) (Shown, bool), prev *Catalog) (selection *Catalog, refused []*Entry) {
 	s := &Catalog{
 		generation: c.generation,
