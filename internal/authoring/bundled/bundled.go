@@ -1,5 +1,5 @@
-// Package bundled implements the extensions that are part of the program, which runs itself as their process. They have
-// no dependencies.
+// Package bundled implements the extensions that are part of the program. The program starts itself as their process.
+// They have no dependencies.
 package bundled
 
 import (

@@ -25,7 +25,7 @@ func (s *subject) probeCalls(ctx context.Context) error {
 	made := 0
 	for _, c := range s.fixture.Calls {
 		if c.Cancel {
-			continue // probeCancel makes it
+			continue // probeCancel makes that call
 		}
 		made++
 		result, err := s.call(ctx, c)
@@ -52,8 +52,8 @@ func (s *subject) probeBigIntegers(ctx context.Context) error {
 	return s.checkEcho(ctx, "integer", "123456789", "123456789", map[string]string{big: big, negative: negative})
 }
 
-// checkEcho looks for a tool that returns the plain value of a property of type typ. It then expects the tool to return
-// each of texts, which maps JSON to decoded text.
+// checkEcho looks for a tool that returns the value of a property of type typ, first with the JSON value plain, whose
+// text is plainText. It then expects the tool to return each text in texts for the JSON value that is its key.
 func (s *subject) checkEcho(ctx context.Context, typ, plain, plainText string, texts map[string]string) error {
 	c, err := s.client(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *subject) checkEcho(ctx context.Context, typ, plain, plainText string, t
 	return skipf("no tool that may be called gives back what it is told")
 }
 
-// callWith returns a call of a tool with the required arguments and this value.
+// callWith returns a call of a tool with the required arguments, and with value, in JSON, for the argument called name.
 func (s *subject) callWith(e *tools.Entry, name, value string) *fixtureCall {
 	arguments, ok := exampleOf(e.InputSchema)
 	for _, c := range s.fixture.Calls {

@@ -23,8 +23,8 @@ import (
 // records every target.
 const nowhere = "exthost-check.invalid:1"
 
-// probeSandbox runs the extension in its sandbox and reports what [sandbox] lacks. Files and hosts take a run each:
-// denied files can be recorded only without namespaces, and recording hosts needs them.
+// probeSandbox runs the extension in its sandbox and reports what [sandbox] lacks. It runs the extension once for files
+// and once for hosts: denied files can be recorded only without namespaces, hosts only with them.
 func (s *subject) probeSandbox(ctx context.Context) error {
 	policy := s.spec.Sandbox
 	if policy == nil {
@@ -67,8 +67,8 @@ func (s *subject) probeSandbox(ctx context.Context) error {
 	return passf("%d calls, nothing refused", made)
 }
 
-// withoutProc removes accesses to /proc, which programs make that inspect themselves, and to the terminal, which no
-// sandbox allows. It reports whether there were any to /proc.
+// withoutProc removes accesses to /proc, which come from programs that inspect themselves, and to the terminal, which
+// no sandbox allows. It reports whether there were any to /proc.
 func withoutProc(refused []sandbox.Access) (rest []sandbox.Access, proc bool) {
 	for _, a := range refused {
 		switch {
@@ -147,8 +147,8 @@ func aside(s runtime.Spec) (runtime.Spec, error) {
 	return s, nil
 }
 
-// targets returns the hosts that the extension asked its proxy for and that its sandbox does not allow. The error is
-// why that could not be recorded.
+// targets returns the hosts that the extension asked its proxy for and that its sandbox does not allow. The error says
+// why they could not be recorded.
 func (s *subject) targets(ctx context.Context, spec runtime.Spec) ([]string, error) {
 	p := *spec.Sandbox
 	if p.Net.Hosts() == nil {

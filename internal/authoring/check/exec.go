@@ -14,7 +14,7 @@ import (
 
 var placeholder = regexp.MustCompile(`^\{([A-Za-z_][A-Za-z0-9_.-]*)\}$`)
 
-// nearPlaceholder matches a word with a placeholder as a part of it. Only whole words are
+// nearPlaceholder matches a word that contains a placeholder and other text. Only words that are a placeholder are
 // replaced.
 var nearPlaceholder = regexp.MustCompile(`.\{[A-Za-z_][A-Za-z0-9_]*\}|\{[A-Za-z_][A-Za-z0-9_]*\}.`)
 

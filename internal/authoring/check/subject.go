@@ -123,7 +123,7 @@ func (s *subject) close() {
 	s.shared = nil
 }
 
-// stop stops a process and keeps its violations.
+// stop stops a process and records its violations.
 func (s *subject) stop(ctx context.Context, c *rawclient.Client) {
 	s.violations = append(s.violations, c.Stop(ctx, s.grace())...)
 }
@@ -180,7 +180,7 @@ func textOf(m jsonrpc.Message) (text string, failed bool) {
 	return r.Text(), r.IsError()
 }
 
-// masks masks the secrets that the processes are given, because they may quote them on stdout and stderr.
+// masks masks the secrets that the processes are given, because a process may quote them on stdout or stderr.
 type masks struct {
 	redact.Redactor
 

@@ -38,7 +38,7 @@ type Client struct {
 	// Set by Handshake:
 	Result        json.RawMessage // result of the first request
 	HandshakeTime time.Duration
-	Early         []string // violations on stdout until then
+	Early         []string // violations on stdout before the end of the handshake
 
 	received
 	o      Options
@@ -51,7 +51,7 @@ type Client struct {
 	ended   chan struct{} // closed at the end of stdout
 }
 
-// New returns a client whose process has not been started. Its requests can be encoded.
+// New returns a client whose process has not been started. It can encode requests already.
 func New(o Options) *Client { return &Client{o: o, lastID: 1000} }
 
 // Start starts the process and reads its stdout until it ends. It sends nothing. The caller must call Stop, or Reap if

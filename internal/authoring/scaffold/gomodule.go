@@ -37,7 +37,7 @@ func (o Options) goModule() ([]file, error) {
 	return []file{{"go.mod", []byte(mod), 0o644}, {"go.sum", sum, 0o644}}, nil
 }
 
-// moduleOf returns the directory of the module that dir, which need not exist, is in; "" if it is in none.
+// moduleOf returns the root of the module that contains dir; "" if there is none. dir need not exist.
 func moduleOf(dir string) string {
 	for {
 		if exists(filepath.Join(dir, "go.mod")) {

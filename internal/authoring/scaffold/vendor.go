@@ -36,8 +36,8 @@ func vendored(name string, source []byte, version string) []byte {
 		version, sha256.Sum256(source)), source...)
 }
 
-// modified reports whether an SDK file was modified. An empty file counts as unmodified, so that emptying it permits
-// its replacement.
+// modified reports whether an SDK file was modified. An empty file does not count as modified, so that an author can
+// empty a file to have it replaced.
 func modified(data []byte) bool {
 	if len(data) == 0 {
 		return false
