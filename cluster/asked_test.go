@@ -29,8 +29,7 @@ func (a *answering) Call(_ context.Context, method string, _ json.RawMessage) (j
 		method + `"}}`), nil
 }
 
-// An extension's question reaches its caller once and gets one answer, even if servers die while the caller
-// thinks.
+// An extension's question reaches its caller once and gets one answer, even if servers die before the caller answers.
 func TestQuestionsWhileServersDie(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 3)

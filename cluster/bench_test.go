@@ -28,11 +28,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// BenchmarkFarCall measures a call at a remote node, in a process of its own, and its parts: the same call at
-// the local host, and a round trip over the same server to a process that returns the body. "both" is one
-// after the other; between the two, the processes of the host sleep as in a remote call, and waking them
-// takes longer. It also measures the pair protocol without hosts, a body of 16 MiB, the death of a node, and
-// the memory of a cluster.
+// BenchmarkFarCall measures a call at a remote node, which is a process of its own, and the two parts of such a call:
+// the same call at the local host, and a round trip over the same server to a process that returns the body. "both"
+// makes the parts in turn: as in a remote call, the processes of the host then sleep between them and have to be woken.
+// It also measures the pair protocol without hosts, a body of 16 MiB, the death of a node, and the memory of a cluster.
 func BenchmarkFarCall(b *testing.B) {
 	s := startServers(b, 1)
 	url := s.urls()[0]

@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// echo lets a tool return text, and reports an error unless it did.
+// echo calls a tool that returns text, and returns an error if the result lacks the text.
 func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
 	t.Helper()
 	r, err := h.Do(within(t), &protocol.Call{
@@ -42,7 +42,7 @@ func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
 func TestSmallResultsPassLongBodies(t *testing.T) {
 	urls := sharedServers(t)
 	const bodies, rounds, most = 16, 2, 1 << 20
-	granted := most // for what else passes
+	granted := most // for everything else that passes
 	for n := range bodies {
 		granted += min(most, 4<<20/(n+1))
 	}
@@ -100,7 +100,7 @@ func TestSmallResultsPassLongBodies(t *testing.T) {
 	callers.Wait()
 }
 
-// smallResults receives the results for a node that a server sends in one message.
+// smallResults returns a channel that gets a value for each result to a node that is sent in one message.
 func smallResults(t testing.TB, server, node string) <-chan struct{} {
 	t.Helper()
 	c, err := nats.Connect(server)

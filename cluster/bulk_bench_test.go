@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// BenchmarkSmallCallsBesideLongBodies measures small calls while sixteen bodies of 15 MiB travel to a node
-// and back that reads 40 MB/s.
+// BenchmarkSmallCallsBesideLongBodies measures small calls while sixteen bodies of 15 MiB travel to a node that reads
+// 40 MB/s, and back.
 func BenchmarkSmallCallsBesideLongBodies(b *testing.B) {
 	const bodies, size, rate = 16, 15 << 20, 40e6
 	s := startServers(b, 3)

@@ -82,7 +82,7 @@ func TestChangedDescriptor(t *testing.T) {
 	}
 }
 
-// A second host with a node's name does not start, and names the node.
+// A second host with the name of a running node does not start, and its error contains the name.
 func TestNameIsTaken(t *testing.T) {
 	urls := sharedServers(t)
 	first := open(t, join(t, urls, "gpu1", peers.AsMine), true)

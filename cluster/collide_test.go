@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// A local extension keeps its calls if a remote node shares one with the same id or tool name, even when this
-// host refuses a call.
+// A local extension still gets its calls if a remote node shares one with the same id or tool name, even when this host
+// refuses a call.
 func TestCollidingNames(t *testing.T) {
 	urls := sharedServers(t)
 	server := "[mcp_servers.x]\ncommand = \"EXE\"\nenv = { EXTHOST_TEST_SCRIPT = \"asking\" }\n"

@@ -83,7 +83,7 @@ func TestNodeThatFloodsLogs(t *testing.T) {
 	}
 }
 
-// Answers that a node directs to this one through a server are not taken for messages.
+// A node that directs answers of a server to this node cannot make them pass for messages.
 func TestAnswersOfServersAreNoMessages(t *testing.T) {
 	for _, answer := range []string{
 		`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"KV_exthost_main_quota"}}`,

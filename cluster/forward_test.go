@@ -21,8 +21,8 @@ import (
 	"github.com/exthost/exthost/peers"
 )
 
-// serveHome runs a node that serves MCP over HTTP as a process. Its words are its name, its listen address
-// and the servers.
+// serveHome runs a node that serves MCP over HTTP as a process. words are the node's name, its listen address and the
+// servers.
 func serveHome(words string) {
 	fields := strings.Fields(words)
 	dir, err := os.MkdirTemp("", "home")
@@ -55,7 +55,7 @@ func frontOf(t testing.TB, n *cluster.Node, h *exthost.Host) string {
 	return server.URL
 }
 
-// visitor keeps no connections, because they would outlive a test.
+// visitor closes its connections after each request, because they would outlive a test.
 var visitor = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // request sends a request of a session.
@@ -242,8 +242,8 @@ func TestHomeLeaves(t *testing.T) {
 	clients.Wait()
 }
 
-// A request that a node ends itself, because its caller's time is up or the node stops, gets an error, and a
-// stream ends, like at home.
+// A request that the forwarding node ends, because its caller's time is up or the node stops, gets an error, and a
+// stream ends, as they would at the home.
 func TestFrontEndsRequests(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)
@@ -304,7 +304,7 @@ func TestFrontEndsRequests(t *testing.T) {
 	}
 }
 
-// A node that asks gets nothing but the sessions' requests served.
+// For another node, a node serves nothing but requests of existing sessions.
 func TestHostileNode(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)

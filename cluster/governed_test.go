@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A call that a policy of the owner denies is rejected and does not run at any replica. Both audit logs
-// contain it, and the owner's names the call of the front.
+// A call that a policy of the owner denies is rejected and does not run at any replica. Both audit logs contain the
+// call, and the owner's log names the record in the front's log.
 func TestOwnerDenies(t *testing.T) {
 	processtest.Leaks(t)
 	s, logs := startServers(t, 1), t.TempDir()

@@ -32,7 +32,7 @@ func (h improper) Operate(ctx context.Context, o *peers.Operation) (json.RawMess
 	return h.operate(ctx, o)
 }
 
-// openImproper joins such a node, which claims pending requests.
+// openImproper opens such a node, which announces a pending request.
 func openImproper(t *testing.T, urls []string, name string, operate func(ctx context.Context,
 	o *peers.Operation) (json.RawMessage, error)) *cluster.Node {
 	t.Helper()
@@ -69,7 +69,7 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 	if _, err := callText(t, web, &protocol.Session{Caller: "ada"}, "ext_gpu1_x_echo", struct{}{}); err != nil {
 		t.Fatal(err)
 	}
-	go func() { // by the front's id, and by the owner's in the record found there
+	go func() { // asked for the front's id, and then for the owner's id in the record found there
 		for range 2 {
 			select {
 			case <-asked:
@@ -118,7 +118,7 @@ func TestErrorsOfAnImproperNode(t *testing.T) {
 	}
 }
 
-// If more requests are pending than are listed, the nodes of the others are named.
+// If more requests are pending than are listed, the nodes of the unlisted ones are named.
 func TestMoreRequestsThanAreListed(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// waiting makes a call that waits until it is cancelled. It returns the outcome once the call runs.
+// waiting makes a call that waits until it is cancelled. It returns once the call runs; the channel gets the outcome.
 func waiting(t testing.TB, h *exthost.Host, tool, file string) <-chan error {
 	t.Helper()
 	outcome := make(chan error, 1)
@@ -161,8 +161,8 @@ func (s *servers) awaitGone(node string) {
 	})
 }
 
-// A session with its own process loses it when its node is killed: the running call is lost, and the next one
-// starts a process at another node.
+// A session with its own process loses the process when the process's node is killed: the running call is lost, and the
+// next one starts a process at another node.
 func TestSessionMovesToAnotherNode(t *testing.T) {
 	urls := sharedServers(t)
 	owners, own := map[string]*processtest.Process{}, []plugin{{Runtime: `instances = "per_session"`}}
@@ -195,7 +195,7 @@ func TestSessionMovesToAnotherNode(t *testing.T) {
 	eventually(t, "the process without a host ends", func() bool { return len(noted(t, file)) == 2 })
 }
 
-// stays returns the process of a session, while other calls keep the nodes busy.
+// stays checks that a session stays at one process while other calls keep the nodes busy, and returns the process.
 func stays(t testing.TB, front *exthost.Host, s *protocol.Session) (pid string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -30,7 +30,7 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// patience bounds every wait; none is expected to last.
+// patience bounds every wait; none is expected to last so long.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
@@ -400,7 +400,7 @@ func (p plugin) install(dir, exe string) error {
 	return os.WriteFile(filepath.Join(path, "plugin.toml"), []byte(text), 0o644)
 }
 
-// serveNode runs a node as a process. Its words are a [node] in JSON.
+// serveNode runs a node as a process. words are a [node] in JSON.
 func serveNode(words string) {
 	var spec node
 	processtest.Check(json.Unmarshal([]byte(words), &spec))
@@ -417,7 +417,7 @@ func serveNode(words string) {
 	processtest.Check(h.Close())
 }
 
-// caller runs a node that makes one call and exits. Its words are the servers, a bar, and the tool with its
+// caller runs a node that makes one call and exits. words are the servers, a vertical bar, and the tool with its
 // arguments.
 func caller(words string) {
 	urls, call, _ := strings.Cut(words, " | ")
@@ -456,7 +456,7 @@ func (n node) start(t testing.TB) *processtest.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spawn(t, "node "+strings.ReplaceAll(string(text), ";", `\u003b`)) // would end the step
+	return spawn(t, "node "+strings.ReplaceAll(string(text), ";", `\u003b`)) // a semicolon would end the step
 }
 
 // open opens a host as the node.

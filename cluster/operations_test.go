@@ -171,7 +171,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 		func() bool { return len(fronts[2].Nodes().Approvals(within(t)).Requests) == 0 })
 }
 
-// An answer that comes after the caller gave up, or after another answer, is told which one counts.
+// An operator whose answer comes after the caller gave up, or after another answer, is told which answer counts.
 func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 	processtest.Leaks(t)
 	s := startServers(t, 1)

@@ -34,7 +34,7 @@ type proxy struct {
 	off  bool // no connections are accepted
 }
 
-// newProxy runs a proxy until the end of the test. It sends each message as often as pass returns; nil is
+// newProxy runs a proxy until the end of the test. It sends each message as many times as pass returns; if pass is nil,
 // once.
 func newProxy(t testing.TB, server string, pass func(crossing) int) *proxy {
 	t.Helper()

@@ -19,9 +19,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Servers, nodes and the processes of their extensions are killed at random while 64 callers call replicas.
-// No call runs twice, no call runs that was reported as not run, each result belongs to its own execution,
-// and no call hangs. EXTHOST_STORM_TIME sets the duration, such as 10m.
+// Servers, nodes and the processes of their extensions are killed at random while 64 callers call replicas. No call
+// runs twice, no call that was reported as not run has run, each result belongs to its own execution, and no call
+// hangs. EXTHOST_STORM_TIME sets the duration, such as 10m.
 func TestClusterStorm(t *testing.T) {
 	processtest.Leaks(t)
 	seed, err := strconv.ParseUint(os.Getenv("EXTHOST_STORM_SEED"), 10, 64)

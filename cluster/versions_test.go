@@ -135,8 +135,8 @@ func (s *rawNode) received(m *nats.Msg) {
 	}
 }
 
-// Nodes of other versions with the same wire work together with what both know. One that requires an unknown
-// feature is left out, and the status says why.
+// Nodes of other versions with the same wire format work together by the features that both know. A node that requires
+// an unknown feature is left out, and the status says why.
 func TestOtherVersionsOfTheWire(t *testing.T) {
 	urls := sharedServers(t)
 	front := open(t, join(t, urls, "front", peers.AsMine), true)

@@ -34,7 +34,7 @@ func (a asker) Ask(ctx context.Context, subject string, header map[string]string
 	return a.Link.Ask(ctx, subjects.ToHub(quota.Operation("main", subject), a.node), header, data)
 }
 
-// leaser returns the leases of a new node.
+// leaser returns the quota of a new node.
 func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quota {
 	t.Helper()
 	self := wire.Address{Node: c.Node, Run: wire.NewRun()}
@@ -65,7 +65,7 @@ func leaser(t *testing.T, c *credentials.Credentials, urls ...string) *quota.Quo
 	})
 }
 
-// window does not end during a test.
+// window is so long that it does not end during a test.
 const window = 50 * 365 * 24 * time.Hour
 
 // leased leases from a limit of 80, once the counters exist.
@@ -179,7 +179,7 @@ func TestAnswersReachWhoAsked(t *testing.T) {
 	}
 }
 
-// taken returns how many units of the counter of leased are taken.
+// taken returns how many units are taken of the counter that leased uses.
 func taken(t *testing.T, h *hub.Hub, c *credentials.Credentials) (sum int64) {
 	t.Helper()
 	n := connect(t, c, h.URL(), nats.CustomInboxPrefix("exthost.1.main.to."+c.Node+".asked"))
@@ -204,7 +204,7 @@ func taken(t *testing.T, h *hub.Hub, c *credentials.Credentials) (sum int64) {
 	return sum
 }
 
-// Three hubs replicate the counters: one may end.
+// Three hubs replicate the counters, so that one of them may end.
 func TestThreeHubsReplicateCounters(t *testing.T) {
 	processtest.Leaks(t)
 	dir, f := made(t, "tls://127.0.0.1:7822")

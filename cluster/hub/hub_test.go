@@ -272,7 +272,7 @@ func TestRevoke(t *testing.T) {
 	if _, err := f.Invite("n2"); !errors.Is(err, hub.ErrInvited) {
 		t.Errorf("invited twice: %v", err)
 	}
-	other, err := hub.OpenFiles(dir) // in another process
+	other, err := hub.OpenFiles(dir) // as another process would
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,8 +303,8 @@ func TestRevoke(t *testing.T) {
 	connect(t, c1, h.URL())
 }
 
-// Three hubs with separate directories, as on three machines, form one cluster: messages pass between them,
-// an invitation or revocation at one holds at all, and two survive the death of the third.
+// Three hubs with separate directories, as on three machines, form one cluster: messages pass between them, an
+// invitation or revocation at one takes effect at all, and two survive the death of the third.
 func TestThreeHubsFormOneCluster(t *testing.T) {
 	processtest.Leaks(t)
 	listen, routes := free(t, 3), free(t, 3)

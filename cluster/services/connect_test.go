@@ -175,7 +175,7 @@ func TestClosedAtOnce(t *testing.T) {
 	}
 }
 
-// gone waits until the transport has ended because there is no service. It must have sent a request before.
+// gone waits until the transport has ended because there is no service. A request must have been sent before.
 func (d *dialogue) gone() {
 	d.t.Helper()
 	_ = d.came.Unsubscribe()
@@ -195,7 +195,7 @@ func (d *dialogue) gone() {
 	}
 }
 
-// Messages to the event subject do not keep a transport alive whose service is gone.
+// A transport whose service is gone is not kept alive by messages to the event subject.
 func TestEventsDoNotKeepADeadServiceAlive(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	d := talk(t, p, p.url())
@@ -219,7 +219,7 @@ func TestEventsDoNotKeepADeadServiceAlive(t *testing.T) {
 	events.Wait()
 }
 
-// A slow reply of the server that a request has no subscriber is noticed too.
+// The server's reply that a request has no subscriber is noticed even if it comes late.
 func TestSlowServerReportsAMissingService(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	distant := natstest.Between(t, p.url(), func(client net.Conn, words []byte) {

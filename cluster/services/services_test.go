@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds every wait; none is expected to last.
+// patience bounds every wait; none is expected to last so long.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
@@ -38,8 +38,8 @@ const toolNames = "echo twice wrongid binary huge notresponse hang ask progress 
 
 func quoted(words string) string { return `"` + strings.ReplaceAll(words, " ", `", "`) + `"` }
 
-// serve runs a service. Its words are a server, the subject prefix, a file for notes, and optionally a seed.
-// Tools are named after what they do wrong.
+// serve runs a service. words are a server, the subject prefix, a file for notes, and optionally a seed. Tools are
+// named after what they do wrong.
 func serve(words string) {
 	fields := strings.Fields(words)
 	var auth []nats.Option
@@ -402,7 +402,7 @@ func TestMaxPayload(t *testing.T) {
 	}
 }
 
-// A call without an answer may have been executed. A late answer is not taken for one of another call.
+// A call without an answer may have been executed. A late answer is not taken for the answer to another call.
 func TestLostAnswer(t *testing.T) {
 	p := newPlace(t, natstest.Server{})
 	p.service()

@@ -225,7 +225,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// A node reports others lost that are alive.
+// A node reports that others are lost, although they are alive.
 func TestFalseReportsOfLoss(t *testing.T) {
 	simulate(t, func(t *testing.T, n *network) {
 		nodes := several(n, "n", 10)

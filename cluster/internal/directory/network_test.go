@@ -271,7 +271,7 @@ func (n *network) stopAll() {
 	}
 }
 
-// within waits until f is true. It fails after at.
+// within waits until f is true. It fails the test after the time at.
 func within(t *testing.T, at time.Duration, what string, f func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()

@@ -64,7 +64,7 @@ func (x *linked) close(t *testing.T) {
 	}
 }
 
-// sender is the link of a directory, which is created after it.
+// sender is the link of a directory. The link is created after the directory.
 type sender struct {
 	*link.Link
 	once  sync.Once

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// 1,000 nodes join within 10 s, some of them die, and one changes. Without EXTHOST_STORM they are 150.
+// 1,000 nodes join within 10 s, some of them die, and one changes. Without EXTHOST_STORM there are 150 nodes.
 func TestThousandNodesJoin(t *testing.T) {
 	count := stormtest.Sized(150, 1000)
 	simulate(t, func(t *testing.T, n *network) {

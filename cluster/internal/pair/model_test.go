@@ -101,7 +101,7 @@ func (e end) Send(to wire.Address, notTaken string, m []byte) error {
 	return nil
 }
 
-// node runs calls and records which.
+// node runs calls and records them.
 type node struct {
 	self wire.Address
 

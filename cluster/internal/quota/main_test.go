@@ -25,7 +25,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 )
 
-// patience bounds every wait; none is expected to last.
+// patience bounds every wait; none is expected to last so long.
 const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 // callers is the number of callers per node.
 const callers = 16
 
-// node runs a node as a process, whose callers use units as fast as they can. Its words are its name, the
-// limit, a file to which each unit is appended, and the servers. It ends when no units are left.
+// node runs a node as a process. Callers in it use units as fast as they can, until none are left. words are the node's
+// name, the limit, a file to which each unit is appended, and the servers.
 func node(words string) {
 	fields := strings.Fields(words)
 	limit, _ := strconv.ParseInt(fields[1], 10, 64)

@@ -19,8 +19,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 )
 
-// Nodes with many callers use a limit up while nodes and the leader of the bucket are killed. They never
-// exceed it, and each death wastes at most one lease and the units that its callers were about to note.
+// Nodes with many callers use a limit up while nodes and the leader of the bucket are killed. The limit is never
+// exceeded, and each death wastes at most one lease and the units that the node's callers were about to note.
 func TestLimitHoldsWhileNodesAreKilled(t *testing.T) {
 	processtest.Leaks(t)
 	const nodes = 3
@@ -231,7 +231,7 @@ func TestNoBucket(t *testing.T) {
 	if err := q.Reach(t.Context()); err != nil {
 		t.Error(err)
 	}
-	mark := claim(1) // a server leaves it for an expired key
+	mark := claim(1) // a server leaves an empty message for an expired key
 	if _, err := q.o.Asker.Ask(t.Context(), keys("main")+token(&mark), nil, nil); err != nil {
 		t.Fatal(err)
 	}

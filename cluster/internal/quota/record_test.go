@@ -19,7 +19,7 @@ type model struct {
 	record   *record
 	revision int
 	late     []write // on their way
-	within   bool    // during a lease
+	within   bool    // during a lease of another node
 	nodes    []*modelNode
 	runs     int
 	granted  map[int64]int64 // by window: granted units
@@ -57,7 +57,7 @@ func (m *model) lease(n *modelNode) {
 		return
 	}
 	read, revision := m.record, m.revision
-	// it comes first
+	// another node's lease comes first
 	if other := m.nodes[m.rand.IntN(len(m.nodes))]; !m.calm && !m.within && other != n && m.rand.IntN(4) == 0 {
 		m.within = true
 		m.lease(other)
@@ -286,7 +286,7 @@ func TestDifferentSettings(t *testing.T) {
 	}
 }
 
-// A limit that one node lowers below what is taken holds for the others too, and they are told.
+// A limit that one node lowers below what is taken holds for the others too, and the others are told.
 func TestLoweredLimit(t *testing.T) {
 	a := want{Claim: quota.Claim{Policy: "p", Limit: 80, Window: time.Minute}, node: "a", run: "a.1", nodes: 1}
 	b := want{Claim: quota.Claim{Policy: "p", Limit: 8, Window: time.Minute}, node: "b", run: "b.1", nodes: 1}

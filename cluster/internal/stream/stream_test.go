@@ -36,7 +36,7 @@ func newServer(t *testing.T, serve http.HandlerFunc) *Server {
 	return s
 }
 
-// from returns the calls of a run to s.
+// from returns the Call with which a run calls s.
 func from(s *Server, run wire.Address) Call {
 	return func(ctx context.Context, method string, body []byte) ([]byte, error) {
 		return s.Run(ctx, run, method, body)
@@ -195,7 +195,7 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// Messages of another run are only taken for a response if they are one.
+// Pieces of another run are accepted as a response only if they form one.
 func TestHostileServer(t *testing.T) {
 	for name, pieces := range map[string][]string{
 		"no head":                {"x"},
@@ -350,7 +350,7 @@ func (w endWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A request that ends before its response is reported as incomplete.
+// If a request ends before its response, the response is reported as incomplete.
 func TestRequestEndsDuringAWrite(t *testing.T) {
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()

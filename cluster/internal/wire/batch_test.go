@@ -28,8 +28,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// FuzzMessages reads arbitrary batches. An unreadable one ends with an empty message, and what was read fits
-// in it.
+// FuzzMessages reads arbitrary batches. An invalid one ends with an empty message, and the messages before it fit in
+// the batch.
 func FuzzMessages(f *testing.F) {
 	whole := AppendToBatch(AppendToBatch(nil, []byte("{}\n")), []byte(strings.Repeat("y", 300)))
 	f.Add(whole)

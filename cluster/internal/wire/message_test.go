@@ -67,7 +67,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		again, err := Encode(h, body)
-		if err != nil { // escapes may make it longer
+		if err != nil { // escapes may make the head longer
 			return
 		}
 		second, sameBody, err := Decode(again)
@@ -77,7 +77,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// plain reports whether encoding/json has no peculiarities for a head: it ignores the case of names, and
+// plain reports whether encoding/json reads a head as this package does: encoding/json ignores the case of names, and
 // merges repeated members and nulls.
 func plain(object []byte) bool {
 	if rawjson.Check(object) != nil || !rawjson.IsObject(object) {
