@@ -21,7 +21,7 @@ func (f backendFunc) Do(ctx context.Context, c *protocol.Call) (json.RawMessage,
 	return f(ctx, c)
 }
 
-// A client may have read its question and return although the write of the question failed at its last bytes. It then
+// A client may have read its question completely although the write of the question failed. When the client returns, it
 // gets the outcome of the call, which has ended.
 func TestClientComesBackAfterAFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

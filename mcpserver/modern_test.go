@@ -54,7 +54,7 @@ func TestModernHeaders(t *testing.T) {
 	}
 }
 
-// With duplicate headers a proxy may have read the other one.
+// Duplicate headers are refused, because a proxy may have read the other one.
 func TestModernHeadersAreThereOnce(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	call := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{},` + metaOnly + `}}`

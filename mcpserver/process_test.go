@@ -34,7 +34,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout.(*os.File).Close() // the copy that the child has inherited
+	cmd.Stdout.(*os.File).Close() // the child has inherited a copy
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 

@@ -125,7 +125,7 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "/http/stateless") {
 			t.Skip("such requests have nothing in common to count them by")
 		}
-		go c.request(`1`, "tools/call", `"name":"hang"`) // over HTTP request returns with the answer
+		go c.request(`1`, "tools/call", `"name":"hang"`) // over HTTP, request returns only with the answer
 		get(t, b.calls, "the first call")
 		c.request(`2`, "x/custom", ``)
 		if got := get(t, c.heard, "the refusal"); !strings.Contains(got, `"id":2,"error":{"code":-32016`) {

@@ -441,7 +441,7 @@ func TestForwardedRequestsBeginNothing(t *testing.T) {
 	}
 }
 
-// A requestState made by the extension reaches it, even if it looks like one of this server's.
+// A requestState made by the extension reaches the extension, even if it looks like one of this server's.
 func TestStateOfAnExtensionStays(t *testing.T) {
 	b := asking{newFake(), func(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"state":` + string(rawjson.Get(c.Params, "requestState")) + `}`), nil

@@ -224,7 +224,7 @@ func TestIdleTimeout(t *testing.T) {
 		f := w.take()
 		f.becomeReady()
 		c.got(t, f)
-		time.Sleep(10 * time.Minute) // a call in flight keeps it
+		time.Sleep(10 * time.Minute) // a call in flight keeps the instance
 		c.release(nil)
 		time.Sleep(time.Minute - 1)
 		c = w.acquire("")

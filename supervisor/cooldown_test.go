@@ -23,7 +23,7 @@ func (w *world) dieOnCall(key string) {
 	c.release(errCrash)
 }
 
-// refusedFor checks that calls of key are refused for that long.
+// refusedFor checks that calls of key are refused for the time want.
 func (w *world) refusedFor(key string, want time.Duration) {
 	w.t.Helper()
 	for range 2 {
@@ -150,7 +150,7 @@ func TestRestartEndsCooldown(t *testing.T) {
 	})
 }
 
-// The keys of a PerKey group die separately, and fail to start together.
+// In a PerKey group, the deaths of instances count for their keys, and failed starts count for all keys together.
 func TestCooldownOfKeys(t *testing.T) {
 	o := threeFailures
 	o.Mode = PerKey

@@ -30,8 +30,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestDraws: the first rule that fits counts, other tools draw for themselves, and draws go on over
-// a reload that changes no rule.
+// TestDraws checks that the first matching rule applies, that each tool has draws of its own, and that a reload that
+// changes no rule does not restart the draws.
 func TestDraws(t *testing.T) {
 	rules := []Rule{{Tool: "ext_a_*", Crash: 1}, {Tool: "*", Garbage: 0.5}}
 	i := New(rules, nil)
@@ -58,7 +58,7 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestDrawsAreBounded: clients of a destination choose names.
+// TestDrawsAreBounded calls more tools than are counted, since clients of a destination choose the names.
 func TestDrawsAreBounded(t *testing.T) {
 	i := New([]Rule{{Tool: "*", Crash: 1}}, nil)
 	for n := range maxDrawn + 100 {

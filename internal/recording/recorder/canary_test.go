@@ -207,7 +207,7 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 	}
 }
 
-// TestPiecesOfSecretsAreMaskedFrom16BytesOn splits a secret over two frames, and one too short to be found in
+// TestPiecesOfSecretsAreMaskedFrom16BytesOn splits over two frames a secret, and one that is too short to be found in
 // pieces.
 func TestPiecesOfSecretsAreMaskedFrom16BytesOn(t *testing.T) {
 	for secret, stays := range map[string]bool{"quiet-harbour-77": false, "quiet-harbour-7": true} {

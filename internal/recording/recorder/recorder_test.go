@@ -104,8 +104,8 @@ func (w *firstWrite) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestFramesAreRecordedFromTheFirstWrite: a reader takes the begin of a cassette as the sign that a recording is
-// under way.
+// TestFramesAreRecordedFromTheFirstWrite checks that frames are recorded at the first write, which a reader takes as
+// the sign that a recording is under way.
 func TestFramesAreRecordedFromTheFirstWrite(t *testing.T) {
 	for range 100 {
 		h := New("1.0", new(redact.Redactor))

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
-// stuck accepts the header, and blocks the next write until it is released, which then fails.
+// stuck accepts the header. It blocks the next write until it is released, and then fails the write.
 type stuck struct {
 	bytes.Buffer
 	writes   int
