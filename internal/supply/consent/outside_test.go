@@ -101,8 +101,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestOutsideFromElsewhere: an extension trusted within its project may run where its author works on it. Trusted
-// outside, it is asked about again within the project.
+// TestOutsideFromElsewhere: an extension that was trusted within its project also runs where its own folder is the
+// working directory. An extension that was trusted there needs trust again within its project.
 func TestOutsideFromElsewhere(t *testing.T) {
 	k := newProject(t, `cmd = ["node", "main.js"]`, "extensions/kit/main.js", "node_modules/left/index.js")
 	project := k.Project
@@ -379,7 +379,7 @@ func TestUnreadable(t *testing.T) {
 }
 
 // TestClones compares the digests of two copies of a project, one of them installed and built. exthost.lock
-// records only what both have.
+// records only the files that both copies have.
 func TestClones(t *testing.T) {
 	var digests []string
 	for _, installed := range []bool{false, true} {

@@ -14,7 +14,8 @@ import (
 var execManifest = strings.Replace(manifestText, "[transport]\n", "[transport]\nkind = \"exec\"\n", 1) +
 	"[[tools]]\nname = \"x\"\n"
 
-// TestStill changes files between the comparison before a start and the one after it, also undoing the change.
+// TestStill changes files between the comparison before a start and the one after it, in some cases undoing the
+// change.
 func TestStill(t *testing.T) {
 	put := func(k *kit, name string, do func(path string) error) {
 		k.Helper()
@@ -127,8 +128,8 @@ func TestInstancesMayBuildAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestProgramMayBuildItsCodeWhenItStarts lets an MCP server rewrite its code, change its mode and replace its
-// folder with the same content.
+// TestProgramMayBuildItsCodeWhenItStarts lets an MCP server rewrite its code, change the mode of the code and replace
+// the folder, all with the same content.
 func TestProgramMayBuildItsCodeWhenItStarts(t *testing.T) {
 	for text, trusted := range map[string]bool{
 		"x = 1\n":  true,

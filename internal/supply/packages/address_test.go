@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTokenInPath: a token in the path of a registry is in no lock file and no error. Another user fetches the package
-// with a token of their own.
+// TestTokenInPath: a token in the path of a registry is in no lock file and no error, and another user can fetch the
+// package with another token.
 func TestTokenInPath(t *testing.T) {
 	const token, others = "/t0ken-of-ada-0123456789", "/t0ken-of-bob-9876543210"
 	t.Run("npm", func(t *testing.T) {
@@ -31,7 +31,8 @@ func TestTokenInPath(t *testing.T) {
 	})
 }
 
-// check adds a package of a registry with a token in its path, and fetches it once it has another.
+// check adds a package of a registry with token in its path. It fetches the package again after change, which puts
+// another token into the path.
 func (b *workbench) check(t *testing.T, source, token string, change func()) {
 	t.Helper()
 	token = strings.Trim(token, "/")
@@ -64,7 +65,7 @@ func (b *workbench) check(t *testing.T, source, token string, change func()) {
 	}
 }
 
-// TestLockedURL: a URL that may contain a secret, and is not below the registry, is refused.
+// TestLockedURL: a URL that may contain a secret and is not below the registry's URL is refused.
 func TestLockedURL(t *testing.T) {
 	for _, tt := range []struct{ registry, archive, want string }{
 		{"https://r.example/", "https://r.example/a/-/a.tgz", "https://r.example/a/-/a.tgz"},

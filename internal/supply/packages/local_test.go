@@ -116,7 +116,7 @@ func newWorkbench(t testing.TB) workbench {
 	return b
 }
 
-// setenv sets a variable for the programs; the last value of a name counts.
+// setenv sets a variable for the programs; it overrides an earlier value of the name.
 func (b workbench) setenv(name, value string) {
 	b.Installer.Environ = append(b.Installer.Environ, name+"="+value)
 }

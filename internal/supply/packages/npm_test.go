@@ -152,7 +152,7 @@ func TestMinAge(t *testing.T) {
 	}
 }
 
-// TestInstallScripts: install scripts run only for the packages named.
+// TestInstallScripts: only the install scripts of packages in AllowScripts run.
 func TestInstallScripts(t *testing.T) {
 	one := left("1.0.0")
 	one.JSON = map[string]any{
@@ -444,8 +444,8 @@ func TestOldNPM(t *testing.T) {
 	}
 }
 
-// TestPrivateNPM: a registry gets the token from the user's .npmrc, when adding and when fetching, and a scope's
-// registry gets its own. The lock file does not contain it.
+// TestPrivateNPM: a registry gets the token from the user's .npmrc, when adding and when fetching. The registry of a
+// scope gets a token of its own. The lock file contains neither.
 func TestPrivateNPM(t *testing.T) {
 	scoped := registrytest.NewNPM(t, weather("1.0.0"))
 	scoped.Authorization = "Basic YWRhOnNlY3JldA=="

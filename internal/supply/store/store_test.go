@@ -231,7 +231,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestLargeFiles: a tree over the limit, which an install script can create, is neither put nor verified.
+// TestLargeFiles: Put and Verify refuse a tree over the limit, such as an install script can create.
 func TestLargeFiles(t *testing.T) {
 	s, hash, path := put(t)
 	grow := func(file string) {
