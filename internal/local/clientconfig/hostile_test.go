@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// TestMistakes: a file that its program could not read either is refused, or the server is dropped with the
-// reason. Nothing is imported partially.
+// TestMistakes has files that their programs could not read either: the file is refused, or the server is dropped
+// with the reason. Nothing is imported partially.
 func TestMistakes(t *testing.T) {
 	server := func(text string) string { return `{"mcpServers":{"a":{"command":"x",` + text + `}}}` }
 	for name, tt := range map[string]struct{ path, data, want string }{
@@ -43,7 +43,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestNumbers: numbers and booleans become the text that their programs pass on.
+// TestNumbers: numbers and booleans become the text that the client would pass on.
 func TestNumbers(t *testing.T) {
 	for path, data := range map[string]string{
 		".mcp.json": `{"mcpServers":{"1":{"command":"x","args":["--port",8080,true],"env":{"CHAT_ID":12345678901234567890,"MAX":5000000,"ON":true,"NO":null}}}}`,

@@ -15,7 +15,7 @@ import (
 )
 
 // TestPrograms compares files of other programs with docs/coming-from.md: each works unmodified, is imported, or
-// is refused. Each note or refusal appears in the row of that page which starts with the given words.
+// is refused. The page has each note or refusal, in the row that starts with the given words.
 func TestPrograms(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "coming-from.md"))
 	if err != nil {

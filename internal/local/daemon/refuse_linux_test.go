@@ -72,9 +72,7 @@ func judge(conn net.Conn) {
 	fmt.Fprintln(conn, cmp.Or(Refusal(conn), admitted))
 }
 
-// child runs a child like a host, and returns its first line. Children are ended then, except for one that is
-// kept.
-// then.
+// child runs a child like a host, and returns the child's first line. It then ends the child, unless mode is kept.
 func child(c *process.Containment, exe, mode, script string) string {
 	s := process.Spec{
 		Path:          exe,
@@ -115,7 +113,7 @@ func hear(conn net.Conn) {
 	_, _ = os.Stdout.Write(answer)
 }
 
-// escape runs a step in a process that has left its session, parents and environment, while this one stays.
+// escape runs a step in a process that has left its session, parents and environment. This process waits meanwhile.
 func escape(step string) {
 	_ = detached("abandon "+step, nil).Wait()
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -140,7 +138,7 @@ func awaitEnd(process string) {
 	pid, _ := strconv.Atoi(process)
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return // it has been reaped
+		return // the parent has been reaped
 	}
 	defer unix.Close(fd)
 	for {
@@ -270,8 +268,8 @@ func TestChildrenGiveNoOrders(t *testing.T) {
 	}
 }
 
-// TestOrphansOfEarlierHostsGiveNoOrders: a process left by a host that was killed with its guardian is refused by
-// the next host of the directory, however old it is.
+// TestOrphansOfEarlierHostsGiveNoOrders: the next host of a directory refuses a process that was left by a host
+// killed with its guardian, however old that process is.
 func TestOrphansOfEarlierHostsGiveNoOrders(t *testing.T) {
 	for name, u := range users(t) {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +306,7 @@ func TestOrphansOfEarlierHostsGiveNoOrders(t *testing.T) {
 			if err := killed.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = killed.Wait() // so its lock is released
+			_ = killed.Wait() // so that the lock of the killed host is released
 			if got := processtest.Talk(t, u.Command("host "+dir)).Answer(); got != socket {
 				t.Fatal(got)
 			}
@@ -358,8 +356,8 @@ func avenge(args string) {
 	}
 }
 
-// TestProcessesThatLookAsChildren: a process with no_new_privs is accepted, unless children cannot be marked,
-// because it then looks like one.
+// TestProcessesThatLookAsChildren: a process with no_new_privs is accepted, unless children cannot be marked: then
+// the process looks like a child.
 func TestProcessesThatLookAsChildren(t *testing.T) {
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		t.Skip("setpriv is not installed")

@@ -104,7 +104,8 @@ func TestSilentHostIsAskedOnce(t *testing.T) {
 	}
 }
 
-// TestTurnOutlivesItsRelay: while a host starts, no other host is started, even if its relay has ended.
+// TestTurnOutlivesItsRelay: while a host starts, no other host is started, even if the relay that started it has
+// ended.
 func TestTurnOutlivesItsRelay(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()

@@ -37,8 +37,8 @@ func pairs(t *testing.T) (connect func() (relay, host *net.UnixConn)) {
 	}
 }
 
-// TestPipes: also with pipes, each call in flight when a host ends gets one error, and the next host gets the
-// session. When the client leaves, the host's input ends, and its responses pass until the host ends.
+// TestPipes: with pipes too, each call in flight when a host ends gets one error, and the next host gets the
+// session. When the client leaves, the host's input ends, and responses still pass until the host ends.
 func TestPipes(t *testing.T) {
 	processtest.Leaks(t)
 	type end struct {

@@ -233,8 +233,8 @@ func TestSessionIsOpenedAgain(t *testing.T) {
 	s.leave(b)
 }
 
-// TestCutLines: of a host that ends within a line, a short line is dropped; a long one is terminated, and its
-// call gets an error.
+// TestCutLines: if a host ends within a line, a short line is dropped. A long line is terminated, and its call gets
+// an error.
 func TestCutLines(t *testing.T) {
 	s := relayed(t)
 	a := s.host()
@@ -418,7 +418,7 @@ func TestNoHost(t *testing.T) {
 	a.conn.Close()
 	s.failed <- &Fault{Text: "the configuration is broken"}
 	s.say(`{"id":1,"method":"ping"}` + "\n" + `{"method":"notifications/x"}` + "\n" + `{"id":2,"method":"ping"}` + "\n")
-	// The relay may notice the host's end only after passing these on, and then answers them in any order.
+	// The relay may notice the host's end only after passing these requests on. It then answers them in any order.
 	answered := map[string]bool{}
 	for range 2 {
 		var m struct {
@@ -466,7 +466,7 @@ func TestEnvelope(t *testing.T) {
 		},
 		`{"id":"` + strings.Repeat("a", maxValue) + `","method":"x"}`: {
 			method: "x",
-		}, // it could not be answered
+		}, // an id over maxValue, which could not be answered
 		`{"method":"notifications/cancelled","params":{"x":{"requestId":1},"requestId":"r","y":[]}}`: {
 			method:  "notifications/cancelled",
 			cancels: `"r"`,
