@@ -249,7 +249,7 @@ func respell(part string) string {
 	return part[:last] + string(alphabet[strings.IndexByte(alphabet, part[last])+1])
 }
 
-// TestKeysOfTheTokenCountForNothing signs with a key embedded in the token.
+// TestKeysOfTheTokenCountForNothing signs a token with a key that is embedded in the token: it is refused.
 func TestKeysOfTheTokenCountForNothing(t *testing.T) {
 	v, _ := issuer(t)
 	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -36,7 +36,7 @@ func TestShortLife(t *testing.T) {
 	defer tick.Stop()
 	for done, refused := 0, 0; done < 3; <-tick.C {
 		began := time.Now()
-		// otherwise the new token expired on its way
+		// otherwise the new token may have expired before the server saw it
 		if err := use(t, s, l); err != nil && time.Since(began) < s.Life/2 {
 			t.Fatal(err)
 		}

@@ -33,8 +33,8 @@ func callback(t *testing.T, method, address, host string) int {
 	return resp.StatusCode
 }
 
-// TestCallbackOfOthers: other programs and web pages can reach the loopback server, but cannot end the login, and
-// a redirect counts once.
+// TestCallbackOfOthers: other programs and web pages can reach the loopback server, but cannot end the login. The
+// server uses a redirect once.
 func TestCallbackOfOthers(t *testing.T) {
 	processtest.Leaks(t)
 	defer http.DefaultClient.CloseIdleConnections()

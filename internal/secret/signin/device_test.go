@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// begun answers the device authorization request; more are further members.
+// begun answers the device authorization request; more are further members of the answer.
 func begun(more string) func(s *oauthtest.Servers) {
 	return answer("/device", 200, "application/json",
 		`{"device_code":"secret-device-code","user_code":"ABCD","verification_uri":"https://as.example/enter","interval":1`+more+`}`)
@@ -131,7 +131,7 @@ func TestMisbehavioursOfDevices(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // they wait in real time
+			t.Parallel() // each case waits in real time
 			s := oauthtest.New(t)
 			var asked []time.Time
 			if tt.begin != nil {

@@ -34,7 +34,7 @@ func TestMisbehavioursOfAddresses(t *testing.T) {
 		{"https://8.8.8.8/mcp", "http://[::ffff:127.0.0.1]:" + u.Port(), false},
 		{"https://8.8.8.8/mcp", "http://10.0.0.1:1", false},
 		{"https://8.8.8.8/mcp", "http://169.254.169.254", false},
-		{"https://10.0.0.1/mcp", here.URL, false}, // its names could resolve to this machine
+		{"https://10.0.0.1/mcp", here.URL, false}, // names in that network could resolve to this machine
 		{"nonsense", here.URL, false},
 	} {
 		client := signin.Client(tt.server)
