@@ -120,7 +120,7 @@ func TestBridgeKilledChild(t *testing.T) {
 			_, answer := s.call("hang", fmt.Sprintf(`{"text":%q}`, hangs))
 			answered <- answer
 		}()
-		// one that was not sent would be made by the next child
+		// a call that was not sent yet would go to the next child
 		eventually(t, func() bool { _, err := os.Stat(hangs); return err == nil })
 		child, err := os.FindProcess(pid)
 		if err != nil {

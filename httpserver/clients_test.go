@@ -70,7 +70,7 @@ func TestClientIsTheCaller(t *testing.T) {
 	k, b := newKnown(t, "ada", "bob"), newFake()
 	url := "http://" + serve(t, Options{Backend: b, Clients: k}, nil) + "/mcp"
 
-	// Both eras, and sessions belong to their client.
+	// Clients of both protocol eras are served, and a session belongs to its client.
 	sessions := map[string]http.Header{}
 	for _, name := range []string{"ada", "bob"} {
 		r := send(t, http.MethodPost, url, modern(k.header(name), "tools/list"), modernList)
@@ -135,7 +135,7 @@ func TestClientIsTheCaller(t *testing.T) {
 	}
 }
 
-// TestClientIsRemoved checks that a client's streams end in either era and over SSE, but nobody else's.
+// TestClientIsRemoved checks that the streams of a removed client end, in either era and over SSE, and no others.
 func TestClientIsRemoved(t *testing.T) {
 	for name, end := range map[string]func(*known){
 		"removed": func(k *known) { k.remove("ada") },
@@ -276,8 +276,8 @@ func TestClientKeepsItsOldToken(t *testing.T) {
 	}
 }
 
-// TestClientFirstAndLast checks that a server open to its user closes with the first client, and stays closed after
-// the last one is removed.
+// TestClientFirstAndLast checks that a server without tokens requires one from the first client on, and still does
+// after the last client is removed.
 func TestClientFirstAndLast(t *testing.T) {
 	k, b := newKnown(t), newFake()
 	url := "http://" + serve(t, Options{Backend: b, Clients: k}, nil) + "/mcp"
@@ -336,8 +336,8 @@ func TestClientNameIsNoSubject(t *testing.T) {
 	}
 }
 
-// TestClientTakesASubjectsName checks that a subject's streams end when a client gets its name, but nobody else's,
-// and that the client cannot use the subject's session.
+// TestClientTakesASubjectsName checks that a subject's streams, and no others, end when a client gets the name of the
+// subject, and that the client cannot use the subject's session.
 func TestClientTakesASubjectsName(t *testing.T) {
 	i, k, b := newIssuer(t), newKnown(t, "bob"), newFake()
 	host := "http://" + serve(t, Options{Backend: b, Clients: k, OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil)
@@ -398,8 +398,8 @@ func TestSubjectIsNoOtherCaller(t *testing.T) {
 	}
 }
 
-// BenchmarkClientToken compares a token with those of many clients: the first, the last and no match take the same
-// time.
+// BenchmarkClientToken compares a token with those of many clients: it takes the same time whether the first client's
+// token matches, the last one's or none.
 func BenchmarkClientToken(b *testing.B) {
 	d, stated := clients.New(b.Context(), nil, func() {}, slog.New(slog.DiscardHandler)), map[string]config.Client{}
 	tokens := map[string]string{"nobody": clienttoken.New()}
@@ -426,8 +426,8 @@ func (l leaving) Toolset(name string) string {
 	return l.known.Toolset(name)
 }
 
-// TestClientThatLeavesSeesNothing checks that a client removed during its own request does not pass as one without a
-// toolset, which would see everything.
+// TestClientThatLeavesSeesNothing checks that a client removed during its own request is not taken for a client
+// without a toolset, which would see everything.
 func TestClientThatLeavesSeesNothing(t *testing.T) {
 	b, k := newFake(), newKnown(t, "ada")
 	url := "http://" + serve(t, Options{Backend: b, Clients: leaving{k}}, nil) + "/mcp"

@@ -95,7 +95,8 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// An address without a valid token may use only a share of the connections; a new one replaces its own oldest one.
+// An address without a valid token may use only a share of the connections; beyond it, a new connection replaces the
+// oldest one of that address.
 func TestStrangersHaveAShare(t *testing.T) {
 	processtest.Leaks(t)
 	addr := serve(t, Options{Backend: newFake(), Token: "clients", MaxConns: 100, MaxStrangers: 2}, nil)

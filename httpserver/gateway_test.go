@@ -118,7 +118,7 @@ func serveGateway(child string) {
 			runtime.GC()
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			stacks := uint64(runtime.NumGoroutine()) * (2 << 10) // without stacks that the runtime keeps for later
+			stacks := uint64(runtime.NumGoroutine()) * (2 << 10) // StackInuse includes stacks kept for later goroutines
 			fmt.Println("uses", m.HeapAlloc+stacks)
 		}
 	}()

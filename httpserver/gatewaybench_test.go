@@ -208,9 +208,10 @@ func BenchmarkGateway(b *testing.B) {
 	}
 }
 
-// BenchmarkGatewayClient is the same with the official SDK's client, which uses the newest version of a server and
-// costs more than the servers. [tbxarkVar] is the program of another gateway to compare with, which uses 2025-11-25
-// with its child. So does the gateway "pinned": that SDK's server takes longer for a call of the newer version.
+// BenchmarkGatewayClient is the same with the official SDK's client, which uses the newest protocol version of a
+// server and costs more than the servers. [tbxarkVar] is the program of another gateway to compare with, which speaks
+// 2025-11-25 with its child. The gateway "pinned" does the same, because the server of the official SDK takes longer
+// for a call of the newer version.
 func BenchmarkGatewayClient(b *testing.B) {
 	for _, l := range gatewayLoads() {
 		b.Run(l.Name, func(b *testing.B) {

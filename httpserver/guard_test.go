@@ -125,7 +125,7 @@ func TestRequestsThatNoLibrarySends(t *testing.T) {
 		"GET /healthz HTTP/1.1\r\n\r\n":                                                              400,
 		"GET http://evil.com/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n":                            403,
 		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.com\r\n\r\n":                         400,
-		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n": 431, // F3
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n": 431,
 	} {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {

@@ -135,7 +135,7 @@ func parkVerb(args string) {
 	pair, pairErr := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	events, epollErr := unix.EpollCreate1(0)
 	err := errors.Join(pairErr, epollErr)
-	if err == nil { // it stays watched
+	if err == nil { // epoll watches the connection also without a descriptor
 		err = errors.Join(unix.EpollCtl(events, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}),
 			unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0), unix.Close(fd))
 	}

@@ -32,7 +32,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
 
-// TestOpenAPIIsCurrent generates the document from the operations and their types and compares it with the file.
+// TestOpenAPIIsCurrent generates the document from the operations and the types of their data, and compares it with
+// the file.
 func TestOpenAPIIsCurrent(t *testing.T) {
 	got := generateOpenAPI(t)
 	if *update {
@@ -359,7 +360,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 				"application/json",
 				"schema",
 			}, []byte(answer))
-		// There are none.
+		// there is no pin and no recording
 		case (strings.HasPrefix(o.path, "/pins/") || o.path == "/record/stop") && code == http.StatusNotFound:
 			c.check(t, what, []string{"components", "schemas", "failure"}, []byte(answer))
 		default:

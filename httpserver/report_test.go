@@ -90,8 +90,8 @@ func TestRejectedTokens(t *testing.T) {
 	}
 }
 
-// TestCertificateThatEnds checks that an expired certificate is refused, one about to expire is warned about, and
-// failed handshakes are counted, except for connections that send nothing.
+// TestCertificateThatEnds checks that an expired certificate is refused, that a certificate about to expire causes a
+// warning, and that failed handshakes are counted, except for connections that send nothing.
 func TestCertificateThatEnds(t *testing.T) {
 	processtest.Leaks(t)
 	cert, key, _ := writeCertificate(t, -time.Hour)

@@ -309,7 +309,7 @@ func TestDashboard(t *testing.T) {
 			return b.eval(`document.querySelectorAll(".wire li").length > 0`) == "true"
 		})
 		b.eval(`document.querySelector(".wire summary").click()`)
-		// Further frames may be above it by now.
+		// Further frames may be above that frame by now.
 		b.await(`[...document.querySelectorAll(".wire pre")].some((n) => n.textContent.length > 0)`)
 		b.shoot("wire-light")
 		b.phone("dark", "wire-phone-dark")
