@@ -26,8 +26,8 @@ type Cluster interface {
 	Offer(list []Offer)
 	// SharedAs returns how an extension of h is shared: AsMine, AsReplicas, or another text if it is not.
 	SharedAs(extension string) string
-	// Places returns the extensions of other nodes that this node uses, sorted by extension and node. The slice must
-	// not be modified.
+	// Places returns the extensions of other nodes that this node uses: one Place for each extension at each node.
+	// The slice must not be modified.
 	Places() []*Place
 	// Call carries one call to a place and returns its outcome. The error is a *protocol.Error; its Outcome is ""
 	// only if the extension never saw the call and never will.

@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// An instance whose session has ended before its start gets no login, not even that of all callers. The key of an
-// instance belongs to its first caller.
+// An instance whose session has ended before its start gets no login, not even that of all callers. Only the first
+// caller of a key may use its instance.
 func TestEndedSessionGetsNoLogin(t *testing.T) {
 	d := &Destination{Unit: new(unit.Unit), sessions: make(map[string]brought)}
 	d.login = func(caller string) runtime.Login {

@@ -21,7 +21,7 @@ func directory(t *testing.T, reread func() (*config.Config, error)) *Directory {
 	return New(ctx, reread, func() {}, slog.New(slog.DiscardHandler))
 }
 
-// TestClientReadEarlier keeps an earlier reading from bringing back a removed client.
+// An earlier reading of the configuration does not bring back a removed client.
 func TestClientReadEarlier(t *testing.T) {
 	token := clienttoken.New()
 	with := map[string]config.Client{"ada": {TokenHash: clienttoken.Hash(token)}}
@@ -32,7 +32,7 @@ func TestClientReadEarlier(t *testing.T) {
 		t.Fatal("the client is unknown")
 	}
 	early, late := d.begin(), d.begin()
-	d.set(late, nil) // ada is removed, and the earlier reading ends only then
+	d.set(late, nil) // ada is removed before the earlier reading ends
 	d.set(early, with)
 	if _, _, ok := d.ByToken(token); ok || until.Err() == nil || d.Named("ada") {
 		t.Error("a client that was removed is back")
@@ -42,7 +42,7 @@ func TestClientReadEarlier(t *testing.T) {
 	}
 }
 
-// TestClientReloadFails changes nothing after an error.
+// A reload that fails changes nothing.
 func TestClientReloadFails(t *testing.T) {
 	d := directory(t, func() (*config.Config, error) { return nil, errors.New("broken") })
 	d.Set(map[string]config.Client{"ada": {}})
@@ -51,7 +51,7 @@ func TestClientReloadFails(t *testing.T) {
 	}
 }
 
-// TestClientOldTokenEnds ends an old token in time, even if its time was changed.
+// An old token ends in time, even if that time was changed.
 func TestClientOldTokenEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := directory(t, nil)
@@ -120,7 +120,7 @@ func TestClientsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestSubjectsAreBounded ends the subject not seen for longest beyond the bound.
+// Beyond the bound, the subject not seen for longest ends.
 func TestSubjectsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := directory(t, nil)

@@ -34,7 +34,7 @@ func entryOf(key string, descriptors ...string) *Entry {
 	return o
 }
 
-// A stored handshake survives a restart byte for byte, and changes are relative to the previous one.
+// A stored handshake survives a restart byte for byte, and changes are those since the previous handshake.
 func TestEntrySurvivesRestart(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	known, err := cache.Open("x")
@@ -155,7 +155,8 @@ func many(n int) (list []string) {
 	return list
 }
 
-// A handshake that cannot be stored holds in this process, and leaves no old file.
+// A handshake that is too large to be stored is in use for this process only, and the file of the previous one is
+// removed.
 func TestTooLargeEntryIsNotStored(t *testing.T) {
 	cache := NewCache(t.TempDir())
 	known, err := cache.Open("x")
@@ -174,7 +175,7 @@ func TestTooLargeEntryIsNotStored(t *testing.T) {
 	}
 }
 
-// Prune keeps the files of all known extensions, and the latest files of unknown ones.
+// Prune leaves the files of all known extensions, and the latest files of unknown ones.
 func TestPrune(t *testing.T) {
 	const present, gone = 700, maxForgotten + 3
 	cache, long := NewCache(t.TempDir()), time.Now().Add(-time.Hour)

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// A changed file, manifest or environment makes another version. The fingerprint covers only the manifest, the
+// A changed file, manifest or environment makes a different version. The fingerprint covers only the manifest, the
 // command line and the named variables.
 func TestVersions(t *testing.T) {
 	dir := t.TempDir()

@@ -23,7 +23,7 @@ func (c calls) DoPart(_ context.Context, call *protocol.Call) (json.RawMessage, 
 	return c.answer(call)
 }
 
-// An extension that fails at its second page is left out: its other items would have no known owner.
+// An extension whose second page fails is left out of a list: its remaining items would have no known owner.
 func TestBrokenListIsLeftOut(t *testing.T) {
 	g := &Gateway{
 		o: Options{Log: slog.New(slog.DiscardHandler)},
@@ -40,7 +40,7 @@ func TestBrokenListIsLeftOut(t *testing.T) {
 	}
 }
 
-// Pages may be as long as lines, and each client that asks would hold them all.
+// A list ends at its bound in bytes: pages may be as long as a line, and each request holds all of them in memory.
 func TestListOfLongPagesEnds(t *testing.T) {
 	text, asked := strings.Repeat("x", maxListedBytes/4), 0
 	g := &Gateway{

@@ -89,7 +89,7 @@ func TestSubscriptionsAgreeWithTheExtension(t *testing.T) {
 	})
 }
 
-// A session that waits for its turn gives up with its call, and leaves nothing behind.
+// A session stops waiting for its turn when its call ends, and leaves nothing behind.
 func TestSubscriptionsDoNotWaitForever(t *testing.T) {
 	l, to, s := newSubscriptions(nil), subscription{uri: "test://note"}, new(protocol.Session)
 	end, err := l.turn(t.Context(), to)
@@ -116,7 +116,8 @@ func at(kind, method string, s *protocol.Session, o manifest.Options) *dispatch.
 	}
 }
 
-// Another node shares a resource between the sessions of this host itself, so it gets every request of each.
+// Another node itself shares a resource between the sessions of this host, so the node gets every request of each
+// session.
 func TestSubscriptionsAtAnotherNode(t *testing.T) {
 	sessions := newSessions(&Options{})
 	l, ada, bob := newSubscriptions(sessions), new(protocol.Session), new(protocol.Session)
@@ -198,7 +199,7 @@ func (s starting) Call(_ context.Context, r *runtime.Request) (json.RawMessage, 
 func (starting) Handshake() *runtime.Handshake { return new(runtime.Handshake) }
 func (starting) Info() (i runtime.Info)        { return i }
 
-// An ended session that waits for an instance, to unsubscribe, does not delay others that subscribe to the same
+// While an ended session waits for an instance in order to unsubscribe, other sessions can subscribe to the same
 // resource.
 func TestUnsubscribingWaitsForTheInstanceOutOfTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

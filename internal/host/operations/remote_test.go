@@ -28,7 +28,7 @@ func (mute) Operate(ctx context.Context, node, _ string, _ json.RawMessage) (jso
 	return json.RawMessage("null"), ctx.Err()
 }
 
-// All nodes are queried, however many do not answer.
+// All nodes are queried, however many of them do not answer.
 func TestSilentNodesHideNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []string
@@ -63,7 +63,8 @@ func TestOrderWithoutAnswer(t *testing.T) {
 	})
 }
 
-// Reading the audit log for one node delays neither operators nor, for long, other nodes.
+// While the audit log is read for one node, a query of an operator is not delayed, and that of another node fails
+// soon.
 func TestReadingTheAuditLogDelaysNoOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A call of a session that ends meanwhile does not pin it to a node: nothing would ever unpin it.
+// A session that ends during its call is not pinned to a node: nothing would ever unpin it.
 func TestEndedSessionIsNotPinned(t *testing.T) {
 	for _, attached := range []bool{true, false} {
 		s := &set{

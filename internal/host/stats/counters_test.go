@@ -34,7 +34,7 @@ func TestCountersWithoutListenersAllocateNothing(t *testing.T) {
 		})
 		f.State("x", supervisor.Event{State: supervisor.Ready})
 	}
-	for range keptCalls + 1 { // the buffers of the ring have grown
+	for range keptCalls + 1 { // grows the buffers of the ring to their final size
 		count()
 	}
 	if n := testing.AllocsPerRun(1000, count); n != 0 {

@@ -30,8 +30,8 @@ func endedCall(outcome status.Outcome) *Ended {
 	}
 }
 
-// The latest calls are kept with their payloads. Older ones are dropped, and do not show up in calls that reuse
-// their buffers.
+// The latest calls are recorded with their payloads. Older calls are dropped, and their bytes do not show up in calls
+// that reuse their buffers.
 func TestLatestCallsAreKept(t *testing.T) {
 	p := &History{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
 	long := `{"text":"` + strings.Repeat("l", maxText-len(`{"text":"`)-3) + `canary"}`
@@ -81,7 +81,7 @@ func TestLatestCallsAreKept(t *testing.T) {
 	}
 }
 
-// Samples of the load have points too, with the highest sample of a step.
+// A step with samples of the load but without calls has a point too. The highest sample of a step counts.
 func TestSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p History
@@ -103,7 +103,7 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// The load of an idle host is not read in each step, but every step has a point.
+// The load of an idle host is not read in every step, but every step has a point.
 func TestSamplesOfIdleHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p History
@@ -158,7 +158,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("%+v", point)
 		}
 		time.Sleep(hour.step*time.Duration(hour.steps) - hour.step)
-		p.End(endedCall(status.OutcomeOK)) // reuses the step of the first
+		p.End(endedCall(status.OutcomeOK)) // reuses the memory of the first step
 		if got := p.Series(""); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
 			t.Errorf("an hour later: %+v", got)
 		}
@@ -173,7 +173,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// Clients are the sessions, and each client that called without a session, once.
+// Clients returns every session, and once each client that called without a session.
 func TestClients(t *testing.T) {
 	var p History
 	for _, c := range []struct{ session, caller, protocol, info string }{

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Masking a long secret does not expose the cut edge, where another secret may begin.
+// Although masks shorten a text, its last recorded bytes are not shown: another secret may be cut off there.
 func TestMaskDoesNotExposeTheEdge(t *testing.T) {
 	const one, other = "first-canary", "second-canary"
 	secret := strings.Repeat(one, 20)

@@ -48,7 +48,7 @@ func TestShownTaskIsFoundAmongEqualIDs(t *testing.T) {
 	}
 }
 
-// Only the caller who began a task is told of it, whatever extension the call names.
+// Only the caller who started a task gets at it, at its own extension or with a call that names none.
 func TestOnlyTheCallerIsToldOfItsTask(t *testing.T) {
 	all := New(nil)
 	all.add(Key{extension: "x", id: "1"}, Task{Caller: "ann"})
@@ -91,7 +91,7 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 }
 
-// Notifications of a task end with the task and with the session; its ownership does not.
+// Notifications of a task end with the task and with the session, but the task still belongs to its caller.
 func TestTaskNotificationsEnd(t *testing.T) {
 	all, s := New(nil), &protocol.Session{Caller: "alice"}
 	one, two := Key{extension: "x", id: "1"}, Key{extension: "x", id: "2"}

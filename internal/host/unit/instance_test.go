@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// A level that the server did not accept is requested again with the next change, and so is the previous level,
-// because the server may have changed it. Calls that state a level see the request, unless its caller had given
-// up.
+// After a request that the server refused, the next one is always sent, even for the previous level: the server may
+// have changed its level all the same. AskedLogLevel returns the requested level, unless the caller gave up.
 func TestLogLevelCountsOnceItIsAccepted(t *testing.T) {
 	const info, warning = 1, 3
 	i := &Instance{logTurn: make(chan struct{}, 1)}

@@ -40,8 +40,8 @@ func (s script) Kill()                       { close(s.killed) }
 func (script) Handshake() *runtime.Handshake { return new(runtime.Handshake) }
 func (script) Info() (i runtime.Info)        { return i }
 
-// A run without a handshake is refused for changes while it loads its code, however late its first answer comes,
-// and not for later changes.
+// A run without a handshake is refused if its files change while it loads its code, however late its first answer
+// comes. Later changes do not matter.
 func TestCodeThatChangesAfterALiteRunHasLoadedIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		changes time.Duration // after the start

@@ -22,7 +22,7 @@ func (away) Serve(context.Context, func()) error { return errors.New("cannot be 
 func (away) Handshake() *runtime.Handshake       { return nil }
 func (away) Info() (i runtime.Info)              { return i }
 
-// An unreachable server gets one connection per second, however many calls try it and when.
+// An unreachable server gets at most one connection per second, however many calls come and when.
 func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
@@ -86,7 +86,8 @@ func (ready) Serve(ctx context.Context, onReady func()) error {
 	return ctx.Err()
 }
 
-// dialing is an instance whose server becomes unreachable when its channel says so.
+// dialing is an instance that waits for its server until the channel is closed, and then finds the server
+// unreachable.
 type dialing struct {
 	away
 	refused chan struct{}
@@ -131,7 +132,7 @@ func dialingUnit(t *testing.T, maxQueue int) (u *Unit, refused chan struct{}) {
 	return u, refused
 }
 
-// A call that comes during a start that began before the server was back waits for the next start.
+// A call during a start that began before the server was back does not fail with that start, but waits for the next.
 func TestCallOutlivesTheStartThatBeganBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, refused := dialingUnit(t, 8)
@@ -146,7 +147,7 @@ func TestCallOutlivesTheStartThatBeganBefore(t *testing.T) {
 	})
 }
 
-// A call that finds the queue of a start full fails at once, and does not ask again until there is room.
+// A call that finds the queue of a start full fails at once; it does not try again and again until there is room.
 func TestCallFailsWhereTheQueueOfAStartIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, refused := dialingUnit(t, 1)
@@ -162,7 +163,7 @@ func TestCallFailsWhereTheQueueOfAStartIsFull(t *testing.T) {
 	})
 }
 
-// TestInstancesShareTheBoundOfWhatIsHeld starts two instances of one unit.
+// The two instances of a unit share one bound on the memory of held messages.
 func TestInstancesShareTheBoundOfWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}

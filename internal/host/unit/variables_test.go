@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Arguments see the transport's own env, an escaped reference stays one, and the home directory of a command is
+// Arguments see the transport's own env. An escaped reference becomes a plain one. The home directory in a command is
 // the user's, whatever the child's environment says.
 func TestExpand(t *testing.T) {
 	home, err := os.UserHomeDir()

@@ -23,10 +23,10 @@ import (
 
 const patience = 60 * time.Second
 
-// fakeHost watches one directory for *.txt files, and finds the changes that the test sends.
+// fakeHost has one directory of *.txt files, and reports the changes that the test sends.
 type fakeHost struct {
 	dir    string
-	checks chan bool // receives apply for each check
+	checks chan bool // receives the argument apply of each check
 	finds  chan found
 }
 
@@ -60,7 +60,7 @@ func (h *fakeHost) Settings() config.Watch {
 	return config.Watch{Mode: config.WatchReload, Debounce: manifest.Duration(time.Millisecond)}
 }
 
-// next answers one check and returns its apply.
+// next answers one check and returns the argument apply of that check.
 func (h *fakeHost) next(t *testing.T, f found) bool {
 	t.Helper()
 	select {
@@ -109,7 +109,7 @@ func TestWatch(t *testing.T) {
 	}
 	h.next(t, found{})
 	unwanted := filepath.Join(h.dir, "a")
-	// one event
+	// one event: only the new name matches
 	if err := errors.Join(os.WriteFile(unwanted, nil, 0o600), os.Rename(unwanted, unwanted+".txt")); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestWatch(t *testing.T) {
 	if _, err := w.Set(deadline, "on"); err != nil {
 		t.Fatal(err)
 	}
-	stop() // during a check, or before
+	stop() // Run ends, perhaps during a check
 	if _, err := w.Set(deadline, "on"); err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		t.Error(err)
 	}

@@ -53,7 +53,7 @@ func TestSkillsOwnTheirFiles(t *testing.T) {
 	}
 }
 
-// A shared URI is reported once, and again when the conflict changes; a failed list keeps what is known.
+// A shared URI is reported once, and again when the conflict changes; after a failed list, what is known stays.
 func TestSharedURIsAreReportedOnce(t *testing.T) {
 	var o Index
 	l := List{Method: protocol.MethodResourcesList, Key: "uri"}
@@ -149,8 +149,8 @@ func TestPromptsKeepTheirNames(t *testing.T) {
 	}
 }
 
-// TestSkillsTakeNoScheme lets an extension list skills whose directories are schemes and hosts: resources that
-// others offer by templates stay theirs.
+// Skills whose directories are whole schemes or hosts do not take resources from an extension that offers these by
+// templates.
 func TestSkillsTakeNoScheme(t *testing.T) {
 	var o Index
 	o.Update(List{"resources/templates/list", "uriTemplate"}, []string{"notes"},

@@ -45,8 +45,8 @@ func shown(a Answer) (names []string) {
 	return names
 }
 
-// TestHiddenNeverFound checks that an answer depends on visible tools only: it equals that of an index without
-// the others.
+// TestHiddenNeverFound checks that an answer depends on visible tools only: it equals the answer of an index without
+// the hidden tools.
 func TestHiddenNeverFound(t *testing.T) {
 	catalog, describe := extensions(t)
 	all := New(catalog, describe, nil)
@@ -289,8 +289,8 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkNew indexes 10,000 tools, for which the first search waits: 119 ms for all, 10 ms after one extension
-// has changed.
+// BenchmarkNew builds an index of 10,000 tools, during which the first search waits: 119 ms, or 10 ms after a change
+// of one extension.
 func BenchmarkNew(b *testing.B) {
 	catalog := large(b, 200, 50)
 	other, _ := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {

@@ -107,9 +107,9 @@ func (m measured) String() string {
 }
 
 // TestRecall measures the ranking on questions that were not used to tune it. The tools imitate well-known MCP
-// servers, and the questions ask for one of them in a user's words; one author wrote both before there was a
-// ranking. A hash of each question selected one of the two files. Parameters and similar words were chosen with
-// tuning.txt only, whose misses -v prints.
+// servers, and the questions ask for one of them in a user's words; one author wrote both before there was a ranking.
+// A hash of each question selected one of the two files. Only tuning.txt was used to choose parameters and similar
+// words; -v prints the questions of tuning.txt that miss.
 func TestRecall(t *testing.T) {
 	catalog, describe := extensions(t)
 	x := New(catalog, describe, nil)

@@ -32,7 +32,7 @@ func view(t *testing.T, d Definition) (*View, []protocol.Diagnostic) {
 	return v, views.Unmatched(defined, catalog, all)
 }
 
-// TestURIsCountInEachReading spells the URI of a hidden resource in other ways.
+// A hidden resource stays hidden when its URI is spelled in other ways.
 func TestURIsCountInEachReading(t *testing.T) {
 	hides, _ := view(t, Definition{Exclude: []string{"ext_git_file:///etc/*", "ext_git_repo://host/secret"}})
 	shows, _ := view(t, Definition{Include: []string{"ext_git_file:///project/*"}})
@@ -42,12 +42,12 @@ func TestURIsCountInEachReading(t *testing.T) {
 		"file:///project/..%2fetc/passwd", "file:///project/%252e%252e/etc/passwd", `file:///project/..\etc/passwd`,
 		"file:///./etc/passwd", "file:///etc/./passwd",
 		"repo://HOST/secret", "repo://host/x/../secret", "file:///project/%25252525252e/x",
-		// as libraries of the URL Standard parse them
+		// equal when parsed by a library of the URL Standard
 		" file:///etc/passwd", "\x01file:///etc/passwd", "fi\tle:///etc/passwd", "file:///e\ntc/passwd",
 		"file:/etc/passwd", "file:etc/passwd", "file://localhost/etc/passwd",
 		`file:\\\etc\passwd`, "file:///project/.%2e/etc/passwd", "repo://host/secret#x", "repo://host/secret\r\n",
 		"repo://host/%2e/secret",
-		// in two steps
+		// equal after two steps
 		"file:///%65tc//../passwd", "file:///project/a%2fb/../../%65tc/passwd", "repo://host/a%2fb/../%73ecret",
 		"file:///e%09tc/passwd",
 	} {
@@ -97,7 +97,7 @@ func TestURIsCountInEachReading(t *testing.T) {
 	}
 }
 
-// TestPatternsMeanOneExtension: an included pattern selects the extension that it spells, an excluded one all
+// A pattern of include selects only the extension with the longest prefix that it begins with, one of exclude all
 // that it matches.
 func TestPatternsMeanOneExtension(t *testing.T) {
 	v, _ := view(t, Definition{Include: []string{"ext_a_*"}})
@@ -110,7 +110,7 @@ func TestPatternsMeanOneExtension(t *testing.T) {
 	}
 }
 
-// TestTwoReadingsAreRefused sends params that an extension may read differently.
+// Params that an extension may read differently are refused.
 func TestTwoReadingsAreRefused(t *testing.T) {
 	v, _ := view(t, Definition{Include: []string{"ext_git_*"}, Exclude: []string{"*secret*"}})
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestTwoReadingsAreRefused(t *testing.T) {
 	}
 }
 
-// TestListsAreLookedThrough filters the lists of an extension.
+// Hidden items are removed from the lists of an extension.
 func TestListsAreLookedThrough(t *testing.T) {
 	v, _ := view(t, Definition{
 		Exclude:  []string{"*secret*"},
@@ -176,7 +176,7 @@ func TestListsAreLookedThrough(t *testing.T) {
 	}
 }
 
-// TestUnmatched reports misspelled names and patterns, once everything is known.
+// Misspelled names and patterns are reported once everything is known.
 func TestUnmatched(t *testing.T) {
 	long := strings.Repeat("p", 32)
 	_, diags := view(t, Definition{
