@@ -13,7 +13,7 @@ import (
 
 // Options of a [Node].
 type Options struct {
-	Settings cluster.Membership // begin with cluster.Default
+	Settings cluster.Membership // start from cluster.Default
 	Version  string             // of exthost, shown to other nodes
 	MaxBody  int64              // bytes of the params or the result of a call; default 16 MiB
 	Log      *slog.Logger       // default: discard

@@ -115,7 +115,7 @@ type requester struct {
 	until                     context.Context   // see [WithUntil]; nil: never ends
 	expiry                    time.Time         // see [WithExpiry]; zero: never
 	remote                    bool              // from another machine
-	forwarded                 bool              // by another server, see [RemoteServers]
+	forwarded                 bool              // received and forwarded by another server, see [RemoteServers]
 }
 
 type requesterKey struct{}

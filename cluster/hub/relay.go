@@ -50,7 +50,7 @@ func (h *Hub) relay(ctx context.Context) {
 	}
 }
 
-// relayOn runs relay on one connection.
+// relayOn relays requests over one connection until the connection or ctx ends.
 func (h *Hub) relayOn(ctx context.Context) error {
 	subjects := wire.Subjects{Cluster: h.name}
 	closed := make(chan struct{})

@@ -56,7 +56,7 @@ type Options struct {
 
 // Own is what a node announces about itself.
 type Own struct {
-	Leaving bool // it accepts no more calls
+	Leaving bool // this node accepts no more calls
 	Shares  []Share
 	Waiting int   // number of pending approval requests
 	Asked   int64 // when the set of pending requests last changed, Unix milliseconds

@@ -170,7 +170,7 @@ func (s *state) doubts(now time.Time) {
 	for m := range s.doubted {
 		switch {
 		case m.due.IsZero():
-			delete(s.doubted, m) // it was heard in between
+			delete(s.doubted, m) // a message of the run has cleared the doubt
 		case !now.Before(m.due):
 			m.due = time.Time{}
 			delete(s.doubted, m)

@@ -35,7 +35,7 @@ const (
 // answer fits in one message and the asker asks for the rest, so that a node is never sent more than it asked
 // for.
 type want struct {
-	itself bool     // the entry of the asked node
+	itself bool     // asks for the entry of the asked node
 	after  string   // of a list: the last node before the part
 	nodes  []string // of entries: their nodes
 	digest string   // of an offer

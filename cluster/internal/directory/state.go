@@ -45,7 +45,7 @@ type state struct {
 
 // message is a queued message.
 type message struct {
-	to       wire.Address // zero: to all nodes, or to one of any if any is set
+	to       wire.Address // zero: to all nodes, or to any one node if any is set
 	any      bool
 	notTaken string
 	head     wire.Head

@@ -21,8 +21,8 @@ import (
 // may have been sent.
 var ErrUnsent = errors.New("not sent")
 
-// ErrRefused is returned by [Connect] for errors that do not heal by waiting: a server rejects the
-// credentials, or its certificate is not trusted.
+// ErrRefused is returned by [Connect] for errors that waiting does not fix: a server rejects the credentials, or its
+// certificate is not trusted.
 var ErrRefused = errors.New("refused")
 
 // Options configures a link.

@@ -208,7 +208,8 @@ func (c *call) signal() {
 	}
 }
 
-// push queues an event of a call. known is false if the call is not open, taken if too many events or bytes are queued.
+// push queues an event of a call. known is false if the call is not open; taken is false if too many events or bytes
+// are queued.
 func (r *front) push(n uint64, e event) (known, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

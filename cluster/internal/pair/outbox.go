@@ -40,8 +40,8 @@ const (
 // maxBatch bounds the size of a batch in bytes. A longer letter does not benefit from batching.
 const maxBatch = 64 << 10
 
-// newOutbox returns an outbox. batches reports whether a run reads batches, see [wire.Messages]. Run must be called
-// to send posted letters.
+// newOutbox returns an outbox. batches reports whether a run reads batches, see [wire.Messages]. run must be called to
+// send posted letters.
 func newOutbox(s Sender, batches func(to wire.Address) bool) *outbox {
 	return &outbox{sender: s, batches: batches, wake: make(chan struct{}, 1)}
 }

@@ -157,7 +157,7 @@ func (p *Pairs) owes() bool {
 	return false
 }
 
-// Close ends all calls, and waits for their goroutines until ctx ends. A client may never return from a request of an
+// Close ends all calls, and waits for their goroutines until ctx ends: a client may never return from a request of an
 // extension.
 func (p *Pairs) Close(ctx context.Context) error {
 	p.cancel()

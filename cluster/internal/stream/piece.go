@@ -15,8 +15,8 @@ import (
 // The methods of the calls.
 const (
 	Open  = "stream/open"  // body: a request; result: the first piece
-	More  = "stream/more"  // body: the number of a stream to end
-	Close = "stream/close" // body: the number of a stream, which ends
+	More  = "stream/more"  // body: the number of a stream; result: the next piece
+	Close = "stream/close" // body: the number of a stream to end
 )
 
 // piece is a part of a response.

@@ -62,7 +62,9 @@ type Request struct {
 	Origin    string   `json:"origin,omitempty"`  // id of the governance decision at the front
 }
 
-// Pulses holds the fields of Pulse and Pulsed, which are numbers of calls.
+// Pulses holds the fields of Pulse and Pulsed, which are numbers of calls. In a Pulse, Open are the open calls, Done
+// those whose outcome has arrived, and the front waits for no call below Low. In a Pulsed, the calls of NotReceived
+// never arrived, and those of Spent may have run, but their results are gone.
 type Pulses struct {
 	Low         uint64   `json:"low,omitempty"`
 	Open        []uint64 `json:"open,omitempty"`
