@@ -2,7 +2,7 @@ package config
 
 import (
 	"github.com/exthost/exthost/governance/builtin"
-	"github.com/exthost/exthost/internal/file/below"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -14,7 +14,7 @@ func (l *loader) confine() {
 			return
 		}
 		*dir = l.cfg.Project.Dir
-		if _, err := below.Relative(*dir, path); err != nil {
+		if _, err := file.RelativeBelow(*dir, path); err != nil {
 			pos, _ := l.decoder.Positions.At(key)
 			l.report.Add(pos, "choose a file below that directory; or state the path in the user's file, or in one of "+
 				"--config FILE", "%s: a project's file can only name files of its directory to be written: %v", key,

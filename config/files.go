@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/exthost/exthost/config/internal/edit"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/foreign"
 	"github.com/exthost/exthost/internal/text/strict"
 )
@@ -88,8 +88,8 @@ func (l *loader) existing(dir, name string) (files []string) {
 func (l *loader) file(name string) *strict.Node {
 	pos := strict.Pos{File: name}
 	l.note(name)
-	data, info, err := regular.Read(name, edit.MaxBytes+8, true)
-	if _, ok := errors.AsType[regular.NotRegular](err); ok {
+	data, info, err := file.ReadRegular(name, edit.MaxBytes+8, true)
+	if _, ok := errors.AsType[file.NotRegular](err); ok {
 		err = errors.New("it is not a regular file")
 	}
 	switch {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/charlievieth/fastwalk"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -86,7 +86,7 @@ func (w *walk) diagnose(level protocol.Level, code, path, format string, args ..
 
 func (w *walk) unreadable(dir string, err error) {
 	code := CodeUnreadable
-	if regular.Exhausted(err) {
+	if file.Exhausted(err) {
 		code = manifest.CodeExhausted
 	}
 	w.diagnose(protocol.LevelWarn, code, dir, "the directory cannot be searched: %v", withoutPath(err))

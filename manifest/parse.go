@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/diagnostics"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
@@ -188,7 +188,7 @@ func readSidecar(path string, o ReadOptions) (map[string]Server, []protocol.Diag
 
 // readRegular returns the content of a regular file, cut just over [MaxBytes].
 func readRegular(path string, o ReadOptions) ([]byte, *protocol.Diagnostic) {
-	data, info, err := regular.Read(path, MaxBytes+1, o.FollowLinks)
+	data, info, err := file.ReadRegular(path, MaxBytes+1, o.FollowLinks)
 	if err == nil {
 		if o.Refuse != nil {
 			if d := o.Refuse(path, info); d != nil {
@@ -203,7 +203,7 @@ func readRegular(path string, o ReadOptions) ([]byte, *protocol.Diagnostic) {
 		Path:    path,
 		Message: "the file cannot be read: " + err.Error(),
 	}
-	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
+	if kind, ok := errors.AsType[file.NotRegular](err); ok {
 		d.Code, d.Message = CodeNotRegular, "the file is "+string(kind)
 		// the diagnostic has the path already
 	} else if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" {
@@ -211,7 +211,7 @@ func readRegular(path string, o ReadOptions) ([]byte, *protocol.Diagnostic) {
 	} else if ok {
 		d.Message = "the file cannot be read: " + failed.Err.Error()
 	}
-	if regular.Exhausted(err) {
+	if file.Exhausted(err) {
 		d.Code = CodeExhausted
 	}
 	return nil, d

@@ -20,8 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // The bounds of JetStream in a hub. JetStream stores nothing there but the counters of shared limits.
@@ -61,10 +60,10 @@ func keepCounters(o *server.Options, dir string) error {
 // nameIn reads the server's name from its file in dir. If there is no file, it creates one with a random name.
 func nameIn(dir string) (string, error) {
 	path := filepath.Join(dir, nameFile)
-	data, _, err := regular.Read(path, 256, false)
+	data, _, err := file.ReadRegular(path, 256, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		data = []byte("hub-" + strings.ToLower(rand.Text()) + "\n")
-		err = atomicfile.WritePrivate(path, data)
+		err = file.WritePrivate(path, data)
 	}
 	name := strings.TrimSpace(string(data))
 	if err == nil && (name == "" || strings.ContainsAny(name, " \t\n.*>")) {

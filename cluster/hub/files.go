@@ -19,10 +19,8 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/file/regular"
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
@@ -69,7 +67,7 @@ func Init(dir, cluster string, urls []string) (*Files, error) {
 	if err := private(dir); err != nil {
 		return nil, err
 	}
-	unlock, err := dirlock.Lock(dir)
+	unlock, err := file.LockDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +86,10 @@ func Init(dir, cluster string, urls []string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WritePrivate(filepath.Join(dir, caFile), cert); err != nil {
+	if err := file.WritePrivate(filepath.Join(dir, caFile), cert); err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WritePrivate(filepath.Join(dir, caKeyFile), key); err != nil {
+	if err := file.WritePrivate(filepath.Join(dir, caKeyFile), key); err != nil {
 		return nil, err
 	}
 	if f.ca, err = readAuthority(cert, key); err != nil {
@@ -99,7 +97,7 @@ func Init(dir, cluster string, urls []string) (*Files, error) {
 	}
 	r := &record{Name: cluster, URLs: urls, Nodes: []Node{}}
 	// written last, because it marks a complete directory
-	return f, atomicfile.WritePrivate(filepath.Join(dir, recordFile), r.bytes())
+	return f, file.WritePrivate(filepath.Join(dir, recordFile), r.bytes())
 }
 
 // private refuses a directory that other users may access.
@@ -127,7 +125,7 @@ func made(path string, make func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error
 	if err != nil {
 		return nil, err
 	}
-	return k, atomicfile.WritePrivate(path, append(seed, '\n'))
+	return k, file.WritePrivate(path, append(seed, '\n'))
 }
 
 // OpenFiles reads the directory that [Init] created.
@@ -171,7 +169,7 @@ func (f *Files) read(name string) ([]byte, error) {
 	if refused := (ownership.Rule{}).Secret(path); refused != nil {
 		return nil, refused
 	}
-	data, _, err := regular.Read(path, maxFile, false)
+	data, _, err := file.ReadRegular(path, maxFile, false)
 	return data, err
 }
 
@@ -193,7 +191,7 @@ func (f *Files) record() (*record, error) {
 
 // change updates the record under a lock. It writes nothing if do fails or reports no change.
 func (f *Files) change(do func(*record) (changed bool, err error)) error {
-	unlock, err := dirlock.Lock(f.dir)
+	unlock, err := file.LockDir(f.dir)
 	if err != nil {
 		return err
 	}
@@ -205,7 +203,7 @@ func (f *Files) change(do func(*record) (changed bool, err error)) error {
 	if changed, err := do(r); err != nil || !changed {
 		return err
 	}
-	return atomicfile.WritePrivate(filepath.Join(f.dir, recordFile), r.bytes())
+	return file.WritePrivate(filepath.Join(f.dir, recordFile), r.bytes())
 }
 
 // Cluster returns the cluster's name, and the hub addresses that invitations contain.

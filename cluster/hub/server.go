@@ -24,7 +24,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/throttle"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Hub is a NATS server in this process. It follows the files in its directory: invited nodes can connect, and
@@ -257,11 +257,11 @@ func (h *Hub) setClaims(revoked []string) error {
 func (h *Hub) follow(ctx context.Context) {
 	tick := time.NewTicker(followEach)
 	defer tick.Stop()
-	var seen regular.Version // of the applied file; while the last change is recent, the file is read at every tick
+	var seen file.Version // of the applied file; while the last change is recent, the file is read at every tick
 	var admitted []byte
 	for {
 		info, err := os.Stat(filepath.Join(h.files.dir, recordFile))
-		if err != nil || !seen.Is(regular.VersionOf(info)) {
+		if err != nil || !seen.Is(file.VersionOf(info)) {
 			r, wrong := h.files.record()
 			if wrong == nil && !bytes.Equal(r.bytes(), admitted) {
 				if wrong = h.admit(r); wrong == nil {
@@ -271,7 +271,7 @@ func (h *Hub) follow(ctx context.Context) {
 			}
 			switch {
 			case wrong == nil && err == nil:
-				seen = regular.VersionOf(info)
+				seen = file.VersionOf(info)
 			case wrong == nil: // the file was replaced between Stat and record
 			default:
 				h.log.Error("the hub does not follow its files: who was invited stays, and who was revoked since can "+

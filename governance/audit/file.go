@@ -10,15 +10,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/regular"
-	"github.com/exthost/exthost/internal/file/rotate"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // maxLine bounds a line that is read; the lines written are far shorter.
 const maxLine = 1 << 20
 
-// file is the log on disk. Only the writer goroutine uses it.
-type file struct {
+// logFile is the log on disk. Only the writer goroutine uses it.
+type logFile struct {
 	path    string
 	maxSize int64
 	keep    int
@@ -32,7 +31,7 @@ type file struct {
 
 // openFile locks the log for this process and finds its end. torn is the incomplete last
 // line, nil when there is none.
-func openFile(o Options) (_ *file, torn []byte, err error) {
+func openFile(o Options) (_ *logFile, torn []byte, err error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -40,7 +39,7 @@ func openFile(o Options) (_ *file, torn []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &file{path: o.Path, maxSize: o.MaxSize, keep: o.Keep, lock: lock}
+	f := &logFile{path: o.Path, maxSize: o.MaxSize, keep: o.Keep, lock: lock}
 	if torn, err = f.resume(); err != nil {
 		return nil, nil, errors.Join(err, f.close())
 	}
@@ -49,8 +48,8 @@ func openFile(o Options) (_ *file, torn []byte, err error) {
 
 // resume opens the file and continues its chain. If the file is empty, it continues the chain of
 // the previous file.
-func (f *file) resume() (torn []byte, err error) {
-	if f.f, _, err = regular.Open(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+func (f *logFile) resume() (torn []byte, err error) {
+	if f.f, _, err = file.OpenRegular(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
 	if f.last, f.size, torn, err = lastLine(f.f); err != nil {
@@ -65,7 +64,7 @@ func (f *file) resume() (torn []byte, err error) {
 		return torn, nil
 	}
 	f.empty = true
-	before, _, err := regular.Open(rotated(f.path, 1), os.O_RDONLY, 0)
+	before, _, err := file.OpenRegular(rotated(f.path, 1), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return torn, nil
 	}
@@ -107,7 +106,7 @@ func lastLine(r *os.File) (last link, end int64, torn []byte, err error) {
 
 // append writes and syncs records, one per line. When it fails, rest holds the records that
 // are not on disk.
-func (f *file) append(records []byte) (rest []byte, err error) {
+func (f *logFile) append(records []byte) (rest []byte, err error) {
 	for len(records) > 0 {
 		if f.size >= f.maxSize && !f.empty {
 			if err := f.rotate(); err != nil {
@@ -133,7 +132,7 @@ func (f *file) append(records []byte) (rest []byte, err error) {
 	return nil, nil
 }
 
-func (f *file) appendHead(buf []byte, last link) ([]byte, link) {
+func (f *logFile) appendHead(buf []byte, last link) ([]byte, link) {
 	r := Record{Kind: KindHead, Time: time.Now().UTC()}
 	if last.Seq > 0 {
 		r.After = filepath.Base(rotated(f.path, 1))
@@ -145,7 +144,7 @@ func (f *file) appendHead(buf []byte, last link) ([]byte, link) {
 
 // writeAtEnd writes buf after the last complete line. After a failed write it truncates the
 // file; should that fail too, the next write overwrites the remains.
-func (f *file) writeAtEnd(buf []byte) error {
+func (f *logFile) writeAtEnd(buf []byte) error {
 	_, err := f.f.WriteAt(buf, f.size)
 	if err == nil {
 		err = f.f.Sync()
@@ -159,8 +158,8 @@ func (f *file) writeAtEnd(buf []byte) error {
 
 // rotate renames the file to .1, increments the number of the older ones, and creates a new
 // file. It may be called again after an error.
-func (f *file) rotate() error {
-	if err := rotate.Shift(f.path, f.keep); err != nil {
+func (f *logFile) rotate() error {
+	if err := file.Rotate(f.path, f.keep); err != nil {
 		return err
 	}
 	next, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -172,7 +171,7 @@ func (f *file) rotate() error {
 	return errors.Join(old.Close(), syncDir(filepath.Dir(f.path)))
 }
 
-func rotated(path string, n int) string { return rotate.Name(path, n) }
+func rotated(path string, n int) string { return file.RotatedName(path, n) }
 
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
@@ -186,7 +185,7 @@ func syncDir(dir string) error {
 	return nil
 }
 
-func (f *file) close() error {
+func (f *logFile) close() error {
 	var err error
 	if f.f != nil {
 		err = f.f.Close()

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // takeLock locks the lock file for this process until the file is closed.
@@ -60,7 +60,7 @@ func flockSoon(f *os.File) (err error) {
 
 // written reports whether a process has the log at path open for writing.
 func written(path string) bool {
-	f, _, err := regular.Open(path+".lock", os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path+".lock", os.O_RDONLY, 0)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}

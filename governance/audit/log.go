@@ -210,7 +210,7 @@ func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Ex
 }
 
 // write is the writer goroutine. It ends when the log is closed.
-func (l *Log) write(f *file, a *anchor) {
+func (l *Log) write(f *logFile, a *anchor) {
 	defer close(l.ended)
 	batch := make([]byte, 0, usualBatch)
 	for {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/glob"
 )
 
@@ -114,7 +114,7 @@ func (r *reader) begin() error {
 }
 
 func (r *reader) open(name string) error {
-	f, _, err := regular.Open(name, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(name, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Report is the result of [Verify].
@@ -86,7 +86,7 @@ func Verify(files ...string) (Report, error) { return VerifyExpecting("", files.
 func VerifyExpecting(hash string, files ...string) (Report, error) {
 	report := Report{Files: files, expect: hash}
 	for i, name := range files {
-		f, _, err := regular.Open(name, os.O_RDONLY, 0)
+		f, _, err := file.OpenRegular(name, os.O_RDONLY, 0)
 		if err != nil {
 			return report, err
 		}

@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Writable returns an error if a log at path could not be written. It opens an existing file,
 // writes and removes a temporary file beside it, and creates no directory.
 func Writable(path string) error {
-	f, _, err := regular.Open(path, os.O_RDWR, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDWR, 0)
 	switch {
 	case err == nil:
 		err = f.Close()

@@ -10,8 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // version is the format of the file. Version 1 has the same form, but holds only tools.
@@ -46,11 +45,11 @@ const maxFile = 256 << 20
 
 // load reads the file at path. A missing file is empty.
 func load(path string) (table, error) {
-	text, _, err := regular.Read(path, maxFile+1, true)
+	text, _, err := file.ReadRegular(path, maxFile+1, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return make(table), nil
 	}
-	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
+	if kind, ok := errors.AsType[file.NotRegular](err); ok {
 		return nil, fmt.Errorf("pins: %s is %w", path, kind)
 	}
 	if err == nil && len(text) > maxFile {
@@ -123,7 +122,7 @@ func (t table) store(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("pins: %w", err)
 	}
-	if err := atomicfile.Write(path, text.Bytes()); err != nil {
+	if err := file.WriteAtomic(path, text.Bytes()); err != nil {
 		return fmt.Errorf("pins: %w", err)
 	}
 	return nil

@@ -13,8 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/display"
 )
 
@@ -56,7 +55,7 @@ func OpenHidden(path string) (*Hidden, error) {
 		beyond:   make(map[group]bool),
 		noted:    make(map[subject]string),
 	}
-	text, _, err := regular.Read(path, maxFile, false)
+	text, _, err := file.ReadRegular(path, maxFile, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
 	}
@@ -236,7 +235,7 @@ func (h *Hidden) Accept(extension string, kind Kind, name, digest string) error 
 	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WritePrivate(h.path, text)
+	return file.WritePrivate(h.path, text)
 }
 
 // Names joins the labels of pins in one line, with invisible characters escaped.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/below"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Pins is the content of a lock file and the changes found since. Its methods are safe for
@@ -80,7 +80,7 @@ type Pin struct {
 // Open reads the lock file at path. If the file is missing, Save creates it. The file, with
 // symbolic links followed, must be in the directory within; "" allows any directory.
 func Open(path, within string) (*Pins, error) {
-	if err := below.Check(within, path); err != nil {
+	if err := file.CheckBelow(within, path); err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
 	}
 	seen, err := load(path)
@@ -323,11 +323,11 @@ func (p *Pins) saveLocked() error {
 		}
 	}
 	if len(p.dirty) > 0 {
-		file, err := below.File(p.within, p.path)
+		path, err := file.Below(p.within, p.path)
 		if err != nil {
 			return fmt.Errorf("pins: %w", err)
 		}
-		if err := seen.store(file); err != nil {
+		if err := seen.store(path); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/config/cluster"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/file/regular"
 	"github.com/exthost/exthost/internal/text/nodename"
 )
 
@@ -86,7 +86,7 @@ func (c *Credentials) secure(files cluster.Certificates) error {
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if files.CA != "" {
-		text, _, err := regular.Read(files.CA, maxFile, true)
+		text, _, err := file.ReadRegular(files.CA, maxFile, true)
 		if err != nil {
 			return err
 		}
@@ -110,19 +110,19 @@ func (c *Credentials) secure(files cluster.Certificates) error {
 }
 
 // secret reads a file that no other user may read or change.
-func secret(file string) (string, error) {
-	if refused := (ownership.Rule{}).Secret(file); refused != nil {
+func secret(path string) (string, error) {
+	if refused := (ownership.Rule{}).Secret(path); refused != nil {
 		return "", refused
 	}
-	data, _, err := regular.Read(file, maxFile+1, true)
+	data, _, err := file.ReadRegular(path, maxFile+1, true)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", fmt.Errorf("there is no file %s: exthost cluster invite NODE > %s writes one, at the hub", file,
-			filepath.Base(file))
+		return "", fmt.Errorf("there is no file %s: exthost cluster invite NODE > %s writes one, at the hub", path,
+			filepath.Base(path))
 	case err != nil:
 		return "", err
 	case len(data) > maxFile:
-		return "", fmt.Errorf("%s is more than %d bytes", file, maxFile)
+		return "", fmt.Errorf("%s is more than %d bytes", path, maxFile)
 	}
 	return string(data), nil
 }

@@ -7,9 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/below"
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -18,30 +16,30 @@ const MaxBytes = 1 << 20
 
 // Lock excludes other programs from changing a file, which need not exist, until unlock. It removes the temporary
 // files of killed programs.
-func Lock(file string) (unlock func(), err error) {
-	if unlock, err = dirlock.Lock(filepath.Dir(file)); err != nil {
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", file, err)
+func Lock(name string) (unlock func(), err error) {
+	if unlock, err = file.LockDir(filepath.Dir(name)); err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", name, err)
 	}
-	atomicfile.Sweep(file)
+	file.RemoveTemporary(name)
 	return unlock, nil
 }
 
 // Write replaces the file with the text that apply returns, or leaves it untouched. Its errors are of kind
 // config_invalid.
-func Write(file string, apply func(data []byte) (changed []byte, line int, err error),
+func Write(name string, apply func(data []byte) (changed []byte, line int, err error),
 ) (line int, created bool, err error) {
 	defer func() {
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
 			err = path.Err // the text has the path already
 		}
 		if err != nil {
-			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", file, err)
+			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", name, err)
 		}
 	}()
-	if err := below.CheckHere(file); err != nil {
+	if err := file.CheckBelowHere(name); err != nil {
 		return 0, false, err
 	}
-	data, err := os.ReadFile(file)
+	data, err := os.ReadFile(name)
 	if created = errors.Is(err, fs.ErrNotExist); err != nil && !created {
 		return 0, false, err
 	}
@@ -53,7 +51,7 @@ func Write(file string, apply func(data []byte) (changed []byte, line int, err e
 	if err != nil {
 		return 0, false, err
 	}
-	return line, created, atomicfile.Write(file, changed)
+	return line, created, file.WriteAtomic(name, changed)
 }
 
 // ByHand is the error for a file in a notation that this package cannot change.

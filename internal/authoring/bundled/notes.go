@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/sdk"
 )
 
@@ -142,5 +142,5 @@ func (b *notebook) save(all []note) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WritePrivate(b.path, data)
+	return file.WritePrivate(b.path, data)
 }

@@ -15,7 +15,7 @@ import (
 const modulePath = "github.com/exthost/exthost"
 
 // goModule returns the go.mod, and go.sum if needed, of a Go extension; none if the directory is in a module.
-func (o Options) goModule() ([]file, error) {
+func (o Options) goModule() ([]output, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (o Options) goModule() ([]file, error) {
 	mod := fmt.Sprintf("module %s\n\ngo 1.26\n\nrequire %s v%s\n", o.ID, modulePath, o.Version)
 	checkout := sourceTree()
 	if checkout == "" {
-		return []file{{"go.mod", []byte(mod), 0o644}}, nil
+		return []output{{"go.mod", []byte(mod), 0o644}}, nil
 	}
 	// In a development build no module proxy has this version.
 	mod += fmt.Sprintf("\nreplace %s => %s\n", modulePath, checkout)
@@ -34,7 +34,7 @@ func (o Options) goModule() ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []file{{"go.mod", []byte(mod), 0o644}, {"go.sum", sum, 0o644}}, nil
+	return []output{{"go.mod", []byte(mod), 0o644}, {"go.sum", sum, 0o644}}, nil
 }
 
 // moduleOf returns the root of the module that contains dir; "" if there is none. dir need not exist.

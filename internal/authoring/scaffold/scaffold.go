@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/below"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -87,7 +87,7 @@ func Create(o Options) (files []string, err error) {
 		return nil, err
 	}
 	for _, f := range contents {
-		if err := below.CheckHere(filepath.Join(o.Dir, f.name)); err != nil {
+		if err := file.CheckBelowHere(filepath.Join(o.Dir, f.name)); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func exists(path string) bool {
 }
 
 // cleanUp removes the files that Create wrote.
-func cleanUp(dir string, keep bool, contents []file) {
+func cleanUp(dir string, keep bool, contents []output) {
 	for _, f := range contents {
 		_ = os.Remove(filepath.Join(dir, f.name))
 	}
@@ -120,14 +120,14 @@ func cleanUp(dir string, keep bool, contents []file) {
 	}
 }
 
-type file struct {
+type output struct {
 	name string
 	data []byte
 	mode fs.FileMode
 }
 
 // render returns the files of an extension, sorted by name.
-func (l language) render(o Options) (files []file, err error) {
+func (l language) render(o Options) (files []output, err error) {
 	entries, err := templates.ReadDir(path.Join("templates", l.name))
 	if err != nil {
 		return nil, err
@@ -143,15 +143,15 @@ func (l language) render(o Options) (files []file, err error) {
 			return nil, err
 		}
 		filled := values.Replace(strings.Replace(string(text), "{{Note}}", l.note, 1))
-		f := file{strings.TrimSuffix(path.Base(source), ".tmpl"), []byte(filled), 0o644}
+		f := output{strings.TrimSuffix(path.Base(source), ".tmpl"), []byte(filled), 0o644}
 		if strings.HasSuffix(f.name, ".sh") {
 			f.mode = 0o755
 		}
 		files = append(files, f)
 	}
-	files = append(files, file{"plugin.schema.json", append(manifest.Schema(), '\n'), 0o644})
+	files = append(files, output{"plugin.schema.json", append(manifest.Schema(), '\n'), 0o644})
 	for name, source := range sdkFiles(l.sdk) {
-		files = append(files, file{name, vendored(name, source, o.Version), 0o644})
+		files = append(files, output{name, vendored(name, source, o.Version), 0o644})
 	}
 	if l.name == "go" {
 		more, err := o.goModule()
@@ -160,6 +160,6 @@ func (l language) render(o Options) (files []file, err error) {
 		}
 		files = append(files, more...)
 	}
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(files, func(a, b output) int { return strings.Compare(a.name, b.name) })
 	return files, nil
 }

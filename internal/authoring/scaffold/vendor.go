@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/sdk/node"
 	"github.com/exthost/exthost/sdk/python"
 )
@@ -73,7 +73,7 @@ func Update(dir, version string) (replaced []string, err error) {
 		if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, want) {
 			continue
 		}
-		if err := atomicfile.Write(path, want); err != nil {
+		if err := file.WriteAtomic(path, want); err != nil {
 			return replaced, err
 		}
 		replaced = append(replaced, name)

@@ -18,7 +18,7 @@ import (
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/internal/text/nodename"
 )
@@ -109,7 +109,7 @@ func (n *initial) run(c *console.Console) (err error) {
 		return err
 	}
 	join := filepath.Join(n.Dir, n.Node+".creds")
-	if err := atomicfile.WritePrivate(join, []byte(text)); err != nil {
+	if err := file.WritePrivate(join, []byte(text)); err != nil {
 		return err
 	}
 	n.Fingerprint = f.Fingerprint()

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // skill is the skill file, in the format of the Agent Skills specification.
@@ -82,7 +82,7 @@ func writeSkill(ctx context.Context, c *console.Console, path string, yes bool) 
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(path, skill); err != nil {
+	if err := file.WriteAtomic(path, skill); err != nil {
 		return err
 	}
 	return reportSkill(c, skillOutcome{path, true}, "wrote "+path)

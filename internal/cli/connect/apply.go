@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // apply shows a change, asks, and writes it. It reports whether the change was written: with --dry-run it prints the
@@ -145,10 +145,10 @@ func (s *settings) replace(k *kept, after []byte, gone bool) error {
 
 // store writes the file. A new file in the user's scope is private.
 func (s *settings) store(after []byte) error {
-	atomicfile.Sweep(s.real)
-	write := atomicfile.Write
+	file.RemoveTemporary(s.real)
+	write := file.WriteAtomic
 	if !s.exists && s.scope == ofUser {
-		write = atomicfile.WritePrivate
+		write = file.WritePrivate
 	}
 	if err := write(s.real, after); err != nil {
 		return &console.Error{

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // kept is the record of a server in a settings file, for --undo. The record and the backup of the file are in the state
@@ -98,11 +98,11 @@ func (k *kept) keep(s *settings, after []byte, added bool) error {
 		return err
 	}
 	if backup {
-		if err := atomicfile.WritePrivate(k.backup(), s.data); err != nil {
+		if err := file.WritePrivate(k.backup(), s.data); err != nil {
 			return err
 		}
 	}
-	return atomicfile.WritePrivate(filepath.Join(k.place, recordName), append(data, '\n'))
+	return file.WritePrivate(filepath.Join(k.place, recordName), append(data, '\n'))
 }
 
 // forget removes the record and replaces the backup by the current file, which still has the server.
@@ -110,7 +110,7 @@ func (k *kept) forget(s *settings) error {
 	if err := os.MkdirAll(k.place, 0o700); err != nil {
 		return err
 	}
-	err := atomicfile.WritePrivate(k.backup(), s.data)
+	err := file.WritePrivate(k.backup(), s.data)
 	if gone := os.Remove(filepath.Join(k.place, recordName)); !errors.Is(gone, fs.ErrNotExist) {
 		err = errors.Join(err, gone)
 	}

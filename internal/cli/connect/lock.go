@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // lock keeps other runs of this program, and the client if it uses a lock, from writing the file. made is the file's
@@ -30,7 +30,7 @@ func (s *settings) lock(ctx context.Context) (made string, unlock func(), err er
 			Hint: "make " + tilde(dir) + ", or exthost connect " + s.client.ID + " --file FILE",
 		}
 	}
-	unlockDir, err := dirlock.Lock(dir)
+	unlockDir, err := file.LockDir(dir)
 	if err != nil {
 		return "", nil, fmt.Errorf("%s is locked: %w", tilde(dir), err)
 	}

@@ -11,8 +11,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/file/below"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/local/clientsettings"
 )
 
@@ -66,7 +65,7 @@ func userFile(client *clientsettings.Client, places clientsettings.Places) strin
 // read reads the file; a missing file is empty.
 func (s *settings) read() error {
 	s.real, s.data, s.exists, s.listed = s.path, nil, false, nil
-	if err := below.CheckHere(s.path); s.scope != ofUser && err != nil {
+	if err := file.CheckBelowHere(s.path); s.scope != ofUser && err != nil {
 		return s.fails(err.Error(), "exthost connect "+s.client.ID+" --file FILE")
 	}
 	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
@@ -80,8 +79,8 @@ func (s *settings) read() error {
 	if err != nil {
 		return s.unreadable(err)
 	}
-	data, _, err := regular.Read(real, maxSettings+1, true)
-	switch kind, ok := errors.AsType[regular.NotRegular](err); {
+	data, _, err := file.ReadRegular(real, maxSettings+1, true)
+	switch kind, ok := errors.AsType[file.NotRegular](err); {
 	case ok:
 		return s.fails("it is "+kind.Error(), "exthost connect "+s.client.ID+" --file FILE")
 	case err != nil:

@@ -6,8 +6,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/file/below"
-	"github.com/exthost/exthost/internal/file/rotate"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Silent is a log level above every record.
@@ -31,17 +30,17 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 	if cfg.File == "" {
 		return slog.New(handler), nil
 	}
-	path, err := below.File(cfg.Within, cfg.File)
-	var file *rotate.File
+	path, err := file.Below(cfg.Within, cfg.File)
+	var rotating *file.Rotating
 	if err == nil {
-		file, err = rotate.Open(path, int64(cfg.MaxSize), cfg.Keep)
+		rotating, err = file.OpenRotating(path, int64(cfg.MaxSize), cfg.Keep)
 	}
 	if err != nil {
 		return nil, &Error{Code: ExitInvalid, Text: "log.file: " + err.Error(), Hint: "exthost config show --origin"}
 	}
-	c.logFile = file
+	c.logFile = rotating
 	return slog.New(slog.NewMultiHandler(handler,
-		slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
+		slog.NewJSONHandler(rotating, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
 }
 
 // QuietLogger returns a logger for commands whose output already states the result: it writes to stderr only if

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/file/below"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/supply/launcher"
@@ -276,7 +276,7 @@ func auditLog(log config.Audit) []finding {
 		return nil
 	}
 	f := finding{Check: "audit log", Result: "ok", Detail: log.Path}
-	err := below.Check(log.Within, log.Path)
+	err := file.CheckBelow(log.Within, log.Path)
 	if err == nil {
 		err = audit.Writable(log.Path)
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/below"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
@@ -60,7 +59,7 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 		return nil, console.Usagef("", "extensions.search_paths is empty, so that there is no place for an extension")
 	}
 	d := &draft{c: c, stated: cfg, id: id, dir: filepath.Join(cfg.Extensions.SearchPaths[0], id)}
-	if err := below.Check(cfg.Project.Dir, filepath.Join(d.dir, manifest.FileName)); err != nil {
+	if err := file.CheckBelow(cfg.Project.Dir, filepath.Join(d.dir, manifest.FileName)); err != nil {
 		return nil, console.Usagef("", "exthost.lock states what lies in its directory: %v", err)
 	}
 	ask := *cfg
@@ -105,7 +104,7 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(d.dir, manifest.FileName), text); err != nil {
+	if err := file.WriteAtomic(filepath.Join(d.dir, manifest.FileName), text); err != nil {
 		return err
 	}
 	real, err := filepath.EvalSymlinks(d.dir)
@@ -170,7 +169,7 @@ func (d *draft) undo(ctx context.Context) (err error) {
 		return nil
 	}
 	if d.text != nil {
-		err = atomicfile.Write(filepath.Join(d.dir, manifest.FileName), d.text)
+		err = file.WriteAtomic(filepath.Join(d.dir, manifest.FileName), d.text)
 	} else {
 		_, err = removeFolder(d.dir)
 		if d.root {

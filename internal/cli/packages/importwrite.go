@@ -15,8 +15,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/below"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/local/clientconfig"
 )
 
@@ -176,47 +175,47 @@ func (f importing) addFile(ctx context.Context, c *console.Console, file importF
 }
 
 // writeFile writes one file. It reports whether the file has changed.
-func (f importing) writeFile(c *console.Console, file importFile) (changed bool, err error) {
-	text := []byte(file.Text)
-	if err := below.CheckHere(file.Path); err != nil {
+func (f importing) writeFile(c *console.Console, imported importFile) (changed bool, err error) {
+	text := []byte(imported.Text)
+	if err := file.CheckBelowHere(imported.Path); err != nil {
 		return false, err
 	}
-	existing, err := os.ReadFile(file.Path)
+	existing, err := os.ReadFile(imported.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return false, err
 	case bytes.Equal(existing, text):
 		return false, nil
-	case !file.config:
-		c.Note(file.Path, true, "it is there already and says something else; --to writes elsewhere")
+	case !imported.config:
+		c.Note(imported.Path, true, "it is there already and says something else; --to writes elsewhere")
 		return false, nil
 	default:
 		var kept []string
 		if text, kept, err = clientconfig.Merge(existing, text); err != nil {
 			return false, &console.Error{
 				Code: console.ExitInvalid,
-				Text: fmt.Sprintf("%s: %v", file.Path, err),
+				Text: fmt.Sprintf("%s: %v", imported.Path, err),
 				Hint: "exthost import without --write prints the entries; --to writes elsewhere",
 			}
 		}
 		for _, name := range kept {
-			c.Note(file.Path, true, name+" is there already, and stays as it is")
+			c.Note(imported.Path, true, name+" is there already, and stays as it is")
 		}
 	}
-	if _, err := f.vault.keep(file.secrets); err != nil {
+	if _, err := f.vault.keep(imported.secrets); err != nil {
 		return false, err
 	}
-	if _, err := file.disable(c); err != nil { // before the file is written: a host that watches starts what it finds
+	if _, err := imported.disable(c); err != nil { // before it is written: a host that watches starts what it finds
 		return false, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(imported.Path), 0o755); err != nil {
 		return false, err
 	}
 	if f.secrets {
-		return true, atomicfile.WritePrivate(file.Path, text)
+		return true, file.WritePrivate(imported.Path, text)
 	}
-	return true, atomicfile.Write(file.Path, text)
+	return true, file.WriteAtomic(imported.Path, text)
 }
 
 // disable disables the extension of the file if it is disabled in the imported file. undo restores the configuration.

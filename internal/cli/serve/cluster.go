@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/config"
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/peers"
 )
 
@@ -35,7 +35,7 @@ func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	return dirlock.Wait(ctx, dir)
+	return file.LockDirContext(ctx, dir)
 }
 
 // stateOf creates a state directory beside those of hosts. what names its kind; words identify it within the kind.

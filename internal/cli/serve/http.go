@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -253,9 +253,9 @@ func bearerToken(auth config.Auth) (string, error) {
 		}
 		return token, nil
 	case auth.TokenFile != "":
-		data, _, err := regular.Read(auth.TokenFile, maxToken, true)
+		data, _, err := file.ReadRegular(auth.TokenFile, maxToken, true)
 		token := strings.TrimSpace(string(data))
-		switch kind, ok := errors.AsType[regular.NotRegular](err); {
+		switch kind, ok := errors.AsType[file.NotRegular](err); {
 		case ok:
 			err = fmt.Errorf("%s is %w", auth.TokenFile, kind)
 		case err == nil && (token == "" || len(data) == maxToken):

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -241,7 +241,7 @@ func (c Cache) Store(id string, o *Entry) error {
 	if err := os.MkdirAll(string(c), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WritePrivate(c.file(id), data)
+	return file.WritePrivate(c.file(id), data)
 }
 
 func (c Cache) remove(id string) error {

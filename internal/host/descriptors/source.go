@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/runtime"
 )
 
@@ -41,10 +41,10 @@ func SourceOf(s *runtime.Spec) Source {
 		s.Sandbox,
 		s.NewPrivileges,
 	}))
-	for _, file := range slices.Concat(commandFiles(s), watched) {
-		version, wrong := fileVersion(file, s.Dir)
-		src.files[file], src.Exhausted = fmt.Sprintln(version, wrong), src.Exhausted || regular.Exhausted(wrong)
-		fmt.Fprintln(h, file, src.files[file])
+	for _, path := range slices.Concat(commandFiles(s), watched) {
+		version, wrong := fileVersion(path, s.Dir)
+		src.files[path], src.Exhausted = fmt.Sprintln(version, wrong), src.Exhausted || file.Exhausted(wrong)
+		fmt.Fprintln(h, path, src.files[path])
 	}
 	fmt.Fprint(h, err) // always nil with these types
 	h.Sum(src.Sum[:0])

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/governance/results"
-	"github.com/exthost/exthost/internal/file/below"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/host/stats"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/protocol"
@@ -92,11 +92,11 @@ const maxAudits = 16
 // opens a sibling file.
 func (s *State) openAudit(c config.Audit) error {
 	var first error
-	file, err := below.File(c.Within, c.Path)
+	resolved, err := file.Below(c.Within, c.Path)
 	if err != nil {
 		return err
 	}
-	c.Path = file
+	c.Path = resolved
 	for n := 1; n <= maxAudits; n++ {
 		path := audit.Sibling(c.Path, n)
 		log, err := audit.Open(audit.Options{

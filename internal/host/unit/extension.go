@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/host/descriptors"
 	"github.com/exthost/exthost/internal/host/permit"
 	"github.com/exthost/exthost/internal/proc/containment/limited"
@@ -139,7 +139,7 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		Secrets:      slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
 		Fingerprint:  func() string { return x.fingerprint(cfg) },
 	})
-	if err := x.recall(env, cfg); regular.Exhausted(err) || x.Source.Exhausted {
+	if err := x.recall(env, cfg); file.Exhausted(err) || x.Source.Exhausted {
 		return nil, []protocol.Diagnostic{{
 			Level:     protocol.LevelWarn,
 			Code:      manifest.CodeExhausted,

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
@@ -97,7 +97,7 @@ func matches(dir, pattern string) bool {
 
 // interpreter returns the program in the #! line of a script; "" for other files.
 func interpreter(script string) string {
-	f, _, err := regular.Open(script, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(script, os.O_RDONLY, 0)
 	if err != nil {
 		return ""
 	}

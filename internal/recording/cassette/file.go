@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // maxHeader limits the first line in bytes.
@@ -22,7 +22,7 @@ func Is(path string) (bool, error) {
 	case info.Size() == 0:
 		return true, nil
 	}
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false, err
 	}
@@ -36,7 +36,7 @@ func Is(path string) (bool, error) {
 
 // Written returns an error if a host or a command is writing the cassette at path.
 func Written(path string) error {
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/concurrent/inflight"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
@@ -65,14 +65,14 @@ func (t *Tape) Play(legacy bool) (*Player, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
+	opened, _, err := file.OpenRegular(t.options.File, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	p := &Player{
 		tape:     t,
 		run:      r,
-		file:     file,
+		file:     opened,
 		protocol: t.Protocol(),
 		out:      make(chan item, 64),
 		closed:   make(chan struct{}),

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -109,7 +109,7 @@ func decodeStart(r *cassette.Record) (s cassette.Start, err error) {
 
 // read calls each for every record until each returns io.EOF.
 func (t *Tape) read(each func(*cassette.Record, cassette.Place) error) error {
-	f, _, err := regular.Open(t.options.File, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(t.options.File, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

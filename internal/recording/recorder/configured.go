@@ -9,8 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/exthost/exthost/internal/file/below"
-	"github.com/exthost/exthost/internal/file/rotate"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/protocol"
 )
@@ -71,7 +70,7 @@ func (s *Configured) ended(err error) {
 
 // beginLocked starts the recording. An existing cassette is set aside.
 func (s *Configured) beginLocked() error {
-	path, err := below.File(s.now.Within, s.now.File)
+	path, err := file.Below(s.now.Within, s.now.File)
 	if err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func (s *Configured) beginLocked() error {
 // setAside renames the cassette at path, replacing the one set aside before. It refuses a file that is not a
 // cassette, because the name may be a typo.
 func setAside(path string) (aside string, err error) {
-	aside = rotate.Name(path, 1)
+	aside = file.RotatedName(path, 1)
 	for _, file := range []string{path, aside} {
 		switch is, err := cassette.Is(file); {
 		case err != nil:

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/concurrent/inflight"
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/secret/secrets/agefile"
 )
 
@@ -77,13 +77,13 @@ func (s *Store) Login(p Place) *Login {
 }
 
 // path returns the file of p's grant.
-func (s *Store) path(p Place) string { return filepath.Join(s.dir, p.name(), file) }
+func (s *Store) path(p Place) string { return filepath.Join(s.dir, p.name(), loginFile) }
 
 // Names of a grant's files, and of the secret in the first of them.
 const (
-	file     = "login.age"
-	identity = "identity"
-	entry    = "grant"
+	loginFile = "login.age"
+	identity  = "identity"
+	entry     = "grant"
 )
 
 func at(path string) agefile.Store {
@@ -140,12 +140,12 @@ func (s *Store) update(ctx context.Context, path string, change func(*Grant) (*G
 // Remove removes p's grant. Without one the error wraps [fs.ErrNotExist].
 func (s *Store) Remove(p Place) error {
 	dir := filepath.Dir(s.path(p))
-	unlock, err := dirlock.Lock(dir)
+	unlock, err := file.LockDir(dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := os.Remove(filepath.Join(dir, file)); err != nil {
+	if err := os.Remove(filepath.Join(dir, loginFile)); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)
@@ -159,7 +159,7 @@ func (s *Store) List() (list []*Grant, err error) {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		g, err := s.read(filepath.Join(s.dir, e.Name(), file))
+		g, err := s.read(filepath.Join(s.dir, e.Name(), loginFile))
 		if g != nil {
 			list = append(list, g)
 		}

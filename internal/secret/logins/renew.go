@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/protocol"
 )
@@ -57,7 +57,7 @@ func renew(ctx context.Context, client *http.Client, path string, g *Grant, befo
 func rewrite(path string) error {
 	data, err := os.ReadFile(path)
 	if err == nil {
-		err = atomicfile.WritePrivate(path, data)
+		err = file.WritePrivate(path, data)
 	}
 	if err != nil {
 		return fmt.Errorf("another token could not be stored: %w", err)

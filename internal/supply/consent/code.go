@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // language describes a family of programs and the files that they load implicitly.
@@ -178,7 +178,7 @@ func script(path string) *language {
 	case of != nil:
 		return of
 	}
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil
 	}

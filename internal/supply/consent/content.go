@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // dataEndings are extensions of files that no program loads as code: documents, tables, databases and their
@@ -78,14 +78,14 @@ var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
 type contentCache struct{ of sync.Map } // contentCheck by path
 
 type contentCheck struct {
-	version regular.Version
+	version file.Version
 	code    bool
 }
 
 // holdsCode reports whether a file contains code: an executable format, or text with typical lines of programs. A
 // missing file contains none.
 func (l *contentCache) holdsCode(path string, info fs.FileInfo) (bool, error) {
-	now := regular.VersionOf(info)
+	now := file.VersionOf(info)
 	if l != nil {
 		if was, ok := l.of.Load(path); ok && was.(contentCheck).version.Is(now) {
 			return was.(contentCheck).code, nil
@@ -99,7 +99,7 @@ func (l *contentCache) holdsCode(path string, info fs.FileInfo) (bool, error) {
 }
 
 func holdsCode(path string) (bool, error) {
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false, ignoreMissing(err)
 	}
@@ -157,7 +157,7 @@ func isData(by, path string, info fs.FileInfo) bool {
 
 // holdsData reports whether a file is binary but not an executable, like a database.
 func holdsData(path string) bool {
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Limits of the files in one folder. A folder that exceeds them is never trusted, because it cannot be compared.
@@ -31,7 +31,7 @@ type File struct {
 	// Local files differ between clones: installed packages, and settings of this machine.
 	Local bool `json:"local,omitempty"`
 	// While Version is unchanged, the file is not read again.
-	regular.Version
+	file.Version
 }
 
 // Files maps slash-separated paths to file versions. A path is relative to a folder, or absolute where no relative
@@ -313,13 +313,13 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 		return nil
 	}
 	local := r.local || strings.Contains("/"+key, "/.git/") // differs between clones
-	if was, ok := r.known[key]; ok && was.Is(regular.VersionOf(info)) {
+	if was, ok := r.known[key]; ok && was.Is(file.VersionOf(info)) {
 		was.Local = local
 		r.files[key] = was
 		r.mark(mark{path: path, key: key}, info)
 		return nil
 	}
-	f, info, err := regular.Open(path, os.O_RDONLY, 0)
+	f, info, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return ignoreMissing(err)
 	}
@@ -327,7 +327,7 @@ func (r *reader) add(path, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file", path)
 	}
-	now := regular.VersionOf(info) // before reading the content
+	now := file.VersionOf(info) // before reading the content
 	r.mark(mark{path: path, key: key}, info)
 	h := sha256.New()
 	n, err := io.Copy(h, io.LimitReader(f, maxBytes-r.bytes+1))
@@ -347,7 +347,7 @@ func checkedCache(path string) bool {
 	if filepath.Ext(path) != ".pyc" {
 		return false
 	}
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}

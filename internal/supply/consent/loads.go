@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // files adds files. For a script it also adds the folder in which Node or Python looks for further code; for a link
@@ -328,7 +328,7 @@ func (l *lines) packageJSON(path string) {
 		l.read = map[string]bool{}
 	}
 	l.read[path] = true
-	data, _, err := regular.Read(path, maxPackage+1, true)
+	data, _, err := file.ReadRegular(path, maxPackage+1, true)
 	if err != nil {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -21,7 +21,7 @@ type mark struct {
 	dir       bool
 	code      bool // contains code, or leads to code
 	recent    bool // so new that a later change may have the same timestamp
-	regular.Version
+	file.Version
 }
 
 // tick is longer than the timestamp granularity of local file systems.
@@ -29,7 +29,7 @@ const tick = 20 * time.Millisecond
 
 // mark records the state of a path that is about to be compared.
 func (r *reader) mark(m mark, info os.FileInfo) {
-	m.Version = regular.Seen(info)
+	m.Version = file.UnsettledVersionOf(info)
 	m.recent = time.Since(time.Unix(0, max(m.Change, m.Mtime))) < tick
 	r.marks = append(r.marks, m)
 }
@@ -53,16 +53,16 @@ func (r *reader) marked(folders map[string]bool) []mark {
 }
 
 // now returns the current state of the path.
-func (m *mark) now() (regular.Version, error) {
+func (m *mark) now() (file.Version, error) {
 	stat := os.Stat
 	if m.link {
 		stat = os.Lstat
 	}
 	info, err := stat(m.path)
 	if err != nil {
-		return regular.Version{}, err
+		return file.Version{}, err
 	}
-	return regular.Seen(info), nil
+	return file.UnsettledVersionOf(info), nil
 }
 
 // scan is the result of reading files once.

@@ -15,9 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // Record is the user's decision about one folder.
@@ -77,7 +76,7 @@ func (s Store) Of(dir string, kind Kind) (*Record, error) {
 }
 
 func read(path string) (*Record, error) {
-	data, info, err := regular.Read(path, maxRecord+1, false)
+	data, info, err := file.ReadRegular(path, maxRecord+1, false)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +106,7 @@ func (s Store) Put(r *Record) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WritePrivate(s.path(r.Dir, r.Kind), append(data, '\n'))
+	return file.WritePrivate(s.path(r.Dir, r.Kind), append(data, '\n'))
 }
 
 func (s Store) Forget(dir string, kind Kind) error {

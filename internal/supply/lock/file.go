@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -112,8 +112,8 @@ func NewReader(dir string) *Reader { return &Reader{path: filepath.Join(dir, Fil
 
 // Read is the function [Read]. Callers share the File and must not change it.
 func (r *Reader) Read() (*File, error) {
-	data, _, err := regular.Read(r.path, maxBytes+1, false)
-	var kind regular.NotRegular
+	data, _, err := file.ReadRegular(r.path, maxBytes+1, false)
+	var kind file.NotRegular
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &File{Version: version, Extensions: map[string]Entry{}}, nil

@@ -9,9 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/dirlock"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -25,7 +23,7 @@ type Uses struct {
 const maxUses = 1 << 20 // bytes
 
 func (u Uses) read() (dirs []string, err error) {
-	data, _, err := regular.Read(u.Path, maxUses, false)
+	data, _, err := file.ReadRegular(u.Path, maxUses, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -47,7 +45,7 @@ func (u Uses) Add(dir string) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
-	unlock, err := dirlock.Lock(home)
+	unlock, err := file.LockDir(home)
 	if err != nil {
 		return err
 	}
@@ -64,7 +62,7 @@ func (u Uses) Add(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WritePrivate(u.Path, data)
+	return file.WritePrivate(u.Path, data)
 }
 
 // Release removes a tree from the store unless a lock file refers to it, and returns the files that stay: see

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -109,7 +109,7 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 		return "", nil, refuse(protocol.Untrusted, "it runs a package, and "+FileName+" names none for it",
 			"exthost add, which writes both; or "+FileName+" from where the extension is from")
 	}
-	data, _, err := regular.Read(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
+	data, _, err := file.ReadRegular(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
 	if err != nil {
 		return "", nil, err
 	}

@@ -14,8 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/literal"
 )
 
@@ -25,7 +24,7 @@ var ErrBusy = errors.New("another program is changing it")
 // Edit reads the lock file and keeps other programs from changing it until unlock. It waits a few seconds for
 // them.
 func Edit(dir string) (f *File, unlock func(), err error) {
-	unlock, err = dirlock.Lock(dir)
+	unlock, err = file.LockDir(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %w", filepath.Join(dir, FileName), ErrBusy, err)
 	}
@@ -49,7 +48,7 @@ func (f *File) Write(dir string) error {
 	if _, diags := parse(path, text); len(diags) > 0 {
 		return fmt.Errorf("%s stays as it is, because what it would become cannot be read: %s", path, diags[0].Message)
 	}
-	return atomicfile.Write(path, text)
+	return file.WriteAtomic(path, text)
 }
 
 // Text returns the file's content.

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // bundleFile is the manifest of an MCP bundle.
@@ -62,7 +62,7 @@ func platform() string {
 
 // readBundle reads a bundle's manifest and applies this platform's overrides.
 func readBundle(dir string) (*bundle, error) {
-	data, _, err := regular.Read(filepath.Join(dir, bundleFile), maxPackageJSON, false)
+	data, _, err := file.ReadRegular(filepath.Join(dir, bundleFile), maxPackageJSON, false)
 	if err != nil {
 		return nil, err
 	}

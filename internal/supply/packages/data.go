@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
@@ -127,7 +127,7 @@ func scan(dir string, variables map[string]string) (read, names map[string]bool)
 			left <= 0 {
 			return nil
 		}
-		code, _, err := regular.Read(path, left, false)
+		code, _, err := file.ReadRegular(path, left, false)
 		left -= int64(len(code))
 		for name := range variables {
 			read[name] = read[name] || bytes.Contains(code, []byte(name))
@@ -145,7 +145,7 @@ func readme(dir string) string {
 	}
 	for _, e := range entries {
 		if strings.EqualFold(e.Name(), "README.md") {
-			data, _, err := regular.Read(filepath.Join(dir, e.Name()), maxPackageJSON, false)
+			data, _, err := file.ReadRegular(filepath.Join(dir, e.Name()), maxPackageJSON, false)
 			if err == nil {
 				return string(data)
 			}

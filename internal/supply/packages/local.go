@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
@@ -70,7 +70,7 @@ func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 	s.Name = rel
 	p := lock.Part{Name: strings.TrimSuffix(filepath.Base(abs), filepath.Ext(abs)), Version: "0.0.0", URL: rel}
 	if s.Kind == Bundle {
-		data, _, err := regular.Read(abs, store.MaxArchive, true)
+		data, _, err := file.ReadRegular(abs, store.MaxArchive, true)
 		if err != nil {
 			return p, err
 		}
@@ -97,7 +97,7 @@ func (i *Installer) resolveOf(ctx context.Context, tree string) (r resolved, err
 	}
 	defer os.RemoveAll(dir)
 	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, _, err := regular.Read(filepath.Join(tree, name), maxOutput, false)
+		data, _, err := file.ReadRegular(filepath.Join(tree, name), maxOutput, false)
 		if err != nil && name == "package.json" {
 			return r, err
 		}
@@ -126,7 +126,7 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 		a.data, a.err = pack(path)
 	default:
 		a.form = store.Zip
-		if a.data, _, a.err = regular.Read(path, store.MaxArchive, true); a.err == nil {
+		if a.data, _, a.err = file.ReadRegular(path, store.MaxArchive, true); a.err == nil {
 			a.err = download.Verify(a.data, p.Integrity)
 		}
 	}
@@ -151,7 +151,7 @@ func pack(dir string) ([]byte, error) {
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is no file, and only files are taken", path)
 		}
-		data, info, err := regular.Read(path, store.MaxArchive, false)
+		data, info, err := file.ReadRegular(path, store.MaxArchive, false)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	goruntime "runtime"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
@@ -30,7 +30,7 @@ func netrcHeader(env []string, host string) (string, error) {
 			return "", nil
 		}
 	}
-	data, _, err := regular.Read(path, maxCredentials, true)
+	data, _, err := file.ReadRegular(path, maxCredentials, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

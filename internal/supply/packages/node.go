@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
 )
@@ -52,7 +52,7 @@ type packageJSON struct {
 
 // readPackageJSON reads the package.json of dir.
 func readPackageJSON(dir string) (*packageJSON, error) {
-	data, _, err := regular.Read(filepath.Join(dir, "package.json"), maxPackageJSON+1, false)
+	data, _, err := file.ReadRegular(filepath.Join(dir, "package.json"), maxPackageJSON+1, false)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func describeNode(dir, at string) (Run, error) {
 		return Run{}, err
 	}
 	program := path.Join(at, bin)
-	f, _, err := regular.Open(filepath.Join(dir, filepath.FromSlash(program)), os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(filepath.Join(dir, filepath.FromSlash(program)), os.O_RDONLY, 0)
 	if err != nil {
 		return Run{}, fmt.Errorf("its program %s is not in the package", bin)
 	}

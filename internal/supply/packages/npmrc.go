@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
@@ -22,7 +22,7 @@ func npmCredentials(env []string, files ...string) (map[string]string, error) {
 	look := process.Lookup(env)
 	values := map[string]string{}
 	for _, path := range files {
-		data, _, err := regular.Read(path, maxCredentials, true)
+		data, _, err := file.ReadRegular(path, maxCredentials, true)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}

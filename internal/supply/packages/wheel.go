@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
 )
@@ -58,7 +58,7 @@ func wheelMetadata(dir string) (headers map[string]string, text string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	data, _, err := regular.Read(filepath.Join(info, "METADATA"), maxMetaFile, false)
+	data, _, err := file.ReadRegular(filepath.Join(info, "METADATA"), maxMetaFile, false)
 	if err != nil {
 		return nil, "", err
 	}
@@ -95,7 +95,7 @@ func consoleScript(dir, pkg string) (name, module, function string, err error) {
 	if err != nil {
 		return "", "", "", err
 	}
-	data, _, err := regular.Read(filepath.Join(info, "entry_points.txt"), maxMetaFile, false)
+	data, _, err := file.ReadRegular(filepath.Join(info, "entry_points.txt"), maxMetaFile, false)
 	if err != nil {
 		return "", "", "", fmt.Errorf("the package has no program: no entry_points.txt")
 	}

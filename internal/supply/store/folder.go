@@ -15,8 +15,8 @@ import (
 
 	"github.com/charlievieth/fastwalk"
 
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // files are the versions of a tree's files by slash-separated path.
@@ -35,7 +35,7 @@ type folder map[string]entry
 
 // entry is a file's state in the file system.
 type entry struct {
-	regular.Version
+	file.Version
 	info   fs.FileInfo
 	others bool // others can write it
 }
@@ -83,7 +83,7 @@ func (l *lister) visit(path string, d fs.DirEntry, err error) error {
 	if len(l.found) >= maxEntries {
 		return fmt.Errorf("%s has over %d files", l.dir, maxEntries)
 	}
-	l.found[name] = entry{regular.VersionOf(info), info, others}
+	l.found[name] = entry{file.VersionOf(info), info, others}
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Left lists files that the store did not write and keeps.
@@ -309,7 +309,7 @@ func (c *Copy) make(mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(c.to), 0o700); err != nil {
 		return err
 	}
-	in, _, err := regular.Open(c.from, os.O_RDONLY, 0)
+	in, _, err := file.OpenRegular(c.from, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -326,7 +326,7 @@ func (c *Copy) make(mode fs.FileMode) error {
 
 // unchanged reports whether the file at path, the original or the copy, has the copied content.
 func (c *Copy) unchanged(path string) bool {
-	f, info, err := regular.Open(path, os.O_RDONLY, 0)
+	f, info, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}

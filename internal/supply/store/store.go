@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
 )
 
@@ -163,7 +163,7 @@ func (s Store) Put(t *Tree) (hash string, aside Left, err error) {
 func (s Store) lock() (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return dirlock.Wait(ctx, s.dir)
+	return file.LockDirContext(ctx, s.dir)
 }
 
 // Missing is returned for a tree that is not in the store.

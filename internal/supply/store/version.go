@@ -13,19 +13,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // version is a file's SHA-256 and its state in the file system.
 type version struct {
 	Sum string `json:"sha256"`
-	regular.Version
+	file.Version
 }
 
 func (v *version) read(path string) error {
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	f, _, err := file.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ type notes struct {
 
 // notes reads the notes about a tree. Unusable notes are ignored, and then every file is read.
 func (s Store) notes(path string) (n notes) {
-	data, info, err := regular.Read(path+notesEnding, maxNotes, false)
+	data, info, err := file.ReadRegular(path+notesEnding, maxNotes, false)
 	if err != nil || ownership.Own(path, info) != nil {
 		return notes{}
 	}
@@ -99,7 +98,7 @@ func (s Store) note(path string, n notes, tree files) {
 		return
 	}
 	if files, err := json.Marshal(tree); err == nil {
-		_ = atomicfile.WritePrivate(path+notesEnding,
+		_ = file.WritePrivate(path+notesEnding,
 			bytes.Join([][]byte{[]byte(n.stamp), beside, files}, []byte("\n")))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // buildPatience is the time for a build, and for those of other test binaries that it waits for.
@@ -57,7 +57,7 @@ func (p place) build(args []string) (dir string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildPatience)
 	defer cancel()
-	unlock, err := dirlock.Wait(ctx, kept)
+	unlock, err := file.LockDirContext(ctx, kept)
 	if err != nil {
 		return "", err
 	}

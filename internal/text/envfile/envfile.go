@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/exthost/exthost/internal/file/regular"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -19,8 +19,8 @@ const maxBytes = 1 << 20
 // NAME=value lines: blank lines and # comments are skipped, a leading `export ` and quotes around the value are
 // removed. Errors name file and line, and never quote a value.
 func Read(path, section string) (map[string]string, error) {
-	data, _, err := regular.Read(path, maxBytes+1, true)
-	switch _, other := err.(regular.NotRegular); {
+	data, _, err := file.ReadRegular(path, maxBytes+1, true)
+	switch _, other := err.(file.NotRegular); {
 	case other:
 		return nil, fmt.Errorf("%s is %w", path, err)
 	case os.IsNotExist(err):

@@ -17,8 +17,7 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
-	"github.com/exthost/exthost/internal/file/dirlock"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
@@ -79,7 +78,7 @@ func (s Store) Names() ([]string, error) {
 
 // Set stores a secret, replacing an earlier value. It creates the key file if needed.
 func (s Store) Set(name, value string) error {
-	return s.change(dirlock.Lock, func(c *content) error {
+	return s.change(file.LockDir, func(c *content) error {
 		c.Secrets[name] = []byte(value)
 		return nil
 	})
@@ -101,7 +100,7 @@ func (s Store) Get(name string) (string, error) {
 // Update replaces a secret by the result of change, under the lock. exists reports whether the secret existed.
 // Update waits for the lock until ctx ends.
 func (s Store) Update(ctx context.Context, name string, change func(value string, exists bool) (string, error)) error {
-	wait := func(dir string) (func(), error) { return dirlock.Wait(ctx, dir) }
+	wait := func(dir string) (func(), error) { return file.LockDirContext(ctx, dir) }
 	return s.change(wait, func(c *content) error {
 		value, exists := c.Secrets[name]
 		next, err := change(string(value), exists)
@@ -117,7 +116,7 @@ func (s Store) Remove(name string) error {
 	if c, err := s.read(); err != nil || c.Secrets[name] == nil { // before creating any directory
 		return cmp.Or(err, error(fs.ErrNotExist))
 	}
-	return s.change(dirlock.Lock, func(c *content) error {
+	return s.change(file.LockDir, func(c *content) error {
 		if c.Secrets[name] == nil {
 			return fs.ErrNotExist
 		}
@@ -241,7 +240,7 @@ func (s Store) write(c content, to []age.Recipient) error {
 		return fmt.Errorf("%s would have more than %d MiB", s.Path, maxFile>>20)
 	}
 	for _, path := range []string{s.Path, s.Identity} { // under the lock nobody writes temporary files
-		atomicfile.Sweep(path)
+		file.RemoveTemporary(path)
 	}
-	return atomicfile.WritePrivate(s.Path, b.Bytes())
+	return file.WritePrivate(s.Path, b.Bytes())
 }

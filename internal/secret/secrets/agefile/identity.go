@@ -8,7 +8,7 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // maxIdentity limits the key file, in bytes.
@@ -69,5 +69,5 @@ func (s Store) makeIdentity() error {
 	}
 	text := fmt.Sprintf("# The key of %s. Keep a copy in a safe place.\n# public key: %s\n%s\n", s.Path,
 		key.Recipient(), key)
-	return atomicfile.WritePrivate(s.Identity, []byte(text))
+	return file.WritePrivate(s.Identity, []byte(text))
 }

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/file/regular"
 )
 
 // refusal is the error of a file or directory that others can access.
@@ -48,8 +48,8 @@ func readPrivate(path string, limit int64) ([]byte, error) {
 	if err := checkDirectory(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	data, info, err := regular.Read(path, limit+1, false)
-	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
+	data, info, err := file.ReadRegular(path, limit+1, false)
+	if kind, ok := errors.AsType[file.NotRegular](err); ok {
 		return nil, &refusal{path + " is " + kind.Error(), "put the file itself there"}
 	}
 	if err != nil {

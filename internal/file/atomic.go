@@ -1,6 +1,4 @@
-// Package atomicfile replaces the content of a file in one step: readers see the old or the new content, even after a
-// crash.
-package atomicfile
+package file
 
 import (
 	"crypto/rand"
@@ -12,13 +10,14 @@ import (
 	"strings"
 )
 
-// Write replaces the content of a file, or creates it with mode 0644 less the umask. An existing file keeps its mode
-// and, as far as permitted, its owner and group; a symbolic link stays, and its target is replaced. It fails for a
-// read-only file, a file that is not regular, and a dangling link. After an error the old content is still there.
-func Write(path string, data []byte) error { return write(path, data, 0o644) }
+// WriteAtomic replaces the content of a file in one step, or creates it with mode 0644 less the umask: readers see the
+// old or the new content, even after a crash. An existing file keeps its mode and, as far as permitted, its owner and
+// group; a symbolic link stays, and its target is replaced. It fails for a read-only file, a file that is not regular,
+// and a dangling link. After an error the old content is still there.
+func WriteAtomic(path string, data []byte) error { return write(path, data, 0o644) }
 
-// WritePrivate is like [Write] for content that only the owner may read: a new file has mode 0600, and an existing one
-// loses the permissions of group and others.
+// WritePrivate is like [WriteAtomic] for content that only the owner may read: a new file has mode 0600, and an
+// existing one loses the permissions of group and others.
 func WritePrivate(path string, data []byte) error { return write(path, data, 0o600) }
 
 func write(path string, data []byte, mode fs.FileMode) error {
@@ -56,8 +55,8 @@ func write(path string, data []byte, mode fs.FileMode) error {
 // leftover matches the random end of a temporary file's name, see [rand.Text].
 var leftover = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// Sweep removes the temporary files of killed writes of path. Nothing may write path concurrently.
-func Sweep(path string) {
+// RemoveTemporary removes the temporary files of killed writes of path. Nothing may write path concurrently.
+func RemoveTemporary(path string) {
 	entries, _ := os.ReadDir(filepath.Dir(path))
 	for _, e := range entries {
 		if rest, ok := strings.CutPrefix(e.Name(), "."+filepath.Base(path)+"-"); ok && leftover.MatchString(rest) {

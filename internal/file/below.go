@@ -1,5 +1,4 @@
-// Package below restricts files named by a directory's configuration to that directory.
-package below
+package file
 
 import (
 	"errors"
@@ -9,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Relative returns path relative to the absolute dir, or an error if path leads out of dir. It does not look at
+// RelativeBelow returns path relative to the absolute dir, or an error if path leads out of dir. It does not look at
 // the disk.
-func Relative(dir, path string) (string, error) {
+func RelativeBelow(dir, path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -23,16 +22,16 @@ func Relative(dir, path string) (string, error) {
 	return rel, nil
 }
 
-// File resolves path for writing a file below dir: it returns the path with the symbolic links of its directory
-// resolved, as far as the directory exists. Links that lead out of dir, a file that is a link and one that is not
-// regular are errors. With dir "" it returns path. It creates nothing.
+// Below resolves path for writing a file below dir, whose configuration names it: it returns the path with the symbolic
+// links of its directory resolved, as far as the directory exists. Links that lead out of dir, a file that is a link
+// and one that is not regular are errors. With dir "" it returns path. It creates nothing.
 //
-// A process that replaces directories below dir after File returns can still escape.
-func File(dir, path string) (string, error) {
+// A process that replaces directories below dir after Below returns can still escape.
+func Below(dir, path string) (string, error) {
 	if dir == "" {
 		return path, nil
 	}
-	if err := Check(dir, path); err != nil {
+	if err := CheckBelow(dir, path); err != nil {
 		return "", err
 	}
 	parent, missing := filepath.Dir(path), ""
@@ -48,12 +47,12 @@ func File(dir, path string) (string, error) {
 	}
 }
 
-// Check is [File] without its result. A missing file is no error.
-func Check(dir, path string) error {
+// CheckBelow is [Below] without its result. A missing file is no error.
+func CheckBelow(dir, path string) error {
 	if dir == "" {
 		return nil
 	}
-	rel, err := Relative(dir, path)
+	rel, err := RelativeBelow(dir, path)
 	if err != nil {
 		return err
 	}
@@ -75,17 +74,17 @@ func Check(dir, path string) error {
 	return nil
 }
 
-// CheckHere is [Check] for a path below the working directory, whose links may be another person's. Other paths
-// pass, since the user named them.
-func CheckHere(path string) error {
+// CheckBelowHere is [CheckBelow] for a path below the working directory, whose links may be another person's. Other
+// paths pass, since the user named them.
+func CheckBelowHere(path string) error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	if _, err := Relative(dir, path); err != nil {
+	if _, err := RelativeBelow(dir, path); err != nil {
 		return nil
 	}
-	return Check(dir, path)
+	return CheckBelow(dir, path)
 }
 
 func outside(dir, path string, err error) error {

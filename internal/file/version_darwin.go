@@ -1,4 +1,4 @@
-package regular
+package file
 
 import (
 	"io/fs"
@@ -7,7 +7,7 @@ import (
 
 func identity(info fs.FileInfo) (inode uint64, change int64) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return s.Ino, s.Ctim.Nano()
+		return s.Ino, s.Ctimespec.Nano()
 	}
 	return 0, 0
 }

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package regular
+package file
 
 import "io/fs"
 

@@ -1,5 +1,4 @@
-// Package regular opens regular files and refuses others, without blocking on a FIFO.
-package regular
+package file
 
 import (
 	"errors"
@@ -15,9 +14,9 @@ type NotRegular string
 
 func (e NotRegular) Error() string { return string(e) }
 
-// Read returns at most limit bytes of a regular file, and its FileInfo. Unless followLinks is set, a symbolic link is
-// [NotRegular].
-func Read(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, error) {
+// ReadRegular returns at most limit bytes of a regular file, and its FileInfo, without blocking on a FIFO. Unless
+// followLinks is set, a symbolic link is [NotRegular].
+func ReadRegular(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, error) {
 	flags := os.O_RDONLY
 	if !followLinks {
 		flags |= noFollow
@@ -34,9 +33,9 @@ func Read(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, erro
 	return data, info, err
 }
 
-// Open is like [os.OpenFile], for regular files and devices only, and also returns the FileInfo. For other files, the
-// error names the file and its kind.
-func Open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
+// OpenRegular is like [os.OpenFile], for regular files and devices only, and also returns the FileInfo. For other
+// files, the error names the file and its kind. It does not block on a FIFO.
+func OpenRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
 	f, info, err := open(path, flags, mode, fs.ModeDevice|fs.ModeCharDevice)
 	if kind, ok := errors.AsType[NotRegular](err); ok {
 		err = fmt.Errorf("%s is %w", path, kind)

@@ -1,4 +1,4 @@
-package atomicfile_test
+package file_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
@@ -24,13 +24,13 @@ func full(path string) {
 	signal.Ignore(syscall.SIGXFSZ)
 	err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: 4096})
 	if err == nil {
-		err = atomicfile.Write(path, make([]byte, 1<<20))
+		err = file.WriteAtomic(path, make([]byte, 1<<20))
 	}
 	fmt.Println(err)
 }
 
 // A failed write leaves the old content and no temporary file.
-func TestInterrupted(t *testing.T) {
+func TestInterruptedWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {

@@ -1,4 +1,4 @@
-package below
+package file
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func TestLinksThatLeadOutAreRefused(t *testing.T) {
 		at("in/file"):     "logs/file",
 		at("in/new/deep"): "logs/new/deep",
 	} {
-		if got, err := File(dir, path); err != nil || got != filepath.Join(real, filepath.FromSlash(want)) {
+		if got, err := Below(dir, path); err != nil || got != filepath.Join(real, filepath.FromSlash(want)) {
 			t.Errorf("%s: %s, %v", path, got, err)
 		}
 	}
@@ -46,17 +46,17 @@ func TestLinksThatLeadOutAreRefused(t *testing.T) {
 		dir:              "is not below",
 		victim:           "is not below",
 	} {
-		if got, err := File(dir, path); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := Below(dir, path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %s, %v, want %q", path, got, err, want)
 		}
-		if err := Check(dir, path); err == nil || !strings.Contains(err.Error(), want) {
+		if err := CheckBelow(dir, path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
 	if left, _ := os.ReadDir(elsewhere); len(left) != 1 {
 		t.Errorf("made elsewhere: %v", left)
 	}
-	if got, err := File("", victim); err != nil || got != victim {
+	if got, err := Below("", victim); err != nil || got != victim {
 		t.Errorf("without a bound: %s, %v", got, err)
 	}
 }

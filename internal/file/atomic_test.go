@@ -1,4 +1,4 @@
-package atomicfile_test
+package file_test
 
 import (
 	"bytes"
@@ -9,12 +9,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/exthost/exthost/internal/file/atomicfile"
+	"github.com/exthost/exthost/internal/file"
 )
 
 // A new file has the usual mode, or is private. An existing one keeps its mode; if private, it loses the permissions of
 // others.
-func TestMode(t *testing.T) {
+func TestModeOfWrittenFile(t *testing.T) {
 	dir := t.TempDir()
 	probe := filepath.Join(dir, "probe") // shows the umask
 	if err := os.WriteFile(probe, nil, 0o644); err != nil {
@@ -28,13 +28,13 @@ func TestMode(t *testing.T) {
 		write     func(string, []byte) error
 		old, want fs.FileMode // old 0: no file
 	}{
-		{atomicfile.Write, 0, info.Mode().Perm()},
-		{atomicfile.Write, 0o600, 0o600},
-		{atomicfile.Write, 0o666, 0o666},
-		{atomicfile.Write, 0o755, 0o755},
-		{atomicfile.WritePrivate, 0, 0o600},
-		{atomicfile.WritePrivate, 0o644, 0o600},
-		{atomicfile.WritePrivate, 0o200, 0o200},
+		{file.WriteAtomic, 0, info.Mode().Perm()},
+		{file.WriteAtomic, 0o600, 0o600},
+		{file.WriteAtomic, 0o666, 0o666},
+		{file.WriteAtomic, 0o755, 0o755},
+		{file.WritePrivate, 0, 0o600},
+		{file.WritePrivate, 0o644, 0o600},
+		{file.WritePrivate, 0o200, 0o200},
 	} {
 		path := filepath.Join(t.TempDir(), "file")
 		if tt.old != 0 {
@@ -57,7 +57,7 @@ func TestMode(t *testing.T) {
 }
 
 // A link stays a link, and its target gets the content.
-func TestLink(t *testing.T) {
+func TestLinkIsKept(t *testing.T) {
 	dir := t.TempDir()
 	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
 	if err := os.WriteFile(real, []byte("old"), 0o644); err != nil {
@@ -66,7 +66,7 @@ func TestLink(t *testing.T) {
 	if err := os.Symlink("real", link); err != nil {
 		t.Skip(err)
 	}
-	if err := atomicfile.Write(link, []byte("new")); err != nil {
+	if err := file.WriteAtomic(link, []byte("new")); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(real); err != nil || string(got) != "new" {
@@ -78,7 +78,7 @@ func TestLink(t *testing.T) {
 }
 
 // Protected and special files are left alone, and the error names them.
-func TestRefusals(t *testing.T) {
+func TestWriteAtomicRefuses(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	if err := os.Mkdir(path("directory"), 0o755); err != nil {
@@ -96,7 +96,7 @@ func TestRefusals(t *testing.T) {
 		"dangling":  "a file that does not exist",
 		"none/file": "none",
 	} {
-		if err := atomicfile.Write(path(name), []byte("new")); err == nil || !strings.Contains(err.Error(), want) {
+		if err := file.WriteAtomic(path(name), []byte("new")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
@@ -112,14 +112,14 @@ func TestRefusals(t *testing.T) {
 func TestReadersSeeWholeContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	content := func(c byte) []byte { return bytes.Repeat([]byte{c}, 1<<20) }
-	if err := atomicfile.Write(path, content('0')); err != nil {
+	if err := file.WriteAtomic(path, content('0')); err != nil {
 		t.Fatal(err)
 	}
 	var writers sync.WaitGroup
 	for w := range 2 {
 		writers.Go(func() {
 			for range 10 {
-				if err := atomicfile.Write(path, content(byte('a'+w))); err != nil {
+				if err := file.WriteAtomic(path, content(byte('a'+w))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -140,8 +140,8 @@ func TestReadersSeeWholeContents(t *testing.T) {
 	}
 }
 
-// Sweep removes the temporary files of killed writes, and no file with a similar name.
-func TestSweep(t *testing.T) {
+// RemoveTemporary removes the temporary files of killed writes, and no file with a similar name.
+func TestRemoveTemporary(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"a",
@@ -154,7 +154,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	atomicfile.Sweep(filepath.Join(dir, "a"))
+	file.RemoveTemporary(filepath.Join(dir, "a"))
 	left, err := os.ReadDir(dir)
 	var names []string
 	for _, e := range left {

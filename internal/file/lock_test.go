@@ -1,4 +1,4 @@
-package dirlock
+package file
 
 import (
 	"os"
@@ -8,13 +8,13 @@ import (
 )
 
 // Only one holds the lock at a time, and it leaves no file behind.
-func TestLock(t *testing.T) {
+func TestLockDir(t *testing.T) {
 	dir := t.TempDir()
 	var inside atomic.Int32
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			unlock, err := Lock(dir)
+			unlock, err := LockDir(dir)
 			if err != nil {
 				t.Error(err)
 				return
@@ -30,7 +30,7 @@ func TestLock(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if _, err := Lock(dir + "/missing"); !os.IsNotExist(err) {
+	if _, err := LockDir(dir + "/missing"); !os.IsNotExist(err) {
 		t.Error(err)
 	}
 }

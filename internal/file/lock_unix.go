@@ -1,6 +1,6 @@
 //go:build unix
 
-package dirlock
+package file
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package regular
+package file
 
 // On these systems directories contain no FIFOs, and opening a file does not tell a link from its target.
 const (

@@ -1,6 +1,6 @@
 //go:build unix
 
-package regular
+package file
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestRead(t *testing.T) {
+func TestReadRegular(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir) // short path, as for sockets
 	if err := errors.Join(os.WriteFile("file", []byte("content"), 0o600), os.Symlink("file", "link"),
@@ -32,19 +32,19 @@ func TestRead(t *testing.T) {
 		"socket":    "a socket, not a regular file",
 		os.DevNull:  "a device, not a regular file",
 	} {
-		_, _, err := Read(name, 9, false)
+		_, _, err := ReadRegular(name, 9, false)
 		if kind, ok := errors.AsType[NotRegular](err); !ok || kind.Error() != want {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
-	if _, _, err := Read("missing", 9, false); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := ReadRegular("missing", 9, false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, _, err := Read("loop", 9, true); !errors.Is(err, syscall.ELOOP) {
+	if _, _, err := ReadRegular("loop", 9, true); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("a link to itself: %v", err)
 	}
 	for _, name := range []string{filepath.Join(dir, "file"), "link"} {
-		data, info, err := Read(name, 4, true)
+		data, info, err := ReadRegular(name, 4, true)
 		if err != nil || string(data) != "cont" || info.Size() != 7 {
 			t.Errorf("%s: %q, %v, %v", name, data, info, err)
 		}

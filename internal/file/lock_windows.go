@@ -1,4 +1,4 @@
-package dirlock
+package file
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package regular
+package file
 
 import (
 	"io/fs"
@@ -19,15 +19,15 @@ const settled = 100 * time.Millisecond
 // VersionOf returns the version of a file. It has only the size if the time of the last change is unknown or too
 // recent.
 func VersionOf(info fs.FileInfo) Version {
-	v := Seen(info)
+	v := UnsettledVersionOf(info)
 	if v.Change == 0 || time.Since(time.Unix(0, v.Change)) < settled {
 		return Version{Size: v.Size}
 	}
 	return v
 }
 
-// Seen is like [VersionOf], but accepts recent changes: a later one may have the same version.
-func Seen(info fs.FileInfo) Version {
+// UnsettledVersionOf is like [VersionOf], but accepts recent changes: a later one may have the same version.
+func UnsettledVersionOf(info fs.FileInfo) Version {
 	inode, change := identity(info)
 	return Version{info.Size(), inode, info.ModTime().UnixNano(), change}
 }
