@@ -13,8 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/concurrent/coalesce"
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/clients"
 	"github.com/exthost/exthost/internal/host/dispatch"
@@ -76,16 +75,16 @@ type life struct {
 	opened   time.Time
 	starting *starts.Starting // units that start with the host
 
-	rebuild  coalesce.Requests // build the next snapshot
-	places   coalesce.Requests // take over the extensions that other nodes share
-	announce coalesce.Requests // notify clients of changed tools
-	restate  coalesce.Requests // tell other nodes of changed states
+	rebuild  concurrent.Requests // build the next snapshot
+	places   concurrent.Requests // take over the extensions that other nodes share
+	announce concurrent.Requests // notify clients of changed tools
+	restate  concurrent.Requests // tell other nodes of changed states
 
 	running context.Context    // ends when every unit has stopped
 	stop    context.CancelFunc // ends running
 	closing context.Context    // ends when the host begins to close
 	close   context.CancelFunc // ends closing
-	beside  inflight.Gate      // counts every goroutine of the host
+	beside  concurrent.Gate    // counts every goroutine of the host
 	closed  sync.Once
 }
 
@@ -224,7 +223,8 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h := &Host{opts: o, journal: journal.New(), snapshots: new(snapshot.Store)}
 	l := &h.life
 	l.opened, l.starting = time.Now(), starts.NewStarting()
-	l.rebuild, l.announce, l.places, l.restate = coalesce.New(), coalesce.New(), coalesce.New(), coalesce.New()
+	l.rebuild, l.announce = concurrent.NewRequests(), concurrent.NewRequests()
+	l.places, l.restate = concurrent.NewRequests(), concurrent.NewRequests()
 	l.running, l.stop = context.WithCancel(ctx)
 	l.closing, l.close = context.WithCancel(l.running)
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -48,7 +48,7 @@ type Pipeline struct {
 	flows   map[Flow]chain
 	audit   []*member // both flows
 
-	under   inflight.Gate   // exchanges and detached observers in progress
+	under   concurrent.Gate // exchanges and detached observers in progress
 	running context.Context // canceled by Close; detached observers and approval requests use it
 	stop    context.CancelFunc
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/proc/sandbox"
 )
@@ -28,7 +28,7 @@ type RunnerOptions struct {
 type Runner struct {
 	o       RunnerOptions
 	slots   chan struct{}
-	running inflight.Gate   // commands
+	running concurrent.Gate // commands
 	closing context.Context // ends when commands must end
 	stop    context.CancelFunc
 }

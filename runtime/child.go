@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/manifest"
@@ -56,7 +56,7 @@ type child struct {
 	endReason    chan *protocol.Error // holds the first reason for ending the run
 	toolsChanged chan struct{}        // holds a token if the tools must be listed again
 	health       health
-	tasks        inflight.Gate
+	tasks        concurrent.Gate
 
 	connDone chan struct{} // closed when the connection has ended
 	connErr  error         // why; set before connDone is closed

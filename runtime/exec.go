@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/proc/containment/limited"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/recording/cassette"
@@ -29,7 +29,7 @@ type ExecRuntime struct {
 
 	calls    atomic.Uint64
 	inFlight atomic.Int64
-	running  inflight.Gate   // calls in flight; closed by Kill
+	running  concurrent.Gate // calls in flight; closed by Kill
 	killed   context.Context // ends with Kill
 	kill     context.CancelFunc
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // Standby keeps one started process ready for the next instance whose Spec has this Standby. Its methods are safe for
@@ -19,7 +19,7 @@ type Standby struct {
 	idle    *idleProcess // nil if no process is ready
 	filling bool
 
-	tasks inflight.Gate // Fill and watch calls; closed by Stop
+	tasks concurrent.Gate // Fill and watch calls; closed by Stop
 }
 
 // NewStandby returns a Standby for instances of s, whose transport must be stdio. Only Fill starts a process.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/quota"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // Nodes ask hubs about the counters of shared limits; they have no access to JetStream itself. JetStream
@@ -94,7 +94,7 @@ func (h *Hub) relayOn(ctx context.Context) error {
 type relaying struct {
 	conn     *nats.Conn
 	subjects wire.Subjects
-	work     inflight.Gate
+	work     concurrent.Gate
 	places   chan struct{} // holds a value for each running request
 
 	mu      sync.Mutex     // guards what follows

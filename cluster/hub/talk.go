@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // Hubs exchange their records over their routes, in the system account, which no node can access. So an invitation or
@@ -59,7 +59,7 @@ func (h *Hub) converse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var work inflight.Gate
+	var work concurrent.Gate
 	defer func() {
 		conn.Close()
 		<-closed

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -36,8 +36,8 @@ type service struct {
 	messages       chan jsonrpc.Message
 	ctx            context.Context // its cause is the error of Read
 	fail           context.CancelCauseFunc
-	closed         chan struct{} // closed when the last callback of the NATS client has returned
-	tasks          inflight.Gate // message handlers, and doubt
+	closed         chan struct{}   // closed when the last callback of the NATS client has returned
+	tasks          concurrent.Gate // message handlers, and doubt
 	once           func()
 	heard, missing atomic.Uint64 // messages of the service, and requests without a subscriber
 	doubted        atomic.Bool   // true while doubt runs

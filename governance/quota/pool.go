@@ -6,14 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // Pool holds what all counters of a host share: the source of their leases, and their background
 // work.
 type Pool struct {
 	source  Source
-	ahead   inflight.Gate
+	ahead   concurrent.Gate
 	closing context.Context // ends with Close
 	stop    context.CancelFunc
 	watch   sync.Once

@@ -1,2 +1,3 @@
-// Package concurrent groups helpers for goroutines: counting work in flight, and combining requests into one run.
+// Package concurrent has helpers for goroutines: it counts work in flight, combines requests into one run, and delivers
+// items to slow and fast readers alike.
 package concurrent

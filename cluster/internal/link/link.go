@@ -14,7 +14,7 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/natsclient"
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // ErrUnsent is returned for messages that were not sent and never will be. After any other error a message
@@ -66,8 +66,8 @@ const (
 type Link struct {
 	o     Options
 	conn  atomic.Pointer[connection]
-	first chan error    // error of the first attempt
-	tasks inflight.Gate // message handlers, and reconnects
+	first chan error      // error of the first attempt
+	tasks concurrent.Gate // message handlers, and reconnects
 	dials context.Context
 	cut   context.CancelFunc // ends dials and all connections
 

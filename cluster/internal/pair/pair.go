@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -63,8 +63,8 @@ const (
 // Pairs holds the pairs of one run with all remote runs. Its methods may be called concurrently.
 type Pairs struct {
 	o       Options
-	work    inflight.Gate // all goroutines
-	workers workers       // goroutines of incoming calls
+	work    concurrent.Gate // all goroutines
+	workers workers         // goroutines of incoming calls
 	ctx     context.Context
 	cancel  context.CancelFunc
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -24,7 +24,7 @@ const (
 type Server struct {
 	serve  func(ctx context.Context, w http.ResponseWriter, request []byte)
 	log    *slog.Logger
-	work   inflight.Gate
+	work   concurrent.Gate
 	ctx    context.Context
 	cancel context.CancelFunc
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/text/redact"
@@ -21,7 +21,7 @@ type HookEvents struct {
 	snapshots *snapshot.Store
 	log       *slog.Logger
 	redactor  *redact.Redactor
-	beside    *inflight.Gate
+	beside    *concurrent.Gate
 	closing   context.Context
 	states    chan hooks.Event // queued for hooks of extension_state
 }
@@ -31,7 +31,7 @@ const stateEvents = 256
 
 // NewHookEvents returns the events of a host. Hooks of sessions are counted by beside, and run until closing
 // ends.
-func NewHookEvents(closing context.Context, s *snapshot.Store, beside *inflight.Gate, env *unit.Env) *HookEvents {
+func NewHookEvents(closing context.Context, s *snapshot.Store, beside *concurrent.Gate, env *unit.Env) *HookEvents {
 	return &HookEvents{
 		snapshots: s,
 		log:       env.Log,

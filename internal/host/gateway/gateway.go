@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/host/dispatch"
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/tasks"
@@ -116,7 +116,7 @@ type Options struct {
 	Snapshots *snapshot.Store
 	Units     *unit.Registry
 	Hooks     *dispatch.HookEvents
-	Beside    *inflight.Gate          // admits work that belongs to no call
+	Beside    *concurrent.Gate        // admits work that belongs to no call
 	Closing   context.Context         // ends when the host begins to close
 	Ended     func(*protocol.Session) // called when a session with an id has ended; nil: ignored
 	Changed   func()                  // called when pins of server descriptions have changed

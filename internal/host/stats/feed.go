@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance/approval"
-	"github.com/exthost/exthost/internal/observe/broadcast"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
 
 // Feed sends events to listeners. The zero value has no listeners.
-type Feed struct{ broadcast.Hub[status.Event] }
+type Feed struct {
+	concurrent.Broadcast[status.Event]
+}
 
 // Approvals are the approval requests that wait for a person.
 type Approvals interface {

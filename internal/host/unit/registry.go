@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/coalesce"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/text/redact"
 )
 
@@ -20,7 +20,7 @@ import (
 type Registry struct {
 	redactor *redact.Redactor
 
-	refresh coalesce.Shared[struct{}] // one at a time, so that the newest list is set last
+	refresh concurrent.SharedRun[struct{}] // one at a time, so that the newest list is set last
 
 	mu   sync.Mutex // guards live
 	live map[Runner]struct{}

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/internal/observe/broadcast"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // Record is one record of the log.
@@ -49,7 +49,7 @@ type Journal struct {
 	sources map[string]*source // by extension
 	order   list.List          // sources of extensions, least recently used first; without the host's
 	total   int                // size of all sources
-	records broadcast.Hub[Record]
+	records concurrent.Broadcast[Record]
 	levels  map[slog.Level]int // number of followers by level
 	closed  bool
 }
@@ -162,7 +162,7 @@ func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
 }
 
 // read returns the kept records and, with f.Follow, a reader of the following ones.
-func (j *Journal) read(f *Filter) (kept []Record, follower *broadcast.Reader[Record]) {
+func (j *Journal) read(f *Filter) (kept []Record, follower *concurrent.BroadcastReader[Record]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if f.Follow {
@@ -173,7 +173,7 @@ func (j *Journal) read(f *Filter) (kept []Record, follower *broadcast.Reader[Rec
 	return j.keptLocked(f), follower
 }
 
-func (j *Journal) leave(follower *broadcast.Reader[Record], level slog.Level) {
+func (j *Journal) leave(follower *concurrent.BroadcastReader[Record], level slog.Level) {
 	follower.Leave()
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost/internal/observe/broadcast"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // messages returns the kept records.
@@ -175,7 +175,7 @@ func TestSlowFollowerLearnsWhatItMissed(t *testing.T) {
 			synctest.Wait()
 			log.Info("first")
 			synctest.Wait()
-			for range broadcast.MaxItems + 10 {
+			for range concurrent.MaxQueuedItems + 10 {
 				log.Info("flood")
 			}
 			time.Sleep(2 * time.Second) // virtual time; then the follower reads again
@@ -188,7 +188,7 @@ func TestSlowFollowerLearnsWhatItMissed(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		if len(got) != broadcast.MaxItems+2 || got[len(got)-1].Message != "last" || got[len(got)-1].Lost != 10 {
+		if len(got) != concurrent.MaxQueuedItems+2 || got[len(got)-1].Message != "last" || got[len(got)-1].Lost != 10 {
 			t.Errorf("%d records, the last is %+v", len(got), got[len(got)-1])
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/exthost/exthost/internal/observe/broadcast"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -33,7 +33,7 @@ const (
 // Hub delivers the frames of all extensions to readers. Its methods are safe for concurrent use.
 type Hub struct {
 	mask   func(string) string
-	frames broadcast.Hub[Frame]
+	frames concurrent.Broadcast[Frame]
 }
 
 // New returns a hub that applies mask to every text.

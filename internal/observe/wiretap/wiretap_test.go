@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/exthost/exthost/internal/observe/broadcast"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 func TestFrames(t *testing.T) {
@@ -92,7 +92,7 @@ func TestLost(t *testing.T) {
 			synctest.Wait()
 			x.Show(0, true, []byte("first"))
 			synctest.Wait()
-			for range broadcast.MaxItems + 7 {
+			for range concurrent.MaxQueuedItems + 7 {
 				x.Show(0, true, []byte("flood"))
 			}
 			time.Sleep(2 * time.Second) // virtual time; then the reader reads again
@@ -105,7 +105,7 @@ func TestLost(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		if len(got) != broadcast.MaxItems+2 || got[len(got)-1].Lost != 7 {
+		if len(got) != concurrent.MaxQueuedItems+2 || got[len(got)-1].Lost != 7 {
 			t.Errorf("%d frames, the last is %+v", len(got), got[len(got)-1])
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -30,7 +30,7 @@ type Player struct {
 	out    chan item     // messages for the host
 	closed chan struct{} // closed by Close
 	close  func()
-	work   inflight.Gate // goroutines that answer calls; Close waits for them
+	work   concurrent.Gate // goroutines that answer calls; Close waits for them
 
 	mu      sync.Mutex                    // guards the fields below
 	calls   map[string]context.CancelFunc // calls being answered, by id

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/secret/secrets/agefile"
 )
@@ -25,7 +25,7 @@ type Store struct {
 	dir    string
 	client func(server string) *http.Client
 
-	renewals inflight.Gate
+	renewals concurrent.Gate
 	ctx      context.Context // of renewals; canceled by Close
 	cancel   context.CancelFunc
 

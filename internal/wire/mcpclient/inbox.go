@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/exthost/exthost/internal/concurrent/inflight"
+	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 )
 
@@ -13,7 +13,7 @@ type inbox struct {
 	messages chan jsonrpc.Message
 	ctx      context.Context // of all requests; its cause is the reason why the transport ended
 	cancel   context.CancelCauseFunc
-	tasks    inflight.Gate // closed at the end
+	tasks    concurrent.Gate // closed at the end
 }
 
 func (b *inbox) init() {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/concurrent/coalesce"
+	"github.com/exthost/exthost/internal/concurrent"
 )
 
 // Sweeper finds and kills descendants of dead children.
@@ -158,7 +158,7 @@ func (q *Sweeper) candidates(full bool) (all []stat) {
 // Looks shares full scans of /proc among children that end at the same time.
 type Looks struct {
 	since  uint64 // marks of older processes are not read
-	shared coalesce.Shared[[]stat]
+	shared concurrent.SharedRun[[]stat]
 }
 
 // NewLooks returns the scans for children of this process.

@@ -1,4 +1,4 @@
-package coalesce
+package concurrent
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestServe(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, runs, last := New(), 0, time.Time{}
+				r, runs, last := NewRequests(), 0, time.Time{}
 				go r.Serve(t.Context(), tt.pause, func() {
 					runs, last = runs+1, time.Now()
 					time.Sleep(tt.takes)

@@ -1,16 +1,16 @@
-// Package coalesce combines requests that come faster than they are served: one run serves all requests made before it.
-package coalesce
+package concurrent
 
 import (
 	"context"
 	"time"
 )
 
-// Requests ask for runs of a function. They may be added concurrently.
+// Requests ask for runs of a function, and may come faster than they are served: one run serves all requests made
+// before it. They may be added concurrently.
 type Requests struct{ token chan struct{} } // holds a token if a run is due
 
-// New returns Requests with none pending.
-func New() Requests { return Requests{make(chan struct{}, 1)} }
+// NewRequests returns Requests with none pending.
+func NewRequests() Requests { return Requests{make(chan struct{}, 1)} }
 
 // Add requests a run that begins after this call. It does not wait.
 func (r Requests) Add() {

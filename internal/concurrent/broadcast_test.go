@@ -1,4 +1,4 @@
-package broadcast
+package concurrent
 
 import (
 	"context"
@@ -8,21 +8,21 @@ import (
 )
 
 // read starts a goroutine that reads from h and passes on each item before the next one.
-func read(ctx context.Context, h *Hub[int], wants func(*int) bool) <-chan Item[int] {
-	items := make(chan Item[int])
+func read(ctx context.Context, h *Broadcast[int], wants func(*int) bool) <-chan BroadcastItem[int] {
+	items := make(chan BroadcastItem[int])
 	r := h.Join(wants)
 	go func() {
 		defer close(items)
 		defer r.Leave()
 		for v, lost := range r.All(ctx) {
-			items <- Item[int]{v, lost}
+			items <- BroadcastItem[int]{v, lost}
 		}
 	}()
 	return items
 }
 
 // ready returns the items that a reader has passed on, without waiting for more.
-func ready(items <-chan Item[int]) (all []Item[int]) {
+func ready(items <-chan BroadcastItem[int]) (all []BroadcastItem[int]) {
 	for {
 		synctest.Wait()
 		select {
@@ -37,9 +37,9 @@ func ready(items <-chan Item[int]) (all []Item[int]) {
 	}
 }
 
-func TestHub(t *testing.T) {
+func TestBroadcast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h Hub[int]
+		var h Broadcast[int]
 		h.Publish(0, 0) // no readers
 		all, even := read(t.Context(), &h, nil), read(t.Context(), &h, func(n *int) bool { return *n%2 == 0 })
 		for i := range 4 {
@@ -54,7 +54,7 @@ func TestHub(t *testing.T) {
 		if got := ready(all); len(got) != 5 {
 			t.Errorf("all: %v", got)
 		}
-		if got := ready(even); !slices.Equal(got, []Item[int]{{0, 0}, {2, 0}, {4, 0}}) {
+		if got := ready(even); !slices.Equal(got, []BroadcastItem[int]{{0, 0}, {2, 0}, {4, 0}}) {
 			t.Errorf("even: %v", got)
 		}
 		if n := h.Readers(); n != 0 {
@@ -72,20 +72,20 @@ func TestSlowReader(t *testing.T) {
 		sizes []int
 		room  int
 	}{
-		"items":         {[]int{0}, MaxItems},
-		"bytes":         {[]int{MaxBytes / 64}, 64},
-		"big and small": {[]int{MaxBytes / 64, 1}, 64 + 63},
+		"items":         {[]int{0}, MaxQueuedItems},
+		"bytes":         {[]int{MaxQueuedBytes / 64}, 64},
+		"big and small": {[]int{MaxQueuedBytes / 64, 1}, 64 + 63},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var h Hub[int]
+				var h Broadcast[int]
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				items := read(ctx, &h, nil)
 				h.Publish(0, 0)
 				synctest.Wait() // the reader has the first item
 				published := 1
-				for ; published <= 2*MaxItems; published++ {
+				for ; published <= 2*MaxQueuedItems; published++ {
 					h.Publish(published, tt.sizes[published%len(tt.sizes)])
 				}
 				got := ready(items)
@@ -95,7 +95,7 @@ func TestSlowReader(t *testing.T) {
 					t.Errorf("%d came, then %v of %d", len(got), last, published)
 				}
 				for i, item := range got {
-					if item != (Item[int]{i, 0}) {
+					if item != (BroadcastItem[int]{i, 0}) {
 						t.Fatalf("the item at %d is %v", i, item)
 					}
 				}
@@ -105,16 +105,16 @@ func TestSlowReader(t *testing.T) {
 }
 
 // A reader that stops does not block Publish, and the end of ctx ends a reader at once.
-func TestLeave(t *testing.T) {
+func TestLeaveBroadcast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h Hub[int]
+		var h Broadcast[int]
 		ctx, cancel := context.WithCancel(t.Context())
 		items := read(ctx, &h, nil)
 		h.Publish(1, 0)
 		h.Publish(2, 0)
 		synctest.Wait()
 		cancel()
-		if got := ready(items); !slices.Equal(got, []Item[int]{{1, 0}}) {
+		if got := ready(items); !slices.Equal(got, []BroadcastItem[int]{{1, 0}}) {
 			t.Errorf("%v", got)
 		}
 		r := h.Join(nil)

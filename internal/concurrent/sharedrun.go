@@ -1,10 +1,10 @@
-package coalesce
+package concurrent
 
 import "sync"
 
-// Shared runs one function for concurrent callers: all that call before a run begins share its result. Runs do not
+// SharedRun runs one function for concurrent callers: all that call before a run begins share its result. Runs do not
 // overlap. The zero value is ready.
-type Shared[T any] struct {
+type SharedRun[T any] struct {
 	turn sync.Mutex // held by the current run
 
 	mu   sync.Mutex // guards next
@@ -17,10 +17,10 @@ type run[T any] struct {
 }
 
 // Do returns the result of a run that begins after this call. All callers must pass the same f.
-func (s *Shared[T]) Do(f func() T) T { return s.await(s.join(), f) }
+func (s *SharedRun[T]) Do(f func() T) T { return s.await(s.join(), f) }
 
 // join returns the next run to begin.
-func (s *Shared[T]) join() *run[T] {
+func (s *SharedRun[T]) join() *run[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
@@ -29,7 +29,7 @@ func (s *Shared[T]) join() *run[T] {
 	return s.next
 }
 
-func (s *Shared[T]) await(r *run[T], f func() T) T {
+func (s *SharedRun[T]) await(r *run[T], f func() T) T {
 	r.once.Do(func() {
 		s.turn.Lock()
 		defer s.turn.Unlock()

@@ -1,9 +1,9 @@
-// Package inflight counts work in flight, rejects new work once closed, and signals when the last work has ended.
-package inflight
+package concurrent
 
 import "sync"
 
-// Gate counts work in flight. The zero value is open. Its methods are safe for concurrent use.
+// Gate counts work in flight, rejects new work once closed, and signals when the last work has ended. The zero value is
+// open. Its methods are safe for concurrent use.
 type Gate struct {
 	mu     sync.Mutex
 	inside int

@@ -1,4 +1,4 @@
-package coalesce
+package concurrent
 
 import (
 	"sync"
@@ -7,7 +7,7 @@ import (
 
 // Callers before the begin of a run share it; callers during the run share the next one.
 func TestShared(t *testing.T) {
-	var s Shared[int]
+	var s SharedRun[int]
 	runs := 0
 	count := func() int { runs++; return runs }
 	first := s.join()
@@ -32,7 +32,7 @@ func TestShared(t *testing.T) {
 
 // Runs do not overlap, and every caller gets a run that began after its call.
 func TestSharedByMany(t *testing.T) {
-	var s Shared[int]
+	var s SharedRun[int]
 	var mu sync.Mutex
 	asked, running := 0, false
 	var callers sync.WaitGroup

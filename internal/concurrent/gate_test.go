@@ -1,4 +1,4 @@
-package inflight
+package concurrent
 
 import (
 	"sync"
