@@ -7,7 +7,6 @@ import (
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/text/glob"
-	"github.com/exthost/exthost/internal/text/nodename"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -32,7 +31,7 @@ func (o *Options) read() (*credentials.Credentials, error) {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %w", err)
 	}
 	m.Name = cmp.Or(m.Name, found.Cluster, "main")
-	m.Node = cmp.Or(m.Node, found.Node, nodename.OfHost())
+	m.Node = cmp.Or(m.Node, found.Node, cluster.NodeOfHost())
 	switch {
 	case m.Node == "":
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
@@ -46,7 +45,7 @@ func (o *Options) read() (*credentials.Credentials, error) {
 			m.Join, found.Cluster, m.Name)
 	}
 	for _, name := range []string{m.Name, m.Node} {
-		if err := nodename.Check(name); err != nil {
+		if err := cluster.CheckName(name); err != nil {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "cluster: %w", err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// text returns a valid manifest.
-func text(id string) string {
+// valid returns a valid manifest.
+func valid(id string) string {
 	return "[plugin]\nid = \"" + id +
 		"\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./x\"\n"
 }
@@ -96,18 +96,18 @@ func expect(t *testing.T, r *Result, wantIDs, wantCodes []string) {
 
 func TestDiscover(t *testing.T) {
 	tree(t, map[string]string{
-		"ext/zulu/plugin.toml":                text("zulu"),
-		"ext/alpha/plugin.toml":               text("alpha"),
-		"ext/alpha/inner/plugin.toml":         text("hidden"),
+		"ext/zulu/plugin.toml":                valid("zulu"),
+		"ext/alpha/plugin.toml":               valid("alpha"),
+		"ext/alpha/inner/plugin.toml":         valid("hidden"),
 		"ext/broken/plugin.toml":              broken,
-		"ext/broken/inner/plugin.toml":        text("below-broken"),
-		"ext/a/b/c/plugin.toml":               text("at-four"),
-		"ext/a/b/d/e/plugin.toml":             text("at-five"),
-		"ext/node_modules/x/plugin.toml":      text("ignored"),
-		"ext/node_modules_not/x/plugin.toml":  text("not-ignored"),
+		"ext/broken/inner/plugin.toml":        valid("below-broken"),
+		"ext/a/b/c/plugin.toml":               valid("at-four"),
+		"ext/a/b/d/e/plugin.toml":             valid("at-five"),
+		"ext/node_modules/x/plugin.toml":      valid("ignored"),
+		"ext/node_modules_not/x/plugin.toml":  valid("not-ignored"),
 		"ext/readme/plugin.toml.txt":          "",
-		"more/early/plugin.toml":              text("early"),
-		"more/node_modules/early/plugin.toml": text("ignored-too"),
+		"more/early/plugin.toml":              valid("early"),
+		"more/node_modules/early/plugin.toml": valid("ignored-too"),
 	})
 	r := discover(t, Options{SearchPaths: []string{"./ext", "more/"}})
 	expect(t, r,
@@ -130,9 +130,9 @@ func TestDiscover(t *testing.T) {
 
 func TestOptionsReplaceDefaults(t *testing.T) {
 	tree(t, map[string]string{
-		"ext/node_modules/x/plugin.toml": text("modules"),
-		"ext/skip/x/plugin.toml":         text("skipped"),
-		"ext/top/plugin.toml":            text("top"),
+		"ext/node_modules/x/plugin.toml": valid("modules"),
+		"ext/skip/x/plugin.toml":         valid("skipped"),
+		"ext/top/plugin.toml":            valid("top"),
 	})
 	r := discover(t, Options{IgnoreDirs: []string{"skip"}})
 	expect(t, r, []string{"modules ext/node_modules/x/plugin.toml", "top ext/top/plugin.toml"}, nil)
@@ -142,9 +142,9 @@ func TestOptionsReplaceDefaults(t *testing.T) {
 
 func TestASearchPathMayBeAnExtension(t *testing.T) {
 	tree(t, map[string]string{
-		"node_modules/plugin.toml":   text("own"),
-		"node_modules/x/plugin.toml": text("inner"),
-		"dot/.x/plugin.toml":         text("dotted"),
+		"node_modules/plugin.toml":   valid("own"),
+		"node_modules/x/plugin.toml": valid("inner"),
+		"dot/.x/plugin.toml":         valid("dotted"),
 	})
 	expect(t, discover(t, Options{SearchPaths: []string{"node_modules"}}), []string{"own node_modules/plugin.toml"},
 		nil)
@@ -163,7 +163,7 @@ func TestASearchPathMayBeAnExtension(t *testing.T) {
 }
 
 func TestUnusableSearchPathsAreReported(t *testing.T) {
-	tree(t, map[string]string{"ext/a/plugin.toml": text("a"), "ext/shut/b/plugin.toml": text("b"), "file": ""})
+	tree(t, map[string]string{"ext/a/plugin.toml": valid("a"), "ext/shut/b/plugin.toml": valid("b"), "file": ""})
 	if err := os.Chmod("ext/shut", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +182,11 @@ func TestUnusableSearchPathsAreReported(t *testing.T) {
 
 func TestLinks(t *testing.T) {
 	files := map[string]string{
-		"ext/real/plugin.toml": text("real"),
+		"ext/real/plugin.toml": valid("real"),
 		"ext/dir/note":         "",
-		"ext-evil/plugin.toml": text("evil"),
-		"other/toml":           text("outside"),
-		"ext/kept/own.toml":    text("kept"),
+		"ext-evil/plugin.toml": valid("evil"),
+		"other/toml":           valid("outside"),
+		"ext/kept/own.toml":    valid("kept"),
 	}
 	links := func(t *testing.T) {
 		link(t, "../../ext-evil", "ext/dir/evil")
@@ -223,7 +223,7 @@ func TestLinks(t *testing.T) {
 	})
 	t.Run("sidecar leaves", func(t *testing.T) {
 		tree(t, map[string]string{
-			"ext/a/plugin.toml": text("a"),
+			"ext/a/plugin.toml": valid("a"),
 			"secret.json":       `{"servers": {"s": {"command": "x"}}}`,
 		})
 		link(t, "../../secret.json", "ext/a/.mcp.json")
@@ -231,7 +231,7 @@ func TestLinks(t *testing.T) {
 			[]string{"error link_escapes ext/a/.mcp.json", "error not_regular ext/a/.mcp.json"})
 	})
 	t.Run("the search path itself", func(t *testing.T) {
-		tree(t, map[string]string{"elsewhere/a/plugin.toml": text("a")})
+		tree(t, map[string]string{"elsewhere/a/plugin.toml": valid("a")})
 		link(t, "elsewhere", "ext")
 		expect(t, discover(t, Options{}), []string{"a ext/a/plugin.toml"}, nil)
 	})
@@ -239,11 +239,11 @@ func TestLinks(t *testing.T) {
 
 func TestDuplicateIDs(t *testing.T) {
 	tree(t, map[string]string{
-		"one/z/plugin.toml": text("same"),
-		"two/a/plugin.toml": text("same"),
-		"two/b/plugin.toml": text("twin"),
-		"two/c/plugin.toml": text("twin"),
-		"two/d/plugin.toml": text("other"),
+		"one/z/plugin.toml": valid("same"),
+		"two/a/plugin.toml": valid("same"),
+		"two/b/plugin.toml": valid("twin"),
+		"two/c/plugin.toml": valid("twin"),
+		"two/d/plugin.toml": valid("other"),
 	})
 	r := discover(t, Options{SearchPaths: []string{"one", "two"}})
 	expect(t, r, []string{"same one/z/plugin.toml", "other two/d/plugin.toml"},
@@ -275,9 +275,9 @@ func TestDuplicateIDs(t *testing.T) {
 
 func TestNestedAcrossSearchPaths(t *testing.T) {
 	tree(t, map[string]string{
-		"ext/outer/plugin.toml":            text("outer"),
-		"ext/outer/deep/inner/plugin.toml": text("inner"),
-		"ext/outer-not/plugin.toml":        text("sibling"),
+		"ext/outer/plugin.toml":            valid("outer"),
+		"ext/outer/deep/inner/plugin.toml": valid("inner"),
+		"ext/outer-not/plugin.toml":        valid("sibling"),
 	})
 	r := discover(t, Options{SearchPaths: []string{"ext/outer/deep", "ext", "ext/outer-not"}})
 	expect(t, r, []string{"outer ext/outer/plugin.toml", "sibling ext/outer-not/plugin.toml"},
@@ -289,10 +289,10 @@ func TestNestedAcrossSearchPaths(t *testing.T) {
 
 func TestDisabledAndAllowlist(t *testing.T) {
 	tree(t, map[string]string{
-		"ext/a/plugin.toml":       text("a"),
-		"ext/a/inner/plugin.toml": text("inner"),
-		"ext/b/plugin.toml":       text("b"),
-		"ext/c/plugin.toml":       text("c"),
+		"ext/a/plugin.toml":       valid("a"),
+		"ext/a/inner/plugin.toml": valid("inner"),
+		"ext/b/plugin.toml":       valid("b"),
+		"ext/c/plugin.toml":       valid("c"),
 	})
 	expect(t, discover(t, Options{Disabled: []string{"a", "ghost"}}),
 		[]string{"b ext/b/plugin.toml", "c ext/c/plugin.toml"},
@@ -313,7 +313,7 @@ func TestDisabledAndAllowlist(t *testing.T) {
 
 // An unknown id in the settings may be meant for another directory; an id similar to a found one is reported.
 func TestMistypedNames(t *testing.T) {
-	tree(t, map[string]string{"ext/weather/plugin.toml": text("weather"), "ext/notes/plugin.toml": text("notes")})
+	tree(t, map[string]string{"ext/weather/plugin.toml": valid("weather"), "ext/notes/plugin.toml": valid("notes")})
 	r := discover(t, Options{Disabled: []string{"nots", "ghost"}, Configured: []string{"notes", "github", "wether"}})
 	var got []string
 	for _, d := range r.Diagnostics {
@@ -335,14 +335,14 @@ func TestMistypedNames(t *testing.T) {
 // broken, refused as links, or dropped for their id.
 func TestNothingInsideAnExtensionRuns(t *testing.T) {
 	tree(t, map[string]string{
-		"ext/twice/plugin.toml":          text("twice"),
-		"ext/off/plugin.toml":            text("off"),
-		"ext/off/examples/a/plugin.toml": text("a"),
+		"ext/twice/plugin.toml":          valid("twice"),
+		"ext/off/plugin.toml":            valid("off"),
+		"ext/off/examples/a/plugin.toml": valid("a"),
 		"ext/broken/plugin.toml":         broken,
-		"ext/broken/x/y/plugin.toml":     text("b"),
-		"ext/linked/c/plugin.toml":       text("c"),
-		"more/twice/plugin.toml":         text("twice"),
-		"more/twice/d/plugin.toml":       text("d"),
+		"ext/broken/x/y/plugin.toml":     valid("b"),
+		"ext/linked/c/plugin.toml":       valid("c"),
+		"more/twice/plugin.toml":         valid("twice"),
+		"more/twice/d/plugin.toml":       valid("d"),
 	})
 	link(t, "../../manifest", "ext/linked/plugin.toml")
 	r := discover(t, Options{SearchPaths: []string{"ext", "more"}, Disabled: []string{"off"}, MaxDepth: 5})
@@ -370,7 +370,7 @@ func TestServers(t *testing.T) {
 	tree(t, map[string]string{
 		"ext/bundle/plugin.toml": head,
 		"ext/bundle/.mcp.json":   `{"mcpServers": {"My Files": {"command": "npx", "args": ["files"]}, "web": {"url": "https://x/sse"}}, "x": 1}`,
-		"ext/a/plugin.toml":      text("a"),
+		"ext/a/plugin.toml":      valid("a"),
 		"ext/a/.mcp.json":        `{"servers": {"s": {"command": "./s"}}}`,
 	})
 	notes := []string{"info sidecar_note ext/bundle/.mcp.json", "info sidecar_note ext/bundle/.mcp.json"}
@@ -395,7 +395,7 @@ func TestServers(t *testing.T) {
 }
 
 func TestFortyBrokenBesideOneGood(t *testing.T) {
-	files := map[string]string{"ext/good/plugin.toml": text("good")}
+	files := map[string]string{"ext/good/plugin.toml": valid("good")}
 	for i := range 40 {
 		files[fmt.Sprintf("ext/bad%02d/plugin.toml", i)] = broken
 	}
@@ -421,7 +421,7 @@ func TestFortyBrokenBesideOneGood(t *testing.T) {
 }
 
 func TestDiscoverEndsWithItsContext(t *testing.T) {
-	tree(t, map[string]string{"ext/a/plugin.toml": text("a")})
+	tree(t, map[string]string{"ext/a/plugin.toml": valid("a")})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Discover(ctx, Options{SearchPaths: []string{"ext"}}); !errors.Is(err, context.Canceled) {

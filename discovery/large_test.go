@@ -42,7 +42,7 @@ func largeTree(tb testing.TB) string {
 	for i := range largeManifests {
 		ext := filepath.Join(dir, fmt.Sprint("group", i%40), fmt.Sprint("ext", i))
 		mkdir(ext)
-		file(filepath.Join(ext, "plugin.toml"), text(fmt.Sprint("ext", i)))
+		file(filepath.Join(ext, "plugin.toml"), valid(fmt.Sprint("ext", i)))
 		for sub := range 3 {
 			mkdir(filepath.Join(ext, fmt.Sprint("src", sub)))
 			for f := range 14 {
@@ -151,7 +151,7 @@ func TestOrderOfListingDoesNotMatter(t *testing.T) {
 			if n == 11 || n == 12 {
 				id = "twin" // a duplicate, so neither runs; id11 and id12 of the other root do
 			}
-			write(t, fmt.Sprintf("%s/d%02d/e%d/plugin.toml", root, n%20, n), text(id))
+			write(t, fmt.Sprintf("%s/d%02d/e%d/plugin.toml", root, n%20, n), valid(id))
 			if n%5 == 0 {
 				write(t, fmt.Sprintf("%s/d%02d/plugin.toml", root, n%20), broken)
 			}

@@ -11,14 +11,14 @@ import (
 // TestManifestsThatOthersMayChange makes manifests, their folders and the folders above writable for everybody.
 func TestManifestsThatOthersMayChange(t *testing.T) {
 	tree(t, map[string]string{
-		"ext/good/plugin.toml":      text("good"),
-		"ext/file/plugin.toml":      text("file"),
-		"ext/dir/plugin.toml":       text("dir"),
-		"ext/team/one/plugin.toml":  text("one"),
-		"ext/team/two/plugin.toml":  text("two"),
-		"ext/sidecar/plugin.toml":   text("sidecar"),
+		"ext/good/plugin.toml":      valid("good"),
+		"ext/file/plugin.toml":      valid("file"),
+		"ext/dir/plugin.toml":       valid("dir"),
+		"ext/team/one/plugin.toml":  valid("one"),
+		"ext/team/two/plugin.toml":  valid("two"),
+		"ext/sidecar/plugin.toml":   valid("sidecar"),
 		"ext/sidecar/.mcp.json":     `{}`,
-		"ext/dir/below/plugin.toml": text("below"),
+		"ext/dir/below/plugin.toml": valid("below"),
 	})
 	for path, mode := range map[string]os.FileMode{
 		"ext/file/plugin.toml":  0o666,

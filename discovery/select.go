@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -214,7 +214,7 @@ func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
 		if s.seen[id] { // the search for similar ids is slow
 			continue
 		}
-		near := nearest.Of(id, known)
+		near := text.Nearest(id, known)
 		if mistyped && near == "" {
 			continue
 		}

@@ -11,13 +11,13 @@ import (
 )
 
 func TestFIFOBlocksNothing(t *testing.T) {
-	tree(t, map[string]string{"ext/good/plugin.toml": text("good")})
+	tree(t, map[string]string{"ext/good/plugin.toml": valid("good")})
 	for _, dir := range []string{"ext/fifo", "ext/socket", "ext/dir/plugin.toml", "ext/sidecar"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, "ext/sidecar/plugin.toml", text("sidecar"))
+	write(t, "ext/sidecar/plugin.toml", valid("sidecar"))
 	for _, path := range []string{"ext/fifo/plugin.toml", "ext/sidecar/.mcp.json"} {
 		if err := syscall.Mkfifo(path, 0o644); err != nil {
 			t.Skip(err)

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -107,7 +107,7 @@ func (f *mcpFile) decode(s *mcpServer) bool {
 // splitLine splits a command that is a whole line, which some clients pass to a shell.
 func (f *mcpFile) splitLine(s *mcpServer) {
 	d := &s.definition
-	words, ok := shellwords.Line(d.Command, d.Args)
+	words, ok := text.WholeLine(d.Command, d.Args)
 	if !ok {
 		return
 	}

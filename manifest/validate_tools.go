@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -78,7 +78,7 @@ func (v *validator) placeholders(path string, tool ToolSpec) {
 			switch {
 			case whole && !is && len(known) > 0:
 				hint := "add the property, or take the word out"
-				if near := nearest.Of(m[1], known); near != "" {
+				if near := text.Nearest(m[1], known); near != "" {
 					hint = "did you mean {" + near + "}?"
 				}
 				v.errorf(path, hint, "%s: %s is no property of input_schema", path, word)

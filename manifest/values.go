@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Instances is the number of children of an extension: [InstancesShared], [InstancesPerSession], or a number, as
@@ -106,8 +106,8 @@ type Command []string
 var errCommand = errors.New("want one string or an array of strings")
 
 // UnmarshalText splits a string.
-func (c *Command) UnmarshalText(text []byte) (err error) {
-	*c, err = shellwords.Command(string(text))
+func (c *Command) UnmarshalText(line []byte) (err error) {
+	*c, err = text.CommandWords(string(line))
 	return err
 }
 

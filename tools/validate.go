@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/display"
-	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/internal/wire/schema"
 	"github.com/exthost/exthost/protocol"
 )
@@ -79,7 +79,7 @@ func (e *Entry) problemError(faults []schema.Fault) *protocol.Error {
 	b.WriteString("the arguments do not match the tool's input schema")
 	listed := make([]Problem, min(len(faults), maxProblems))
 	for i, f := range faults[:len(listed)] {
-		listed[i] = Problem{display.Cut(f.Path, maxPath), f.Expected, f.Got, f.Allowed, nearest.Of(f.Name, f.Names)}
+		listed[i] = Problem{display.Cut(f.Path, maxPath), f.Expected, f.Got, f.Allowed, text.Nearest(f.Name, f.Names)}
 		b.WriteString("\n- " + listed[i].String())
 	}
 	if more := len(faults) - len(listed); more > 0 {

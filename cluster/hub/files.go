@@ -19,9 +19,9 @@ import (
 
 	"github.com/exthost/exthost/cluster/internal/credentials"
 	"github.com/exthost/exthost/cluster/internal/wire"
+	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/text/nodename"
 )
 
 // The files in the directory of a hub. All hubs of a cluster have the same keys, and exchange changes of recordFile.
@@ -55,7 +55,7 @@ type Files struct {
 // Init creates the keys of a new cluster in dir, which must be private to the user. Invitations name urls as
 // the addresses of the hubs.
 func Init(dir, cluster string, urls []string) (*Files, error) {
-	if err := nodename.Check(cluster); err != nil {
+	if err := settings.CheckName(cluster); err != nil {
 		return nil, err
 	}
 	if _, err := os.Lstat(filepath.Join(dir, recordFile)); err == nil {
@@ -181,7 +181,7 @@ func (f *Files) record() (*record, error) {
 	r := new(record)
 	err = json.Unmarshal(data, r)
 	if err == nil {
-		err = nodename.Check(r.Name)
+		err = settings.CheckName(r.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read: %w", filepath.Join(f.dir, recordFile), err)
@@ -233,7 +233,7 @@ func (f *Files) Fingerprint() string {
 // Invite creates a user for a node, and returns the text of its invitation file. Running hubs accept the node
 // at once. It returns [ErrInvited] if the node is invited already.
 func (f *Files) Invite(node string) (file string, err error) {
-	if err := nodename.Check(node); err != nil {
+	if err := settings.CheckName(node); err != nil {
 		return "", err
 	}
 	err = f.change(func(r *record) (bool, error) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/text/nodename"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -160,7 +159,7 @@ func (m *Membership) Validate() (problems []Problem) {
 		}
 	}
 	for _, name := range []struct{ key, value string }{{"name", m.Name}, {"node", m.Node}} {
-		if err := nodename.Check(cmp.Or(name.value, "default")); err != nil {
+		if err := CheckName(cmp.Or(name.value, "default")); err != nil {
 			add(name.key, "", "%v", err)
 		}
 	}
@@ -188,7 +187,7 @@ func (m *Membership) checkLists(add adder) {
 		}
 	}
 	for i, node := range m.Operators {
-		if err := nodename.Check(node); err != nil {
+		if err := CheckName(node); err != nil {
 			add(index("operators", i), "", "%v", err)
 		}
 	}

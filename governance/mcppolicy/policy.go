@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -122,7 +122,7 @@ func (p *Policy) notFound(ctx context.Context) error {
 		}
 	}
 	hint := ""
-	if near := nearest.Of(p.name, names); near != "" {
+	if near := text.Nearest(p.name, names); near != "" {
 		hint = " (" + near + "?)"
 	}
 	return protocol.Errorf(protocol.HandshakeInvalid, "the server has no plugin %q%s; it has: %s", p.name, hint,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -151,7 +151,7 @@ func seconds(name string, n float64) (time.Duration, error) {
 }
 
 func suggest(word string, list []string) string {
-	if near := nearest.Of(word, list); near != "" {
+	if near := text.Nearest(word, list); near != "" {
 		return fmt.Sprintf(" (%s?)", near)
 	}
 	return ""

@@ -1,3 +1,3 @@
-// Package text groups packages that work on text: strict decoding of files, raw JSON edits, patterns, masking of
-// secrets.
+// Package text has helpers for words and lines: the nearest known word, the words of a shell's line, and literals of
+// TOML, YAML and JSON. The packages below it decode files strictly, edit raw JSON, match patterns and mask secrets.
 package text

@@ -20,7 +20,6 @@ import (
 	"github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/file/ownership"
-	"github.com/exthost/exthost/internal/text/nodename"
 )
 
 // Credentials holds the servers and the identity of a node.
@@ -179,9 +178,9 @@ func parse(text string) (*Credentials, error) {
 		key, value, _ := strings.Cut(line, ":")
 		switch value = strings.TrimSpace(value); key {
 		case "cluster":
-			c.Cluster, err = value, nodename.Check(value)
+			c.Cluster, err = value, cluster.CheckName(value)
 		case "node":
-			c.Node, err = value, nodename.Check(value)
+			c.Node, err = value, cluster.CheckName(value)
 		case "url":
 			c.URLs, err = append(c.URLs, value), cluster.CheckURL(value)
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/text/nodename"
+	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -248,7 +248,7 @@ func (d *Directory) Receive(from string, h *wire.Head, body []byte) bool {
 		return false
 	}
 	sender := wire.Address{Node: from, Run: h.Run}
-	if nodename.Check(from) != nil || sender == d.o.Self {
+	if settings.CheckName(from) != nil || sender == d.o.Self {
 		return true
 	}
 	var e *entry

@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/text/nodename"
+	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/peers"
 )
@@ -125,7 +125,7 @@ func decodeEntry(raw []byte) (*entry, error) {
 var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*(\.[A-Za-z0-9_.-]+)?$`)
 
 func (e *entry) check() error {
-	if err := nodename.Check(e.Node); err != nil {
+	if err := settings.CheckName(e.Node); err != nil {
 		return err
 	}
 	if !wire.IsRun(e.Run) {

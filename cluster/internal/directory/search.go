@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/cluster/internal/wire"
-	"github.com/exthost/exthost/internal/text/nodename"
+	settings "github.com/exthost/exthost/config/cluster"
 )
 
 const (
@@ -185,7 +185,7 @@ func parseListed(line []byte) (l listed, ok bool) {
 	}
 	l.run = wire.Address{Node: string(f[0]), Run: string(f[1])}
 	_, err := hex.Decode(l.sum[:], f[2])
-	return l, err == nil && nodename.Check(l.run.Node) == nil && wire.IsRun(l.run.Run)
+	return l, err == nil && settings.CheckName(l.run.Node) == nil && wire.IsRun(l.run.Run)
 }
 
 // compareRun compares a listed run with what this directory knows. It either notes a missing entry, to be requested

@@ -6,7 +6,7 @@ import (
 	"crypto/rand"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/nodename"
+	settings "github.com/exthost/exthost/config/cluster"
 )
 
 // Major is the version of the wire format and part of every subject, so that other major versions never meet.
@@ -14,7 +14,7 @@ const Major = "exthost.1"
 
 // Address identifies a run, which is one process of a node.
 type Address struct {
-	Node string // see [nodename.Check]
+	Node string // see [settings.CheckName]
 	Run  string // 10 random letters and digits
 }
 
@@ -66,7 +66,7 @@ func (s Subjects) ToHubs() string { return s.root() + ".to." + hub + ".*.*" }
 func (s Subjects) Asked(subject string) (what, from string) {
 	rest, of := strings.CutPrefix(subject, s.root()+".to."+hub+".")
 	what, from, ok := strings.Cut(rest, ".")
-	if !of || !ok || nodename.Check(from) != nil {
+	if !of || !ok || settings.CheckName(from) != nil {
 		return "", ""
 	}
 	return what, from
@@ -94,7 +94,7 @@ func (s Subjects) Subscribe(node string) []string {
 }
 
 // nobody takes the place of the sender in replies of the server. It is no valid name of a node.
-const nobody = nodename.Nobody
+const nobody = settings.Nobody
 
 // From returns the sender of a message, or the what of [Subjects.NoResponder] for a reply of the server. Both are
 // "" for other subjects.

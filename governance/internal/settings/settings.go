@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -104,7 +104,7 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 
 func unknownKey(place, key string, fields map[string]reflect.Type) error {
 	keys := slices.Sorted(maps.Keys(fields))
-	if near := nearest.Of(key, keys); near != "" {
+	if near := text.Nearest(key, keys); near != "" {
 		return Wrong(place, "unknown key, did you mean %s?", near)
 	}
 	return Wrong(place, "unknown key; there are %s", strings.Join(keys, ", "))

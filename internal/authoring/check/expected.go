@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Expected lists the probes that are expected to fail, as read from a file.
@@ -16,16 +16,16 @@ type Expected struct {
 
 // ParseExpected parses a file with one probe name per line, each with a reason after #.
 // path is used in errors only.
-func ParseExpected(path, text string) (*Expected, error) {
+func ParseExpected(path, list string) (*Expected, error) {
 	e := &Expected{path: path, reasons: make(map[string]string)}
-	for i, line := range strings.Split(text, "\n") {
+	for i, line := range strings.Split(list, "\n") {
 		name, reason, _ := strings.Cut(line, "#")
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
 		if names := Probes(); !slices.Contains(names, name) {
 			hint := ""
-			if near := nearest.Of(name, names); near != "" {
+			if near := text.Nearest(name, names); near != "" {
 				hint = fmt.Sprintf(", did you mean %q?", near)
 			}
 			return nil, fmt.Errorf("%s:%d: there is no probe %q%s", path, i+1, name, hint)

@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/authoring/scaffold"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -59,11 +59,11 @@ func Init(c *console.Console) *cobra.Command {
 }
 
 func unknownLanguage(name, lang string, names []string) error {
-	text := "--lang is needed: " + strings.Join(names, ", ")
+	message := "--lang is needed: " + strings.Join(names, ", ")
 	if lang != "" {
-		text = fmt.Sprintf("--lang %q: there is %s", lang, strings.Join(names, ", "))
+		message = fmt.Sprintf("--lang %q: there is %s", lang, strings.Join(names, ", "))
 	}
-	return console.Usagef("exthost init "+name+" --lang "+cmp.Or(nearest.Of(lang, names), names[0]), "%s", text)
+	return console.Usagef("exthost init "+name+" --lang "+cmp.Or(text.Nearest(lang, names), names[0]), "%s", message)
 }
 
 // targetOf returns the directory of a new extension. For a bare name it is a directory below the first search path.

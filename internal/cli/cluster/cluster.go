@@ -19,8 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/file"
-	"github.com/exthost/exthost/internal/text/nearest"
-	"github.com/exthost/exthost/internal/text/nodename"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Command returns exthost cluster.
@@ -66,11 +65,11 @@ func start(c *console.Console) *cobra.Command {
 
 func (n *initial) run(c *console.Console) (err error) {
 	const help = "exthost cluster init --help"
-	if n.Node = cmp.Or(n.Node, nodename.OfHost()); n.Node == "" {
+	if n.Node = cmp.Or(n.Node, settings.NodeOfHost()); n.Node == "" {
 		return console.Usagef("exthost cluster init --node n1", "the name of this machine cannot be the name of a node")
 	}
 	for _, name := range []string{n.Cluster, n.Node} {
-		if err := nodename.Check(name); err != nil {
+		if err := settings.CheckName(name); err != nil {
 			return console.Usagef(help, "%v", err)
 		}
 	}
@@ -219,7 +218,7 @@ func invite(c *console.Console) *cobra.Command {
 			"password. It is shown this once. Hubs that run let the node in at once.",
 		Example: "  exthost cluster invite gpu1 > gpu1.creds\n  exthost serve --cluster gpu1.creds",
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := nodename.Check(args[0]); err != nil {
+			if err := settings.CheckName(args[0]); err != nil {
 				return console.Usagef("exthost cluster invite gpu1 > gpu1.creds", "%v", err)
 			}
 			f, err := files(c, dir)
@@ -315,7 +314,7 @@ func unknown(f *hub.Files, node string) error {
 		}
 	}
 	e := &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("no node %s is invited", node)}
-	if near := nearest.Of(node, known); near != "" {
+	if near := text.Nearest(node, known); near != "" {
 		e.Hint = "did you mean " + near + "?"
 	}
 	return e
@@ -349,7 +348,7 @@ func permissions(c *console.Console) *cobra.Command {
 			}
 			name = cmp.Or(name, cfg.Cluster.Name, "main")
 			for _, n := range []string{name, args[0]} {
-				if err := nodename.Check(n); err != nil {
+				if err := settings.CheckName(n); err != nil {
 					return console.Usagef("exthost cluster permissions gpu1", "%v", err)
 				}
 			}

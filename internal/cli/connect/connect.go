@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // The values of --scope.
@@ -228,7 +228,7 @@ func (r *connecting) again(flag string) string {
 	if flag != "" {
 		words = append(words, flag)
 	}
-	return shellwords.Join(words)
+	return text.ShellLine(words)
 }
 
 // withoutFlags removes flags and their values from a command line.

@@ -75,7 +75,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func text(t *testing.T, path string) string {
+func content(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -97,9 +97,9 @@ func TestUndoOfAChangedFile(t *testing.T) {
 		write(t, path, before)
 		must(t, "claude", "--yes")
 		must(t, "claude", "--yes", "--as", "ada")
-		write(t, path, strings.Replace(text(t, path), `"n": 1`, `"n": 2`, 1))
+		write(t, path, strings.Replace(content(t, path), `"n": 1`, `"n": 2`, 1))
 		must(t, "claude", "--yes", "--undo")
-		if diff := cmp.Diff(want, text(t, path)); diff != "" {
+		if diff := cmp.Diff(want, content(t, path)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -123,7 +123,7 @@ func TestUndoWithoutRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(t, "codex", "--yes", "--undo")
-		if got := text(t, path); got != "a = 1 # mine\n" {
+		if got := content(t, path); got != "a = 1 # mine\n" {
 			t.Errorf("undone it is %q", got)
 		}
 	}
@@ -144,9 +144,9 @@ func TestUndoOfAMadeFile(t *testing.T) {
 	}
 	must(t, "cursor", "--yes")
 	write(t, home(".cursor/rules"), "x")
-	write(t, path, strings.Replace(text(t, path), "{", "{\n  \"n\": 1,", 1))
+	write(t, path, strings.Replace(content(t, path), "{", "{\n  \"n\": 1,", 1))
 	must(t, "cursor", "--yes", "--undo")
-	if got := text(t, path); got != "{\n  \"n\": 1\n}\n" {
+	if got := content(t, path); got != "{\n  \"n\": 1\n}\n" {
 		t.Errorf("undone it is %q", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestChangesOfOthersAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers, err := s.servers()
-	if got := text(t, path); err != nil || !strings.Contains(got, `"n": 2`) || !strings.Contains(got, `"b": {}`) ||
+	if got := content(t, path); err != nil || !strings.Contains(got, `"n": 2`) || !strings.Contains(got, `"b": {}`) ||
 		!strings.Contains(got, "/bin/exthost") {
 		t.Errorf("%+v, %v in\n%s", servers, err, got)
 	}
@@ -196,7 +196,7 @@ func TestChangesOfOthersAreKept(t *testing.T) {
 		if err := r.write(t.Context(), s, change, &outcome{Name: "exthost", Change: "added"}); err == nil {
 			t.Error("it was written")
 		}
-		if got := text(t, path); got != meanwhile {
+		if got := content(t, path); got != meanwhile {
 			t.Errorf("the file is %s", got)
 		}
 	}
@@ -370,11 +370,11 @@ func TestCtrlCWritesNothing(t *testing.T) {
 			if err := execute(ctx, c, args); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v: %v", args, err)
 			}
-			if got := text(t, path); got != before {
+			if got := content(t, path); got != before {
 				t.Errorf("%v: it is %q", args, got)
 			}
 		}
 		must(t, "cursor", "--yes")
-		before = text(t, path)
+		before = content(t, path)
 	}
 }

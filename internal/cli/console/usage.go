@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Group returns a command that only holds others. Without a subcommand it prints its help; for an unknown one it
@@ -43,7 +43,7 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 
 // DidYouMean suggests the known word nearest to an unknown one; "" if none is near.
 func DidYouMean(word string, known []string) string {
-	if near := nearest.Of(word, known); near != "" {
+	if near := text.Nearest(word, known); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
 	return ""
@@ -51,16 +51,16 @@ func DidYouMean(word string, known []string) string {
 
 // FlagError returns the error for an invalid flag and suggests the nearest one.
 func FlagError(c *cobra.Command, err error) error {
-	text := err.Error()
-	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+	message := err.Error()
+	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		text = "there is no flag --" + name
-		if near := nearest.Of(name, names); near != "" {
-			text += ", did you mean --" + near + "?"
+		message = "there is no flag --" + name
+		if near := text.Nearest(name, names); near != "" {
+			message += ", did you mean --" + near + "?"
 		}
 	}
-	return Usagef(c.CommandPath()+" --help", "%s", text)
+	return Usagef(c.CommandPath()+" --help", "%s", message)
 }
 
 // OneOf returns an error if value is not in allowed.

@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/toolcall"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -115,7 +115,7 @@ func (p *prompt) read(ctx context.Context, lines chan<- input) {
 
 // do executes one line; it returns false to end the session.
 func (p *prompt) do(ctx context.Context, line string) bool {
-	words, err := shellwords.Split(line)
+	words, err := text.ShellWords(line)
 	if err != nil {
 		p.fail("%v", err)
 		return true

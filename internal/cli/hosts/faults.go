@@ -9,7 +9,7 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
@@ -162,7 +162,7 @@ func UnknownTool(s status.Status, name string) error {
 func nearestOwner(name string, ids []string) string {
 	words := strings.Split(strings.TrimPrefix(name, "ext_"), "_")
 	for n := len(words); n > 0; n-- {
-		if near := nearest.Of(strings.Join(words[:n], "_"), ids); near != "" {
+		if near := text.Nearest(strings.Join(words[:n], "_"), ids); near != "" {
 			return near
 		}
 	}

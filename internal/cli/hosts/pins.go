@@ -11,7 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/status"
 )
 
@@ -144,7 +144,7 @@ func PinsText(list []status.Pin) string {
 				"--expect",
 				DigestOf(waiting(list, p.Extension, p.Label)),
 			}
-			lines = append(lines, "  next: "+console.Safe(shellwords.Join(next)))
+			lines = append(lines, "  next: "+console.Safe(text.ShellLine(next)))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/recording/player"
-	"github.com/exthost/exthost/internal/text/literal"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Replays writes a manifest with kind "replay" for each extension in a cassette into a new directory, which the caller
@@ -59,7 +59,7 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 		ids[id] = of
 		text := fmt.Sprintf("[plugin]\nid = %s\nversion = \"0.1.0\"\n[transport]\nkind = \"replay\"\nfile = "+
 			"%s\nextension = %s\nmatch = %q\nlatency = %q\n",
-			literal.String(id), literal.String(file), literal.String(of), match, latency)
+			text.Literal(id), text.Literal(file), text.Literal(of), match, latency)
 		folder := filepath.Join(dir, "extensions", strconv.Itoa(n)) // ids may hold control characters
 		err := errors.Join(
 			os.MkdirAll(folder, 0o700),

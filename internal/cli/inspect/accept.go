@@ -9,7 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // acceptance holds the flags and arguments of tools accept.
@@ -75,7 +75,7 @@ func (a *acceptance) agreed(ctx context.Context, c *console.Console, digest stri
 	if a.label != "" {
 		command = append(command, a.label)
 	}
-	next := shellwords.Join(append(command, "--expect", digest))
+	next := text.ShellLine(append(command, "--expect", digest))
 	switch {
 	case a.expect == digest, a.expect == "" && a.yes:
 		return nil

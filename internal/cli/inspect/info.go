@@ -22,7 +22,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/proc/sandbox"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -204,7 +204,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("description", i.Description)
 	row("manifest", i.Path)
 	row("runs as", i.manner())
-	row("command", shellwords.Join(i.Command))
+	row("command", text.ShellLine(i.Command))
 	row("state", i.State)
 	if !i.LeftOut() { // the diagnostics below contain the reason and a hint
 		row("reason", i.Reason)

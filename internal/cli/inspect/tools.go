@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -168,8 +168,8 @@ func toolsExport(c *console.Console) *cobra.Command {
 			"the vendor would refuse is left out and named on stderr with the reason.\n" + askedHost,
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := console.OneOf("exthost tools export -f "+cmp.Or(nearest.Of(format, names), names[0]), "--format",
-				format, names); err != nil {
+			next := "exthost tools export -f " + cmp.Or(text.Nearest(format, names), names[0])
+			if err := console.OneOf(next, "--format", format, names); err != nil {
 				return err
 			}
 			if err := c.JSONOnly(cmd); err != nil {

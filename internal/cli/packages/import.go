@@ -14,7 +14,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/local/clientconfig"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // importing holds the flags of import.
@@ -180,7 +180,7 @@ func (f importing) read(name string) (imported, error) {
 	for _, s := range r.Servers {
 		runs := "connects to " + s.URL
 		if s.URL == "" {
-			runs = "runs " + shellwords.Join(append([]string{s.Command}, s.Args...))
+			runs = "runs " + text.ShellLine(append([]string{s.Command}, s.Args...))
 		}
 		out.Servers = append(out.Servers, importServer{
 			ID:        s.ID,

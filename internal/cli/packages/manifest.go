@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/supply/packages"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/display"
-	"github.com/exthost/exthost/internal/text/literal"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -136,14 +136,14 @@ func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
 }
 
 // quote renders text of a package as a TOML string, without invisible characters.
-func quote(text string) string { return literal.String(display.Visible(text)) }
+func quote(value string) string { return text.Literal(display.Visible(value)) }
 
 func quoteAll(list []string) string {
 	visible := make([]string, len(list))
 	for i, s := range list {
 		visible[i] = display.Visible(s)
 	}
-	return literal.List(visible)
+	return text.LiteralList(visible)
 }
 
 var (

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/supply/store"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -244,7 +244,7 @@ func differences(e *lock.Entry, p *packages.Package, before, after *manifest.Man
 		lines = append(lines, "  packages: "+consent.Some(changes))
 	}
 	if a, b := before.Transport.CommandLine(), after.Transport.CommandLine(); !slices.Equal(a, b) {
-		lines = append(lines, "  runs: "+shellwords.Join(a)+" → "+shellwords.Join(b))
+		lines = append(lines, "  runs: "+text.ShellLine(a)+" → "+text.ShellLine(b))
 	}
 	for _, name := range after.Requires.Env {
 		if !slices.Contains(before.Requires.Env, name) {

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/recording/player"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -151,7 +151,7 @@ func (d *differ) known() error {
 				Code: console.ExitNotFound,
 				Text: fmt.Sprintf("%q was not recorded in the cassette, but %s", id, strings.Join(recorded, ", ")),
 			}
-			if near := nearest.Of(id, recorded); near != "" {
+			if near := text.Nearest(id, recorded); near != "" {
 				e.Hint = "did you mean " + near + "?"
 			}
 			return e

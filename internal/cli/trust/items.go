@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/secret/secrets"
 	"github.com/exthost/exthost/internal/supply/consent"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -327,4 +327,4 @@ func Discover(ctx context.Context, cfg *config.Config) ([]discovery.Candidate, e
 }
 
 // line renders a command line as a shell would accept it.
-func line(argv []string) string { return console.NearbyText(shellwords.Join(argv)) }
+func line(argv []string) string { return console.NearbyText(text.ShellLine(argv)) }

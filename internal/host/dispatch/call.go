@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/recording/faults"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -174,7 +174,7 @@ func (c *Call) routeTool() error {
 
 // UnknownExtension is the error for an unknown id, with the most similar of the known ids.
 func UnknownExtension(id string, known []string) error {
-	if near := nearest.Of(id, known); near != "" {
+	if near := text.Nearest(id, known); near != "" {
 		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
 	}
 	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
@@ -205,11 +205,11 @@ func (c *Call) unknownTool(extension, name string) error {
 			known = append(known, e.Tool)
 		}
 	}
-	text := fmt.Sprintf("there is no tool %q", name)
-	if near := nearest.Of(name, known); near != "" {
-		text += fmt.Sprintf(", did you mean %q?", near)
+	message := fmt.Sprintf("there is no tool %q", name)
+	if near := text.Nearest(name, known); near != "" {
+		message += fmt.Sprintf(", did you mean %q?", near)
 	}
-	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
+	return protocol.Errorf(protocol.ToolNotFound, "%s", message)
 }
 
 // nativeName returns the registered name of a tool that view shows under name. If extension is set, name is returned:

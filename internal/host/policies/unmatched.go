@@ -7,8 +7,8 @@ import (
 
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/glob"
-	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
@@ -65,7 +65,7 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 				continue
 			}
 			hint := list
-			if near := nearest.Of(p.Glob, known); near != "" {
+			if near := text.Nearest(p.Glob, known); near != "" {
 				hint = fmt.Sprintf("did you mean %q? %s", near, list)
 			}
 			diags = append(diags, protocol.Diagnostic{

@@ -11,7 +11,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -243,11 +243,11 @@ func (w *Watch) Status() status.Watch {
 func (w *Watch) Set(ctx context.Context, mode string) (status.Watch, error) {
 	modes := []string{"on", status.WatchOff, config.WatchLog, config.WatchReload}
 	if !slices.Contains(modes, mode) {
-		text := "there is no watch mode %q"
-		if near := nearest.Of(mode, modes); near != "" {
-			return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, text+", did you mean %q?", mode, near)
+		message := "there is no watch mode %q"
+		if near := text.Nearest(mode, modes); near != "" {
+			return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, message+", did you mean %q?", mode, near)
 		}
-		return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, text+": there is %s", mode,
+		return status.Watch{}, protocol.Errorf(protocol.InvalidArguments, message+": there is %s", mode,
 			strings.Join(modes, ", "))
 	}
 	if mode == "on" {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/glob"
-	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -118,7 +118,7 @@ func (d *Definition) validate() (list []Problem) {
 
 // Unknown returns the error for an unknown toolset.
 func Unknown[T any](name string, known map[string]T) error {
-	if near := nearest.Of(name, slices.Sorted(maps.Keys(known))); near != "" {
+	if near := text.Nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
 		return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q, did you mean %q?", name, near)
 	}
 	return protocol.Errorf(protocol.ToolNotFound, "there is no toolset %q: toolsets of the configuration states them",

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -44,8 +44,8 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 	}
 	for _, name := range slices.Sorted(maps.Keys(toolsets)) {
 		view := v.byName[name]
-		hint := func(text string) string {
-			if near := nearest.Of(text, known); near != "" {
+		hint := func(pattern string) string {
+			if near := text.Nearest(pattern, known); near != "" {
 				return fmt.Sprintf("did you mean %q? exthost tools list shows the names", near)
 			}
 			return "exthost tools list shows the names"

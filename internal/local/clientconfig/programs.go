@@ -12,9 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/foreign"
-	"github.com/exthost/exthost/internal/text/literal"
-	"github.com/exthost/exthost/internal/text/shellwords"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -96,7 +95,7 @@ func (r *reader) destinations(root map[string]any) (map[string]map[string]any, e
 			server["type"] = manifest.KindSSE
 		}
 		if line, ok := server["command"].(string); ok {
-			words, err := shellwords.Command(line)
+			words, err := text.CommandWords(line)
 			if err != nil || len(words) == 0 {
 				r.drop(name, "its command cannot be split into words: %v", err)
 				delete(all, name)
@@ -193,7 +192,7 @@ func (f *fields) runtime() map[string]string {
 	set := make(map[string]string)
 	for key, name := range map[string]string{"idleSeconds": "idle_timeout", "drainTimeoutSeconds": "drain_timeout"} {
 		if d := f.duration(key, time.Second); d > 0 {
-			set[name] = literal.String(d.String())
+			set[name] = text.Literal(d.String())
 		}
 	}
 	if n, ok := f.set["maxConcurrent"].(int); ok && n > 0 {
@@ -202,12 +201,12 @@ func (f *fields) runtime() map[string]string {
 	}
 	switch f.text("activationMode") {
 	case "always-on":
-		set["activation"] = literal.String(manifest.ActivationEager)
+		set["activation"] = text.Literal(manifest.ActivationEager)
 	case "on-demand":
-		set["activation"] = literal.String(manifest.ActivationLazy)
+		set["activation"] = text.Literal(manifest.ActivationLazy)
 	}
 	if f.text("strategy") == "stateful" {
-		set["instances"] = literal.String(string(manifest.InstancesPerSession))
+		set["instances"] = text.Literal(string(manifest.InstancesPerSession))
 	}
 	if len(set) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/supply/launcher"
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -235,7 +235,7 @@ func (r *reader) limits(s *Server, f *fields) {
 
 // resolvePaths makes cwd and command absolute where they are relative to the project.
 func (r *reader) resolvePaths(s *Server) {
-	if words, ok := shellwords.Line(s.Command, s.Args); ok {
+	if words, ok := text.WholeLine(s.Command, s.Args); ok {
 		r.note(s.Name, "its command is a whole line, and is split into words")
 		s.Command, s.Args = words[0], words[1:]
 	}

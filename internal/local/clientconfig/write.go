@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/text/literal"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -56,14 +56,14 @@ func (s *Server) asServer() bool { return strings.Contains(s.Command, "${") }
 func (s *Server) manifest(from Client) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("[plugin]\nid = %s\nversion = \"0.0.0\"", literal.String(s.ID))
-	line("description = %s", literal.String(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name,
+	line("[plugin]\nid = %s\nversion = \"0.0.0\"", text.Literal(s.ID))
+	line("description = %s", text.Literal(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name,
 		from)))
 	if required := s.requiredEnv(); len(required) > 0 {
-		line("\n[requires]\nenv = %s", literal.List(required))
+		line("\n[requires]\nenv = %s", text.LiteralList(required))
 	}
 	if len(s.Tools) > 0 {
-		line("\n[capabilities]\ntools = %s", literal.List(s.Tools))
+		line("\n[capabilities]\ntools = %s", text.LiteralList(s.Tools))
 	}
 	if s.StartTimeout > 0 || s.CallTimeout > 0 || len(s.Runtime) > 0 {
 		line("\n[runtime]")
@@ -82,7 +82,7 @@ func (s *Server) timeouts(line func(string, ...any)) {
 		d   time.Duration
 	}{{"start_timeout", s.StartTimeout}, {"call_timeout", s.CallTimeout}} {
 		if t.d > 0 {
-			line("%s = %s", t.key, literal.String(t.d.String()))
+			line("%s = %s", t.key, text.Literal(t.d.String()))
 		}
 	}
 }
@@ -91,12 +91,12 @@ func (s *Server) transport(line func(string, ...any)) {
 	if s.asServer() {
 		line("\n[mcp_servers.server]")
 	} else {
-		line("\n[transport]\nkind = %s\nprotocol = \"mcp\"", literal.String(s.Kind))
+		line("\n[transport]\nkind = %s\nprotocol = \"mcp\"", text.Literal(s.Kind))
 	}
 	if s.Kind != manifest.KindStdio {
-		line("url = %s", literal.String(s.URL))
+		line("url = %s", text.Literal(s.URL))
 		if len(s.Headers) > 0 {
-			line("headers = %s", literal.Map(s.Headers, " = "))
+			line("headers = %s", text.LiteralMap(s.Headers, " = "))
 		}
 		if s.OAuth != nil {
 			line("\n[transport.oauth]")
@@ -104,17 +104,17 @@ func (s *Server) transport(line func(string, ...any)) {
 		}
 		return
 	}
-	line("command = %s", literal.String(s.Command))
+	line("command = %s", text.Literal(s.Command))
 	if len(s.Args) > 0 {
-		line("args = %s", literal.List(s.Args))
+		line("args = %s", text.LiteralList(s.Args))
 	}
 	env := maps.Clone(s.Env)
 	maps.DeleteFunc(env, passedThrough)
 	if len(env) > 0 {
-		line("env = %s", literal.Map(env, " = "))
+		line("env = %s", text.LiteralMap(env, " = "))
 	}
 	if s.Cwd != "" {
-		line("cwd = %s", literal.String(s.Cwd))
+		line("cwd = %s", text.Literal(s.Cwd))
 	}
 }
 
@@ -125,11 +125,11 @@ func (s *Server) login(line func(key, value string)) {
 		{"client_secret", s.OAuth.ClientSecret},
 	} {
 		if t.value != "" {
-			line(t.key, literal.String(t.value))
+			line(t.key, text.Literal(t.value))
 		}
 	}
 	if len(s.OAuth.Scopes) > 0 {
-		line("scopes", literal.List(s.OAuth.Scopes))
+		line("scopes", text.LiteralList(s.OAuth.Scopes))
 	}
 	if s.OAuth.CallbackPort > 0 {
 		line("callback_port", strconv.Itoa(s.OAuth.CallbackPort))
@@ -147,12 +147,12 @@ func (r *Result) Destinations() []byte {
 	b.WriteString("destinations:\n")
 	for _, s := range servers {
 		line := func(key, value string) { b.WriteString(strings.TrimSuffix("    "+key+": "+value, " ") + "\n") }
-		fmt.Fprintf(&b, "  %s:\n", literal.String(s.ID))
+		fmt.Fprintf(&b, "  %s:\n", text.Literal(s.ID))
 		line("type", s.Kind)
 		if s.Kind != manifest.KindStdio {
-			line("url", literal.String(s.URL))
+			line("url", text.Literal(s.URL))
 			if len(s.Headers) > 0 {
-				line("headers", literal.Map(s.Headers, ": "))
+				line("headers", text.LiteralMap(s.Headers, ": "))
 			}
 			if s.OAuth != nil {
 				line("oauth", "")
@@ -169,18 +169,18 @@ func (r *Result) Destinations() []byte {
 }
 
 func (s *Server) destination(line func(key, value string)) {
-	line("command", literal.List(append([]string{s.Command}, s.Args...)))
+	line("command", text.LiteralList(append([]string{s.Command}, s.Args...)))
 	env := maps.Clone(s.Env)
 	for _, name := range s.Pass {
 		env[name] = cmp.Or(env[name], "${"+name+"}")
 	}
 	if len(env) > 0 {
-		line("env", literal.Map(env, ": "))
+		line("env", text.LiteralMap(env, ": "))
 	}
 	if s.EnvFile != "" {
-		line("secrets_file", literal.String(s.EnvFile))
+		line("secrets_file", text.Literal(s.EnvFile))
 	}
 	if s.Cwd != "" {
-		line("cwd", literal.String(s.Cwd))
+		line("cwd", text.Literal(s.Cwd))
 	}
 }

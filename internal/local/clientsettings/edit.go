@@ -33,8 +33,8 @@ func (e *Invalid) Error() string {
 // errByHand is returned for a valid text whose form cannot be edited.
 var errByHand = errors.New("its servers are written in a way that is not changed automatically; change them by hand")
 
-// text is a parsed settings file.
-type text interface {
+// settings is a parsed settings file.
+type settings interface {
 	list() ([]Server, error)
 	put(name string, argv []string, env map[string]string) error
 	remove(name string, table bool) error
@@ -44,7 +44,7 @@ type text interface {
 var mark = []byte("\xef\xbb\xbf") // byte order mark, written by Windows programs
 
 // read validates and parses data.
-func (c *Client) read(data []byte) (text, error) {
+func (c *Client) read(data []byte) (settings, error) {
 	body := bytes.TrimPrefix(data, mark)
 	if !utf8.Valid(body) {
 		return nil, &Invalid{Message: "it is not UTF-8"}
@@ -75,15 +75,15 @@ func (c *Client) HasTable(data []byte) (bool, error) {
 
 // Put returns data with the server: appended, or with a new command line. env is written only for a new server.
 func (c *Client) Put(data []byte, name string, argv []string, env map[string]string) ([]byte, error) {
-	return c.edit(data, name, argv, func(t text) error { return t.put(name, argv, env) })
+	return c.edit(data, name, argv, func(t settings) error { return t.put(name, argv, env) })
 }
 
 // Remove returns data without the server. With table, an empty table of servers is removed too.
 func (c *Client) Remove(data []byte, name string, table bool) ([]byte, error) {
-	return c.edit(data, name, nil, func(t text) error { return t.remove(name, table) })
+	return c.edit(data, name, nil, func(t settings) error { return t.remove(name, table) })
 }
 
-func (c *Client) edit(data []byte, name string, argv []string, change func(text) error) ([]byte, error) {
+func (c *Client) edit(data []byte, name string, argv []string, change func(settings) error) ([]byte, error) {
 	t, err := c.read(data)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tailscale/hujson"
 
-	"github.com/exthost/exthost/internal/text/literal"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // jsonText edits JSON with comments and trailing commas as a tree that keeps every byte.
@@ -169,10 +169,10 @@ func (t *jsonText) put(name string, argv []string, env map[string]string) error 
 		}
 	}
 	if t.client.Kind != "" {
-		members = append([][2]string{{"type", literal.String(t.client.Kind)}}, members...)
+		members = append([][2]string{{"type", text.Literal(t.client.Kind)}}, members...)
 	}
 	if len(env) > 0 {
-		members = append(members, [2]string{t.client.Env(), literal.Map(env, ": ")})
+		members = append(members, [2]string{t.client.Env(), text.LiteralMap(env, ": ")})
 	}
 	server := func(indent string, flat bool) string { return t.braces(members, indent, flat) }
 	if table == nil {
@@ -188,9 +188,9 @@ func (t *jsonText) put(name string, argv []string, env map[string]string) error 
 // members returns the members that hold a command line.
 func (t *jsonText) members(argv []string) [][2]string {
 	if t.client.Joined {
-		return [][2]string{{"command", literal.List(argv)}}
+		return [][2]string{{"command", text.LiteralList(argv)}}
 	}
-	return [][2]string{{"command", literal.String(argv[0])}, {"args", literal.List(argv[1:])}}
+	return [][2]string{{"command", text.Literal(argv[0])}, {"args", text.LiteralList(argv[1:])}}
 }
 
 // braces formats an object with these members, whose values are JSON: on one line if flat, else on lines of their
@@ -205,7 +205,7 @@ func (t *jsonText) braces(members [][2]string, indent string, flat bool) string 
 	}
 	var texts []string
 	for _, m := range members {
-		texts = append(texts, literal.String(m[0])+is+m[1])
+		texts = append(texts, text.Literal(m[0])+is+m[1])
 	}
 	return "{" + begin + strings.Join(texts, between) + end + "}"
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/exthost/exthost/internal/text/literal"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -50,7 +50,7 @@ func (t *tomlText) list() (servers []Server, err error) {
 func (t *tomlText) put(name string, argv []string, env map[string]string) error {
 	path := []string{t.client.Key, name}
 	if table, _ := t.doc[t.client.Key].(map[string]any); table[name] != nil {
-		return t.set(path, map[string]string{"command": literal.String(argv[0]), "args": literal.List(argv[1:])})
+		return t.set(path, map[string]string{"command": text.Literal(argv[0]), "args": text.LiteralList(argv[1:])})
 	}
 	for _, s := range t.statements { // readers disagree on whether a header may extend an inline table
 		if len(s.Table) == 0 && slices.Equal(s.Key, path[:1]) {
@@ -63,11 +63,11 @@ func (t *tomlText) put(name string, argv []string, env map[string]string) error 
 	}
 	lines := []string{
 		fmt.Sprintf("[%s.%s]", t.client.Key, name),
-		"command = " + literal.String(argv[0]),
-		"args = " + literal.List(argv[1:]),
+		"command = " + text.Literal(argv[0]),
+		"args = " + text.LiteralList(argv[1:]),
 	}
 	if len(env) > 0 {
-		lines = append(lines, t.client.Env()+" = "+literal.Map(env, " = "))
+		lines = append(lines, t.client.Env()+" = "+text.LiteralMap(env, " = "))
 	}
 	if t.text != "" && !strings.HasSuffix(t.text, "\n") {
 		t.text += newline

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/glob"
-	"github.com/exthost/exthost/internal/text/nearest"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -47,7 +47,7 @@ func eventOf(name string) (manifest.HookEvent, string) {
 		"SessionStart",
 		"SessionEnd",
 	}
-	if near := nearest.Of(name, names); near != "" {
+	if near := text.Nearest(name, names); near != "" {
 		return "", fmt.Sprintf("has no counterpart; did it mean %s?", near)
 	}
 	return "", "has no counterpart"

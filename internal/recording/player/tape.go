@@ -13,7 +13,7 @@ import (
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/recording/cassette"
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -60,7 +60,7 @@ func Open(o Options) (*Tape, error) {
 	if t.first.Extension != "" {
 		return t, nil
 	}
-	switch near := nearest.Of(o.Extension, ids); {
+	switch near := text.Nearest(o.Extension, ids); {
 	case len(ids) == 0:
 		err = errors.New("no extension was recorded in it")
 	case o.Extension == "":

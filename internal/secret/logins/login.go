@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/internal/text/shellwords"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -139,7 +139,7 @@ func (l *Login) needed(why string, flags ...string) *protocol.Error {
 	if l.place.Caller != "" {
 		flags = append([]string{"--caller", l.place.Caller}, flags...)
 	}
-	text := "needs login" + why + ": " + shellwords.Join(append([]string{"exthost", "login", l.place.ID}, flags...))
+	text := "needs login" + why + ": " + text.ShellLine(append([]string{"exthost", "login", l.place.ID}, flags...))
 	l.need.Store(&text)
 	return protocol.Errorf(protocol.RequirementMissing, "%s", text)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-const text = `[plugin]
+const pluginText = `[plugin]
 id = "weather"
 version = "1.0.0"
 [transport]
@@ -39,7 +39,7 @@ func newBench(t testing.TB) *bench {
 		uses: Uses{Path: filepath.Join(home, "directories.json"), Store: store.New(home, consent.HoldsCode)},
 	}
 	b.tree = b.put("1")
-	b.manifest(text)
+	b.manifest(pluginText)
 	b.lock(b.dir, b.entry())
 	return b
 }
@@ -84,7 +84,7 @@ func (b *bench) candidate() *discovery.Candidate {
 // entry builds the lock file's entry for the extension on disk.
 func (b *bench) entry() Entry {
 	return Entry{
-		Manifest: Sum([]byte(text)),
+		Manifest: Sum([]byte(pluginText)),
 		Files:    "x",
 		Command:  CommandSum(b.candidate().Manifest),
 		Source:   "npm:weather",
@@ -117,7 +117,7 @@ func TestVerify(t *testing.T) {
 		want, next string
 	}{
 		"nothing": {func(*bench) {}, "", "", ""},
-		"manifest changed": {func(b *bench) { b.manifest(text + "# edited\n") }, protocol.Untrusted,
+		"manifest changed": {func(b *bench) { b.manifest(pluginText + "# edited\n") }, protocol.Untrusted,
 			"plugin.toml is not the one", "exthost trust --lock weather"},
 		"manifest of another hash": {change(func(e *Entry) { e.Manifest = Sum(nil) }),
 			protocol.Untrusted,
@@ -176,7 +176,7 @@ func TestVerify(t *testing.T) {
 // TestVerifyWhileEditing: with Editing, a changed manifest is accepted and a changed package is not.
 func TestVerifyWhileEditing(t *testing.T) {
 	b := newBench(t)
-	b.manifest(text + "[transport.env]\nMODE = \"fast\"\n")
+	b.manifest(pluginText + "[transport.env]\nMODE = \"fast\"\n")
 	l := NewPackages(b.dir, b.uses)
 	l.Editing = true
 	if dir, _, err := l.Verify(b.candidate()); dir == "" || err != nil {
@@ -203,7 +203,7 @@ func TestVerifyOtherDirectory(t *testing.T) {
 	if tree, err := l.Tree(b.candidate()); tree != "" || err != nil {
 		t.Errorf("%q, %v", tree, err)
 	}
-	b.manifest(strings.ReplaceAll(text, "${EXTHOST_PACKAGE}", "."))
+	b.manifest(strings.ReplaceAll(pluginText, "${EXTHOST_PACKAGE}", "."))
 	if dir, _, err := l.Verify(b.candidate()); dir != "" || err != nil {
 		t.Errorf("without a package: %q, %v", dir, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/file"
-	"github.com/exthost/exthost/internal/text/literal"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // ErrBusy is returned by [Edit] while another program changes the lock file.
@@ -57,14 +57,14 @@ func (f *File) Text() []byte {
 	fmt.Fprintf(&b, "# What the extensions of this directory are. exthost trust --lock, add, upgrade and remove "+
 		"write it; commit it.\nversion = %d\n", version)
 	if f.Configuration != "" {
-		fmt.Fprintf(&b, "configuration = %s\n", literal.String(f.Configuration))
+		fmt.Fprintf(&b, "configuration = %s\n", text.Literal(f.Configuration))
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.Extensions)) {
 		e := f.Extensions[id]
 		fmt.Fprintf(&b, "\n[extensions.%s]\n", id)
 		line := func(key, value string) {
 			if value != "" {
-				fmt.Fprintf(&b, "%s = %s\n", key, literal.String(value))
+				fmt.Fprintf(&b, "%s = %s\n", key, text.Literal(value))
 			}
 		}
 		line("source", e.Source)
@@ -74,14 +74,14 @@ func (f *File) Text() []byte {
 		line("files", e.Files)
 		line("command", e.Command)
 		if len(e.Scripts) > 0 {
-			fmt.Fprintf(&b, "scripts = %s\n", literal.List(e.Scripts))
+			fmt.Fprintf(&b, "scripts = %s\n", text.LiteralList(e.Scripts))
 		}
 		line("approved", e.Approved)
 		line("approved_by", e.ApprovedBy)
 		if e.Tools != nil {
 			fmt.Fprintf(&b, "\n[extensions.%s.tools]\n", id)
 			for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
-				fmt.Fprintf(&b, "%s = %s\n", literal.String(name), literal.String(e.Tools[name]))
+				fmt.Fprintf(&b, "%s = %s\n", text.Literal(name), text.Literal(e.Tools[name]))
 			}
 		}
 		for _, p := range e.Parts {

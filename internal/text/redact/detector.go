@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Options select what a [Detector] finds. The zero value selects secrets, e-mail addresses and card numbers.
@@ -94,7 +94,7 @@ func (d *Detector) enable(stated map[string]bool) error {
 	for _, name := range slices.Sorted(maps.Keys(stated)) {
 		if rules[name] == nil {
 			hint := "there are " + strings.Join(RuleNames(), ", ")
-			if near := nearest.Of(name, RuleNames()); near != "" {
+			if near := text.Nearest(name, RuleNames()); near != "" {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			return fmt.Errorf("rules: there is no rule %q: %s", name, hint)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text/nearest"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -67,7 +67,7 @@ func (r *Report) Sort(files []string) {
 
 // DidYouMean returns a hint with the candidate closest to word, or "".
 func DidYouMean(word string, candidates []string) string {
-	if c := nearest.Of(word, candidates); c != "" {
+	if c := text.Nearest(word, candidates); c != "" {
 		return "did you mean " + quote(c) + "?"
 	}
 	return ""

@@ -1,6 +1,4 @@
-// Package shellwords splits a line into words as a shell does, without running or expanding anything, and joins
-// words.
-package shellwords
+package text
 
 import (
 	"errors"
@@ -9,14 +7,15 @@ import (
 	"strings"
 )
 
-// Split splits a line at unquoted blanks. A backslash takes the next character literally, except in single quotes.
-// An open quote or trailing backslash is an error.
-func Split(line string) ([]string, error) { return split(line, false) }
+// ShellWords splits a line into words as a shell does, at unquoted blanks, without running or expanding anything. A
+// backslash takes the next character literally, except in single quotes. An open quote or trailing backslash is an
+// error.
+func ShellWords(line string) ([]string, error) { return split(line, false) }
 
-// Command is Split for a command line that no shell will run: unquoted characters that need a shell (pipes,
+// CommandWords is ShellWords for a command line that no shell will run: unquoted characters that need a shell (pipes,
 // redirections, globs, substitutions, a leading A=b) are an error. ${ is literal. In double quotes a backslash
 // escapes only ", \, $ and ` (POSIX).
-func Command(line string) ([]string, error) { return split(line, true) }
+func CommandWords(line string) ([]string, error) { return split(line, true) }
 
 var errOpen = errors.New("the line ends inside a quote")
 
@@ -28,18 +27,18 @@ type splitter struct {
 	command bool
 }
 
-// Line splits a command that is a whole line: it has blanks, args is empty, and it is not the path of a program.
+// WholeLine splits a command that is a whole line: it has blanks, args is empty, and it is not the path of a program.
 // ok is false for other commands.
-func Line(command string, args []string) (words []string, ok bool) {
+func WholeLine(command string, args []string) (words []string, ok bool) {
 	if len(args) > 0 || !strings.ContainsAny(strings.TrimSpace(command), " \t") || filepath.IsAbs(command) {
 		return nil, false
 	}
-	words, err := Split(command)
+	words, err := ShellWords(command)
 	return words, err == nil && len(words) > 1
 }
 
-// Join writes argv as a line that a shell splits into the same words.
-func Join(argv []string) string {
+// ShellLine writes argv as a line that a shell splits into the same words.
+func ShellLine(argv []string) string {
 	words := make([]string, len(argv))
 	for i, word := range argv {
 		if word == "" || strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {

@@ -1,4 +1,4 @@
-package shellwords
+package text
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestSplit(t *testing.T) {
+func TestShellWords(t *testing.T) {
 	for line, want := range map[string][]string{
 		"":                     nil,
 		"  a  b\t":             {"a", "b"},
@@ -17,18 +17,18 @@ func TestSplit(t *testing.T) {
 		`j:='{"a":1}'`:         {`j:={"a":1}`},
 		"é\\ü a|b $c":          {"éü", "a|b", "$c"},
 	} {
-		if got, err := Split(line); err != nil || !slices.Equal(got, want) {
+		if got, err := ShellWords(line); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
 		}
 	}
 	for _, line := range []string{`a "b`, `a 'b`, `a\`, `"a\`} {
-		if got, err := Split(line); err == nil {
+		if got, err := ShellWords(line); err == nil {
 			t.Errorf("%q: %q", line, got)
 		}
 	}
 }
 
-func TestCommand(t *testing.T) {
+func TestCommandWords(t *testing.T) {
 	for line, want := range map[string][]string{
 		`a b  c`:               {"a", "b", "c"},
 		`a 'b c' "d \"e\" $f"`: {"a", "b c", `d "e" $f`},
@@ -37,7 +37,7 @@ func TestCommand(t *testing.T) {
 		`a x=1 ${V:-d} {p} b#`: {"a", "x=1", "${V:-d}", "{p}", "b#"},
 		``:                     nil,
 	} {
-		if got, err := Command(line); err != nil || !slices.Equal(got, want) {
+		if got, err := CommandWords(line); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestCommand(t *testing.T) {
 		`a \`:     `'\\' means`,
 		`a 'b`:    "the quote ' is not closed",
 	} {
-		if got, err := Command(line); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := CommandWords(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %q, %v; want %s", line, got, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package literal
+package text
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 func TestEveryFormatReadsStrings(t *testing.T) {
 	for _, text := range []string{"", "plain", `"quoted" \ 'single'`, "a\nb\tc\r", "\x00\x01\x1f\x7f\u0080\u009f",
 		"\ufeff\ufffe\uffff", "${X} # = [a]", "\u2028é😀", "yes", "1"} {
-		value := String(text)
+		value := Literal(text)
 		var ofTOML, ofYAML, ofJSON struct{ V string }
 		if _, err := toml.Decode("V = "+value, &ofTOML); err != nil || ofTOML.V != text {
 			t.Errorf("TOML reads %q of %s, %v", ofTOML.V, value, err)
@@ -25,7 +25,7 @@ func TestEveryFormatReadsStrings(t *testing.T) {
 			t.Errorf("JSON reads %q of %s, %v", ofJSON.V, value, err)
 		}
 	}
-	if got := String("a\xffb"); got != "\"a\ufffdb\"" && got != `"a\ufffdb"` {
+	if got := Literal("a\xffb"); got != "\"a\ufffdb\"" && got != `"a\ufffdb"` {
 		t.Errorf("not UTF-8: %s", got)
 	}
 }
@@ -36,8 +36,8 @@ func TestEveryFormatReadsListsAndMaps(t *testing.T) {
 		M map[string]string
 	}
 	l, m := []string{"a", `b"`}, map[string]string{"k.1": "v", "b": "w"}
-	if _, err := toml.Decode("L = "+List(l)+"\nM = "+Map(m, " = "), &v); err != nil || cmp.Diff(l, v.L) != "" ||
-		cmp.Diff(m, v.M) != "" {
+	_, err := toml.Decode("L = "+LiteralList(l)+"\nM = "+LiteralMap(m, " = "), &v)
+	if err != nil || cmp.Diff(l, v.L) != "" || cmp.Diff(m, v.M) != "" {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -1,4 +1,4 @@
-package nearest
+package text
 
 import (
 	"strings"
@@ -11,8 +11,8 @@ func TestTyposAreFound(t *testing.T) {
 		"maxDepth": "max_depth", "serach_paths": "search_paths", "folow_link": "follow_links",
 		"di": "id", "entirely-else": "", "": "", strings.Repeat("x", 5000): "",
 	} {
-		if got := Of(word, candidates); got != want {
-			t.Errorf("Of(%.20q) = %q, want %q", word, got, want)
+		if got := Nearest(word, candidates); got != want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", word, got, want)
 		}
 	}
 }

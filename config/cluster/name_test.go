@@ -1,4 +1,4 @@
-package nodename
+package cluster
 
 import (
 	"strings"
@@ -7,12 +7,12 @@ import (
 
 func TestInvalidNamesAreRefused(t *testing.T) {
 	for _, name := range []string{"a", "n1", "web-1", strings.Repeat("x", 32)} {
-		if err := Check(name); err != nil {
+		if err := CheckName(name); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, name := range []string{"", "nobody", "-a", "a-", "A", "a.b", "a*", ">", strings.Repeat("x", 33), "a b"} {
-		if Check(name) == nil {
+		if CheckName(name) == nil {
 			t.Errorf("%q is accepted", name)
 		}
 	}
@@ -28,7 +28,7 @@ func TestHostNamesBecomeNodeNames(t *testing.T) {
 		strings.Repeat("x", 40): strings.Repeat("x", 32),
 		"Büro":                  "b-ro",
 	} {
-		if got := of(host); got != want {
+		if got := nodeOf(host); got != want {
 			t.Errorf("%q: %q, want %q", host, got, want)
 		}
 	}

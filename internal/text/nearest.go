@@ -1,14 +1,13 @@
-// Package nearest suggests the known word that a mistyped one stands for.
-package nearest
+package text
 
 import "strings"
 
 // maxWord bounds the compared words in bytes, because the comparison is quadratic.
 const maxWord = 64
 
-// Of returns the candidate most similar to word: at most one edit, or one in three characters; "" if none is. Case
+// Nearest returns the candidate most similar to word: at most one edit, or one in three characters; "" if none is. Case
 // and separators are ignored: maxDepth, max-depth and MAX_DEPTH are the same.
-func Of(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	if word == "" || len(word) > maxWord {
 		return ""
 	}
