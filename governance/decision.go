@@ -74,7 +74,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 		err = m.decided(r.checkAction(flow, m, &e.Decision, &s))
 	}
 	if err != nil {
-		decided := errors.Is(err, ErrDecided) && m.spec.Category != Audit // audit changes and answers nothing
+		decided := errors.Is(err, ErrDecided) && m.spec.Category != Audit // audit policies change and answer nothing
 		return r.policyFailed(ctx, m, s, err, shadowed || !m.spec.Required && !decided)
 	}
 	e.Code = prefix(e.Code, maxCode)
@@ -99,7 +99,8 @@ func (r *exchangeRun) enforce(m *member, s Step, d Decision) error {
 		return nil
 	case Modify:
 		*r.x.payload(s.Flow) = d.JSON
-		// built-in policies mask and shorten results, and add nothing
+		// built-in policies only mask and shorten results, so no policy need decide about those
+		// again
 		r.changed = r.changed || s.Flow == Request || m.spec.Builtin == ""
 	case Respond:
 		r.x.Response, r.x.Verdict = d.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: d.Code}

@@ -56,8 +56,8 @@ func (r *exchangeRun) check(flow Flow, action Action, to json.RawMessage) (json.
 	return to, nil
 }
 
-// sameCall checks that a changed tools/call names the same tool. Authorization has decided
-// about that name and does not run again.
+// sameCall checks that a changed tools/call names the same tool. Policies that do not run again,
+// such as rate limits, have decided about that tool.
 func sameCall(before, after json.RawMessage) error {
 	for key := range rawjson.Members(after) {
 		for _, own := range []string{"name", "arguments"} {

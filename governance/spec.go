@@ -68,7 +68,7 @@ const (
 	KindMCP     Kind = "mcp"     // an MCP server with the tool invoke_hook
 	KindNative  Kind = "native"  // an extension that answers governance/decide
 
-	kindExternal Kind = "external" // another system's name of KindMCP
+	kindExternal Kind = "external" // the name of KindMCP in files of other systems
 )
 
 // Values returns the values allowed in files.

@@ -52,7 +52,7 @@ func flockSoon(f *os.File) (err error) {
 		if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
 			return err // a writer holds it
 		}
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // two waiting writers would block each other
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // else two waiting writers would block each other
 		<-time.After(2 * time.Millisecond)
 	}
 	return err

@@ -152,7 +152,7 @@ func (l *Log) appendLocked(line []byte) {
 	l.pending = append(append(l.pending, line...), '\n')
 }
 
-// appendOwnLocked adds a record of the log itself.
+// appendOwnLocked adds a record about the log itself.
 func (l *Log) appendOwnLocked(r Record) {
 	r.Time = time.Now().UTC()
 	l.appendLocked(r.append(nil))

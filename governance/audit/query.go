@@ -28,7 +28,7 @@ type Query struct {
 	Since     time.Time // only exchanges that began then or later
 	Last      int       // only the latest Last of the existing records; 0: all
 	Follow    bool      // continue with new records
-	Notes     bool      // also the log's own records, and intents
+	Notes     bool      // also records about the log itself, and intents
 }
 
 // Check returns an error that names the malformed glob, if any.

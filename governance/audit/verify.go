@@ -26,8 +26,8 @@ type Report struct {
 	// bytes after the last complete line: a line being written, or torn by a crash
 	Torn int `json:"torn,omitempty"`
 
-	// Unfinished are the intents without an outcome, marked [Lost] or [Pending], and without the
-	// request.
+	// Unfinished are the intents without an outcome, marked [Lost] or [Pending]. They lack the copy
+	// of the request.
 	Unfinished []Record `json:"unfinished,omitempty"`
 	// Expected is the record with the hash that was expected; nil when there is none.
 	Expected *Place `json:"expected,omitempty"`

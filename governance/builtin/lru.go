@@ -42,7 +42,7 @@ func (r *lru[K, V]) get(key K) *V {
 	return &e.Value.(*lruEntry[K, V]).value
 }
 
-// sessionKey identifies a session. Callers without one are distinguished by name and client
+// sessionKey identifies a session. Callers without a session are distinguished by name and client
 // instance.
 type sessionKey struct{ caller, session string }
 

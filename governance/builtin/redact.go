@@ -97,7 +97,8 @@ func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governa
 	}
 	if token := rawjson.Get(rawjson.Get(raw, "_meta"), "progressToken"); token != nil && flow == governance.Request &&
 		!p.deny {
-		// the caller needs its token unchanged to match progress notifications
+		// the caller finds the call of a progress notification by the token, so the token stays
+		// unchanged
 		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), "progressToken", token))
 	}
 	return d, nil

@@ -181,8 +181,8 @@ func contents(result json.RawMessage) (list []json.RawMessage) {
 	return list
 }
 
-// contentPayloads returns one payload per content, because plugins handle one at a time. A
-// content has the member names of both protocols: mimeType, and type and mime_type.
+// contentPayloads returns one payload per content, because plugins handle one at a time. Each
+// content has the member names of both MCP (mimeType) and the plugin API (type and mime_type).
 func contentPayloads(x *governance.Exchange, body json.RawMessage) (payloads []json.RawMessage) {
 	uri := rawjson.Get(x.Request, "uri")
 	for _, c := range contents(body) {

@@ -41,7 +41,8 @@ func decode(text json.RawMessage, check func(json.RawMessage) error) (value any,
 	return value, check(text)
 }
 
-// linear is the number of members of an object that are compared one by one; more are put in a map.
+// linear is the number of names of an object up to which a new name is compared with each; beyond,
+// a map is used.
 const linear = 32
 
 // object is an object or array that encloses the current position.
