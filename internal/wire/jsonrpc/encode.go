@@ -8,9 +8,9 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Append appends m to dst as one line without a newline. Payloads are copied byte for byte, but a payload with a raw
-// newline or carriage return is compacted, because that would end the line. If such a payload is not JSON, Append
-// returns dst unchanged and an error.
+// Append appends m to dst as one line without a newline. Payloads are copied byte for byte, but a
+// payload with a raw newline or carriage return, which would end the line, is compacted. If such a
+// payload is not JSON, Append returns dst unchanged and an error.
 func Append(dst []byte, m *Message) ([]byte, error) {
 	b := append(dst, '{')
 	if !m.Bare {

@@ -16,7 +16,7 @@ type Transport interface {
 	Close() error
 }
 
-// Awaiter is a [Transport] that can wait for input without a message to read into.
+// Awaiter is a [Transport] that can wait for input before Read is called.
 type Awaiter interface {
 	// Await returns when Read may have something to return. Idle connections wait in Await, because
 	// Read needs twice as much stack.

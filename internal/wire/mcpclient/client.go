@@ -26,7 +26,7 @@ import (
 
 const (
 	dialTimeout  = 10 * time.Second // for a connection, and again for its TLS handshake
-	postTimeout  = 10 * time.Second // for the server to accept a message without an answer
+	postTimeout  = 10 * time.Second // for the server to accept a message that needs no answer
 	idleConn     = 60 * time.Second // until an unused connection is closed
 	maxHeaders   = 64 << 10         // bytes of headers of an answer
 	maxRedirects = 3

@@ -18,7 +18,7 @@ import (
 var (
 	// ErrSessionGone ends a transport whose server no longer knows the session. A new session is needed.
 	ErrSessionGone = errors.New("the server has ended the session")
-	// ErrStreamEnded ends an [Events] transport: its session ends with its stream.
+	// ErrStreamEnded ends an [Events] transport: the session ends with the event stream.
 	ErrStreamEnded = errors.New("the server ended the event stream")
 )
 

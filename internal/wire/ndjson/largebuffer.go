@@ -30,7 +30,7 @@ func kept(buf []byte) []byte {
 		return buf[:0]
 	}
 	if cap(buf) <= maxUnwritten {
-		large := buf // allocated here, not for every buffer
+		large := buf // on the heap, unlike small buffers
 		largeBuffers.Put(&large)
 	}
 	return nil

@@ -156,7 +156,7 @@ func (x explainer) closest(err *jsonschema.ValidationError) []Fault {
 	var values []any
 	for _, cause := range err.Causes {
 		fs := x.problems(cause)
-		if len(fs) == 1 && fs[0].Path == here { // another type or value
+		if len(fs) == 1 && fs[0].Path == here { // only the type or the value differs
 			merged = append(merged, fs[0])
 			if fs[0].Allowed != nil {
 				values = append(values, fs[0].Allowed...)
