@@ -24,7 +24,7 @@ const (
 	closeTimeout = 2 * time.Second
 )
 
-// guardian is the host's side of the guardian process. notify requires Containment.mu.
+// guardian is the host's side of the guardian process. Containment.mu must be held for notify.
 type guardian struct {
 	proc       *os.Process
 	lifeline   *os.File // write end of the pipe that closes with this process

@@ -41,7 +41,8 @@ func awaitExit(pid int) {
 	}
 }
 
-// Dying reports whether the child is exiting or has exited. A child's descriptors are closed before Exited.
+// Dying reports whether the child is exiting or has exited. The kernel closes the child's
+// descriptors before Exited is closed.
 func (p *Process) Dying() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -97,8 +97,8 @@ func passwordURL(value string) bool {
 	}
 }
 
-// hasPassword checks the text after "://". A password may contain a raw "/", "?" or "#", which ends the authority too
-// early; the supposed port is then not a number.
+// hasPassword checks the text after "://". A password may contain a raw "/", "?" or "#", at which
+// the authority seems to end. What seems to be the port is then not a number.
 func hasPassword(s string) bool {
 	if i := strings.IndexAny(s, " \t\r\n\"'"); i >= 0 {
 		s = s[:i]

@@ -48,7 +48,7 @@ type Line struct {
 
 const (
 	readSize    = 512      // of one read; small, because most children write little
-	bigReadSize = 64 << 10 // of a read after a full one: a whole pipe
+	bigReadSize = 64 << 10 // of a read after one that filled its buffer: a whole pipe
 	// finalBytes bounds the reads after the child's exit: the largest pipe that Linux allows without privileges.
 	finalBytes = 1 << 20
 )
@@ -56,8 +56,9 @@ const (
 // bigBuffers are for children that write much.
 var bigBuffers = sync.Pool{New: func() any { return new([bigReadSize]byte) }}
 
-// stderrReader reads a child's stderr even if the lines are dropped, because a child that blocks on stderr hangs. One
-// goroutine reads, another delivers while lines wait. Both end soon after the pipe.
+// stderrReader reads a child's stderr even if the lines are dropped, because a child that blocks on
+// stderr hangs. One goroutine reads, another delivers while lines wait. Both end soon after the
+// pipe ends.
 type stderrReader struct {
 	file    *os.File
 	opts    StderrOptions

@@ -2,7 +2,7 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// watchedHere are older variants of watched calls.
+// watchedHere are older variants of the watched calls, which this architecture has.
 var watchedHere = map[uint32][]operand{
 	unix.SYS_OPEN:     {{dir: -1, path: 0, use: opens, flags: 1}},
 	unix.SYS_CREAT:    {{dir: -1, path: 0, use: replaces}},

@@ -25,7 +25,8 @@ func Unfiltered() { unfiltered.Store(true) }
 // marked reports whether p has the mark of some host's child.
 func (p process) marked() bool { return sweep.Level(p.limit) < sweep.Level(own().limit) }
 
-// restricted reports whether p has the no_new_privs mark, if children may lack the regular one.
+// restricted reports whether p has no_new_privs as a mark. That counts only if children may lack
+// the regular mark.
 func (p process) restricted() bool {
 	switch {
 	case !late.Load() && sweep.OwnMarks() != (sweep.Marks{}), !p.noNewPrivs:

@@ -32,7 +32,7 @@ type Marks struct {
 // Has reports whether limit is within m.
 func (m Marks) Has(limit uint64) bool { return m.Last != 0 && m.First <= limit && limit <= m.Last }
 
-// Level returns the level of a limit; the highest one for processes outside of hosts.
+// Level returns the level of a limit. Processes outside of hosts have the highest level.
 func Level(limit uint64) int { return int(min(limit>>levelShift, topLevel)) }
 
 // marksOf returns the marks for children of the process pid with the given start time and limit; empty if there is no

@@ -107,7 +107,7 @@ func is(ret bpf.RetConstant, values ...uint32) (part []bpf.Instruction) {
 func filterOf(writes, inet bool) filter {
 	f := filter{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: archOf, SkipTrue: 1}, end, // others number calls differently
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: archOf, SkipTrue: 1}, end, // other interfaces number calls differently
 		number,
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: uint32(newestKnown), SkipTrue: 1}, unknown,
 	}

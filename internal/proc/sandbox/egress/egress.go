@@ -28,7 +28,7 @@ const (
 	dialTimeout    = 15 * time.Second
 )
 
-// Attempt is one or more attempts of a connection.
+// Attempt records one or more attempts to connect to a target.
 type Attempt struct {
 	Target  string     // host:port; "" for several targets that were too many to tell apart
 	Address netip.Addr // the dialed address; the zero Addr if none was dialed
@@ -209,7 +209,8 @@ func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 	return nil, failed.Error(), http.StatusBadGateway
 }
 
-// tunnel copies in both directions until both have ended. in includes what the client sent early.
+// tunnel copies in both directions until both have ended. in reads what the client sends, and has
+// sent before the tunnel was open.
 func tunnel(c net.Conn, in io.Reader, up net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits of what is recorded: a child may ask for one host in a loop, or for ever more hosts.
+// Limits of what is recorded: a child may ask for one host in a loop, or for a new host each time.
 const (
 	interval = time.Minute
 	maxKinds = 50 // kinds told apart within an interval; all others are counted as one
