@@ -22,8 +22,8 @@ type RemoteServers interface {
 	// servers. The others find this server by it.
 	Home() string
 	// Forward sends a request to the server named home and streams the response to w. began reports whether anything
-	// was written to w. The error, a *protocol.Error, says why the response is missing or incomplete: kind node_lost
-	// without an outcome if no server has that home.
+	// was written to w. The error, a *protocol.Error, says why the response is missing or incomplete. If no server has
+	// that home, its kind is node_lost, and it has no outcome.
 	Forward(ctx context.Context, w http.ResponseWriter, home string, request []byte) (began bool, err error)
 	// Homes returns the homes of the other running servers.
 	Homes() []string

@@ -54,7 +54,8 @@ type Options struct {
 
 	MaxBody     int64 // max bytes of one client message; default 16 MiB
 	MaxInFlight int   // max concurrent requests of a session, further ones fail with overloaded; default 256
-	// Max HTTP sessions and subscriptions; a new one evicts an idle session or gets 429; default 1024.
+	// Max HTTP sessions and subscriptions, default 1024. When all are taken, a new one evicts an idle session or gets
+	// 429.
 	MaxSessions  int
 	SessionIdle  time.Duration // idle time after which an HTTP session ends; default 30 min
 	DrainTimeout time.Duration // time for requests to finish after stdin has ended; default 5 s

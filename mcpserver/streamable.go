@@ -133,7 +133,7 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 
 // postRequest runs a request in the goroutine of the HTTP handler.
 func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *clientSession, m *jsonrpc.Message) {
-	// No middleware on this node cancels a forwarded request when the caller's token ends.
+	// On this node, no middleware cancels a forwarded request when the caller's token ends, so it is done here.
 	if until := c.requester.until; until != nil && requesterOf(r.Context()).forwarded {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()

@@ -15,7 +15,7 @@ type Mode int
 const (
 	// Shared is one slot for all keys.
 	Shared Mode = 0
-	// PerKey is one slot per key. The first call with a key creates it; Release, IdleTimeout, or the need of room for
+	// PerKey is one slot per key. The first call with a key creates the slot; Release, IdleTimeout, or lack of room for
 	// another key removes it.
 	PerKey Mode = -1
 )
@@ -89,14 +89,14 @@ type Options struct {
 type Restart struct {
 	MaxAttempts int           // max restarts within any Window; 0: none, negative: unlimited
 	Window      time.Duration // default 5 min
-	// max delay of the second restart, doubled for each further one; default 1 s, negative: no delay
+	// max delay of the second restart, doubled for each further restart; default 1 s, negative: no delay
 	BaseBackoff  time.Duration
 	MaxBackoff   time.Duration // limit of the doubled delay; default 16 s, negative: no delay
 	HealthyAfter time.Duration // time in Ready that resets the delays; default 60 s, negative: any time
 	// time after which a Failed slot may make one trial start: eager slots by themselves, others on the next call;
 	// default 0: Failed is final
 	Cooldown time.Duration
-	Trial    time.Duration // like Cooldown but without its other effects; only one of both; default 0: Failed is final
+	Trial    time.Duration // like Cooldown without its other effects; not together with it; default 0: Failed is final
 	// a call starts the next instance without waiting for backoff or Trial, for instances that start at no cost
 	OnCall bool
 }

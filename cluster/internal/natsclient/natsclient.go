@@ -47,7 +47,7 @@ func (a *Access) Options(ctx context.Context, name string) nats.Options {
 	}
 	o.CustomDialer, o.SkipHostLookup = dialer{ctx}, true
 	o.Timeout, o.PingInterval, o.MaxPingsOut = dialTimeout, pingEach, pingsMissed
-	// a write to a server that does not read would block pings and Close
+	// bounds a write to a server that does not read, which would block pings and Close
 	o.FlusherTimeout = pingsMissed * pingEach
 	// no buffering while disconnected: a message must not arrive after the caller was told that it was not
 	// sent

@@ -65,7 +65,7 @@ func (r *owner) called(h *wire.Head, body []byte) {
 		r.decline(h.N, full)
 		return
 	}
-	// not derived from p.ctx, which would have to track all calls; endAll ends it
+	// not derived from p.ctx, which would have to track all calls: endAll ends this context
 	ctx, end := context.Background(), context.CancelFunc(nil)
 	if h.LeftMS > 0 {
 		ctx, end = context.WithTimeout(ctx, time.Duration(h.LeftMS)*time.Millisecond)
