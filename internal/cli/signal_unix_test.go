@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSecondSignalKills sends a program that ends slowly the second signal as soon as the first one has ended its
-// context.
+// TestSecondSignalKills sends a second signal to a program that ends slowly, as soon as the first signal has ended the
+// program's context.
 func TestSecondSignalKills(t *testing.T) {
 	const slow = "EXTHOST_TEST_SLOW_END"
 	if os.Getenv(slow) != "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A check removes what a killed one left. It keeps the directories of running checks, and everything else.
+// A check removes the state directories that killed checks left. It keeps those of running checks, and everything else.
 func TestCheckRemovesWhatKilledOnesLeft(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-leftAfter - time.Hour)

@@ -151,7 +151,7 @@ func TestUndoOfAMadeFile(t *testing.T) {
 	}
 }
 
-// A file below a linked directory has one record, before it exists and afterwards.
+// A settings file below a linked directory has the same record before and after it exists.
 func TestLinkedDirectoryHasOneRecord(t *testing.T) {
 	home := at(t)
 	if err := errors.Join(os.MkdirAll(home("dotfiles/cursor"), 0o755),
@@ -318,7 +318,7 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Settings elsewhere need no home directory.
+// Without a home directory, a file given with --file can be changed nevertheless.
 func TestFileNeedsNoHome(t *testing.T) {
 	home := at(t)
 	for _, value := range []string{"", "here"} {

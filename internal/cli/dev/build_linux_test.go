@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// A build is a child like an extension: it has the mark by which the control socket recognizes descendants of hosts,
-// even after it has left its parents.
+// A build has the mark by which the control socket recognizes the descendants of hosts, as an extension does, even
+// after it has left its parents.
 func TestBuildsBearTheMark(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()

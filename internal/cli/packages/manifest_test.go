@@ -97,7 +97,7 @@ license = "MIT"
 	}
 }
 
-// The arguments of a program of the package itself belong to the user.
+// If the command is a program of the package itself, the arguments after those of the package belong to the user.
 func TestUpgradeKeepsArgumentsOfABinary(t *testing.T) {
 	p := &packages.Package{
 		Version: "1.0.0",

@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// watched is a stderr. It calls begun before its first write, and sends the host's address on serves.
+// watched is the stderr of a host. It calls begun before its first write, and sends the host's address on serves.
 type watched struct {
 	begun  func()
 	serves chan string
