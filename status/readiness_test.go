@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// A host is ready when everything required can run and nothing is still starting with it.
+// A host is ready when everything required can run and nothing that starts with the host is still starting.
 func TestObstaclesToReadiness(t *testing.T) {
 	policy := func(mode governance.Mode, required bool, state string) Status {
 		return Status{Policies: []Policy{{Name: "p", Mode: mode, Required: required, State: state}}}

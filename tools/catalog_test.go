@@ -94,8 +94,8 @@ func TestNamesDoNotDependOnOrder(t *testing.T) {
 	}
 }
 
-// Of two tools of an extension that want one registered name, the one that has it keeps it, also while withheld.
-// If neither has it, the one whose own name it is wins.
+// If two tools of an extension want one registered name, the tool that has it keeps it, even while withheld. If neither
+// has it, the tool whose own name is in it unchanged gets it.
 func TestNamesStayWithinAnExtension(t *testing.T) {
 	dot, underscore := raw(`{"name":"a.b"}`), raw(`{"name":"a_b"}`)
 	for _, tt := range []struct {

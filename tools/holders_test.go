@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A name that two extensions want stays with the first holder, in any order and while that one is down, disabled
-// or changed.
+// A name that two extensions want stays with the first holder, whatever the order of the extensions, and while the
+// holder is down, disabled or changed.
 func TestNamesStayWithTheirHolder(t *testing.T) {
 	owner := Source{Extension: "a_b", Tools: []protocol.Tool{raw(`{"name":"c"}`)}}
 	newcomer := Source{Extension: "a", Tools: []protocol.Tool{raw(`{"name":"b_c"}`), raw(`{"name":"d"}`)}}

@@ -21,7 +21,7 @@ func described(names ...string) (list []protocol.Tool) {
 	return list
 }
 
-// short shows tools without the prefix ext_, and hides those of secret.
+// short shows tools without the prefix ext_, and hides the tools of the extension secret.
 func short(e *tools.Entry) (tools.Shown, bool) {
 	shown := tools.Shown{Name: strings.TrimPrefix(e.Name, "ext_")}
 	if e.Tool == "log" {

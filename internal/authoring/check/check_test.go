@@ -60,7 +60,7 @@ func manifestOf(t *testing.T, fault string) string {
 	t.Helper()
 	path, _ := processtest.Script(t, "")
 	start, grace := "60s", "5s"
-	switch fault { // faults that end by these limits
+	switch fault { // lower the limit that the fault would wait for
 	case "makes texts of ids":
 		start = "10s"
 	case "outlives stdin":

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// What the sandbox denied becomes complete lines for its table.
+// What the sandbox denied is reported as complete lines for the table [sandbox].
 func TestSandbox(t *testing.T) {
 	if _, err := new(sandbox.Policy).Check(); err != nil {
 		t.Skipf("NOT TESTED: %s: %v", t.Name(), err)
