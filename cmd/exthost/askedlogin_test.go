@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// An official client that opens addresses is asked to sign in when its call needs a login, in both revisions of MCP,
+// When a call needs a login, an official client that can open addresses is asked to sign in, in both revisions of MCP,
 // and the call goes on.
 func TestClientIsAskedToSignIn(t *testing.T) {
 	processtest.Leaks(t)

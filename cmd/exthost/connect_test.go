@@ -33,8 +33,8 @@ func settingsOf(home, id string) string {
 	})[0]
 }
 
-// Each client starts what was written for it, in any directory and with few variables, and calls a tool of the
-// directory. All clients share one host.
+// Each client starts the command that was written for it, in any directory and with few variables, and calls a tool of
+// the connected directory. All clients share one host.
 func TestConnectedClients(t *testing.T) {
 	if _, err := os.Stat("/proc"); err != nil {
 		t.Skip("the files are those of Linux")

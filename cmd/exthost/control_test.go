@@ -48,7 +48,7 @@ func ask(t *testing.T, dir string, args ...string) (stdout string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// The lock and the socket of a killed host are not taken for a host, and the next host works.
+// The lock and the socket of a killed host are not mistaken for a host, and the next host works.
 func TestKilledHostIsNoObstacle(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{

@@ -196,8 +196,8 @@ build = ["sh", "-c", "if grep -n oops source.txt; then exit 1; fi; cp source.txt
 	s.say("hello")
 	s.said.await(t, "one  ")
 	s.save("source.txt", scriptSaying("two"))
-	// A reload that began before the save may find the saved source with the program of the last build. It swaps for
-	// these, and the next one for the new program.
+	// A reload that began before the save may find the saved source beside the program of the last build. It then swaps
+	// to that program, and the next reload swaps to the new one.
 	for n := 1; !strings.Contains(s.said.String(), "two  "); n++ {
 		s.said.until(t, fmt.Sprintf("swap %d", n),
 			func(said string) bool { return strings.Count(said, "swapped in ") >= n })
@@ -231,7 +231,7 @@ func TestDevOfNothing(t *testing.T) {
 	}
 }
 
-// From the save to a response of the new build.
+// The time from a save to a response of the new build is bounded.
 func TestDevLatency(t *testing.T) {
 	processtest.Leaks(t)
 	for _, tt := range []struct {
@@ -350,7 +350,7 @@ func TestAttachToSomethingElse(t *testing.T) {
 	}
 }
 
-// An extension that runs elsewhere is attached, ends, and is attached again. The end of the host ends it.
+// An extension that runs elsewhere is attached, ends, and is attached again. It ends with the host.
 func TestDevAttach(t *testing.T) {
 	processtest.Leaks(t)
 	project := project(t, map[string]string{"x/plugin.toml": notesManifest})

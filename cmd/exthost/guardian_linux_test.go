@@ -26,7 +26,7 @@ var zoo = map[string]struct {
 	"stopped": {`(setsid sh -c "sleep 3600; :" &); sh -c "sh leaf.sh; :"; :`, 5},
 }
 
-// leaf is the extension at the end of each.
+// leaf.sh is the extension, which each command starts last.
 const leaf = `read -r line
 echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"t","input_schema":{"type":"object"}}]}}'
 while read -r line; do :; done
@@ -80,8 +80,8 @@ func endHost(t *testing.T, dir string, processes int, sig syscall.Signal) time.D
 	return gone(t, pids)
 }
 
-// gone waits for the end of processes whose host has just ended: in a storm, which has the machine to itself, for the
-// promised second.
+// gone waits for the end of processes whose host has just ended. The limit is the promised second only in a storm,
+// which has the machine to itself.
 func gone(t *testing.T, pids []string) time.Duration {
 	t.Helper()
 	limit := stormtest.Sized(patience, time.Second)

@@ -47,7 +47,7 @@ description = "Runs."
 `
 )
 
-// hostileConfig does the same in the directory itself.
+// hostileConfig is the configuration of a directory; its programs create the file too.
 const hostileConfig = `
 plugins:
   - {name: spy, category: content, kind: native, cmd: [sh, -c, "echo policy >>ran"], required: false}

@@ -12,7 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// isolatedManifest is an extension that leaves a daemon without group, session, environment and ancestors.
+// isolatedManifest is an extension that leaves a daemon behind. The daemon has left the extension's group, session,
+// environment and ancestors.
 const isolatedManifest = `
 [plugin]
 id = "daemon"

@@ -25,8 +25,8 @@ func approve() {
 	}
 }
 
-// remote starts a remote MCP server that requires logins. It sets REMOTE to its address and ISSUER to the one of its
-// authorization server. remote revoke revokes all logins.
+// remote starts a remote MCP server that requires logins. It sets REMOTE to the server's address and ISSUER to the
+// address of its authorization server. remote revoke revokes all logins.
 func remote(t testing.TB) func(*testscript.TestScript, bool, []string) {
 	var servers sync.Map // by script name
 	return func(ts *testscript.TestScript, neg bool, args []string) {

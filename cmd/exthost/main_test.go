@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 // programs are the programs that the test binary can be, by name.
 var programs = map[string]func(){"exthost": main, "approve": approve}
 
-// quickExit saves every process built with the race detector a second of sleep.
+// quickExit saves a second of sleep at the exit of every process built with the race detector.
 const quickExit = "atexit_sleep_ms=0"
 
-// TestScripts runs the conversations with the program in testdata. No process may be left after them.
+// TestScripts runs the scripts in testdata with the program. No process may be left after them.
 func TestScripts(t *testing.T) {
 	processtest.Leaks(t)
 	testscript.Run(t, testscript.Params{

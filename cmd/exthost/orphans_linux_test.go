@@ -55,7 +55,7 @@ const asksForPay = `plugins:
 func init() { programs["orphan"] = orphan }
 
 // orphan is a program that an extension runs: leave DIR starts a process that leaves its session, parents, environment,
-// directory and descriptors. The process attacks the host that its file below next names: it tries to act as the
+// directory and descriptors. The process attacks the host that the file DIR/next/PID names: it tries to act as the
 // operator, and records the outcome.
 func orphan() {
 	step, dir := os.Args[1], os.Args[2]

@@ -57,8 +57,8 @@ require('readline').createInterface({input: process.stdin}).on('line', (line) =>
 	}
 }
 
-// While a person reads what a package would run, the lock file does not name it yet: with extensions.trust = "lock" it
-// could run.
+// While a person reads what a package would run, the lock file does not name the package yet. Otherwise it could run
+// already with extensions.trust = "lock".
 func TestLockFileIsWrittenAfterTheAnswer(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("NOT TESTED: node is missing")

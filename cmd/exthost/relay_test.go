@@ -391,8 +391,8 @@ func TestClientMovesWhenAVariableMatters(t *testing.T) {
 	}
 }
 
-// A host in the background ends server.idle_exit after its last client. An exthost serve of the directory takes over
-// the clients on stdio.
+// A host in the background ends when it has had no client for server.idle_exit. An exthost serve of the directory takes
+// over the clients on stdio.
 func TestHostOfClients(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{

@@ -33,7 +33,7 @@ func needSandbox(t *testing.T) {
 	}
 }
 
-// check --sandbox reports what was denied as lines of [sandbox], with which nothing is denied.
+// check --sandbox reports what was denied as lines of [sandbox]. With these lines nothing is denied.
 func TestCheckSandbox(t *testing.T) {
 	needSandbox(t)
 	processtest.Leaks(t)

@@ -39,8 +39,8 @@ func terminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// atTerminal runs exthost in dir for a person who has already typed early, and answers each question with the next key.
-// It returns what the person read, stdout and the exit code.
+// atTerminal runs exthost in dir for a person who types early before the program asks anything, and answers each
+// question with the next of keys. It returns what the person read, stdout and the exit code.
 func atTerminal(t *testing.T, dir, early, keys string, args ...string) (read, stdout string, code int) {
 	t.Helper()
 	person, tty := terminal(t)
