@@ -16,10 +16,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// In modern MCP, a server sends no requests. It answers a request with resultType input_required and its questions to
-// the client. The client repeats its request with the answers and the requestState (MCP 2026-07-28,
-// basic/patterns/mrtr). A legacy extension asks during the call and waits, so its call stays pending between the
-// client's requests.
+// In modern MCP, a server sends no requests. To ask something, it answers the client's request with resultType
+// input_required and its questions. The client repeats its request with the answers and the requestState (MCP
+// 2026-07-28, basic/patterns/mrtr). A legacy extension asks during the call and waits, so its call stays pending
+// between the client's requests.
 //
 // Few calls ask anything, so a call runs in the goroutine of the client's request. The first question answers that
 // request early, and the goroutine goes on. Where the transport cannot answer early, each call gets its own goroutine.

@@ -144,7 +144,7 @@ func WithEnv(ctx context.Context, env map[string]string) context.Context {
 }
 
 // WithUntil makes the session that the HTTP request opens end when until ends, for callers whose token may be revoked.
-// The request itself goes on, but a call that waits for the client's input after the request ends too.
+// The request itself goes on. If its call still waits for the client's input afterwards, the call ends with until.
 func WithUntil(ctx, until context.Context) context.Context {
 	return with(ctx, func(by *requester) { by.until = until })
 }

@@ -34,7 +34,8 @@ const (
 )
 
 // Permissions returns the subjects that a node needs to publish and subscribe to. If no others are granted, the sender
-// that a subject names is genuine. The only part of JetStream that they reach is the counters of shared limits.
+// that a subject names is genuine. The only part of JetStream that these subjects reach is the counters of shared
+// limits.
 func Permissions(cluster, node string) (publish, subscribe []string) {
 	s := wire.Subjects{Cluster: cluster}
 	return append(s.Publish(node), quota.Publish(cluster)...), s.Subscribe(node)
