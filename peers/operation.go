@@ -2,7 +2,7 @@ package peers
 
 import "encoding/json"
 
-// Operation is a request of one node's operator to another node.
+// Operation is a request of another node to this one, on behalf of an operator or a caller there.
 type Operation struct {
 	Node     string          // the requesting node
 	Run      string          // its run

@@ -1,5 +1,5 @@
-// Package peers is the seam between a host and its cluster: what each asks of the other. It
-// holds data and interfaces; package cluster implements [Cluster], and a host implements [Host].
+// Package peers defines what a host and its cluster require of each other. It has only data and interfaces: package
+// cluster implements [Cluster], and a host implements [Host].
 package peers
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// ErrAway is in the error of a call that was not delivered because its node is unreachable at the moment, though
-// not known to be lost: it may be reconnecting.
+// ErrAway is wrapped by the error of a call that was not delivered because the node is unreachable at the moment. The
+// node is not known to be lost: it may be reconnecting.
 var ErrAway = errors.New("the node is not there at the moment")
 
 // Cluster carries calls to and from other hosts. It is safe for concurrent use.
@@ -21,10 +21,10 @@ type Cluster interface {
 	// *protocol.Error: another node has the name, or a credential is refused. An unreachable cluster is no error:
 	// the node joins once it can.
 	Open(ctx context.Context, h Host) error
-	// Offer publishes the current descriptors of h; the cluster shares the allowed part with others. It does not
-	// block.
+	// Offer publishes the current descriptors of h; the cluster shares the permitted part with other nodes. It does
+	// not block.
 	Offer(list []Offer)
-	// SharedAs returns how an extension of h is shared: AsMine, AsReplicas, or another text if it is not.
+	// SharedAs returns how an extension of h is shared: AsMine, AsReplicas, or another text if it is not shared.
 	SharedAs(extension string) string
 	// Places returns the extensions of other nodes that this node uses: one Place for each extension at each node.
 	// The slice must not be modified.
@@ -41,8 +41,8 @@ type Cluster interface {
 	EndSession(s *protocol.Session)
 	// Status returns the node's view of the cluster.
 	Status() *status.Cluster
-	// Close refuses further calls of others, waits for those in flight until ctx ends, says goodbye and
-	// disconnects.
+	// Close refuses further calls of other nodes, waits for calls in flight until ctx ends, tells the cluster that
+	// the node leaves, and disconnects.
 	Close(ctx context.Context) error
 }
 
@@ -80,7 +80,7 @@ type Offer struct {
 	Capabilities json.RawMessage `json:"capabilities,omitempty"` // of an MCP server, raw
 	ServerInfo   json.RawMessage `json:"server_info,omitempty"`  // of an MCP server, raw
 	Instructions string          `json:"instructions,omitempty"` // of an MCP server
-	// the node keeps long results, for the page tool
+	// the node stores long results of the extension for the page tool
 	Pages bool            `json:"pages,omitempty"`
 	Tools []protocol.Tool `json:"-"` // with their descriptors, which are sent by digest
 }
@@ -117,7 +117,7 @@ type Call struct {
 	Params  json.RawMessage // uses the extension's own tool names
 	Notify  bool
 	Digest  string        // of the descriptor that the caller saw; "": not compared
-	Client  protocol.Peer // receives messages of the extension during the call; nil drops and refuses them
+	Client  protocol.Peer // gets the extension's messages during the call; nil: none are delivered
 	Trace   string        // traceparent; "": none
 	Origin  string        // id of this host's decision, which the other node records beside its own; "": none
 }

@@ -299,7 +299,7 @@ func (d *Destination) Acquire(ctx context.Context, w unit.Want) (*unit.Instance,
 	return i, release, err
 }
 
-// Refusal returns why a call of s would be refused now, nil if it would not.
+// Refusal returns why a call of s would be refused now, nil if it would be served.
 func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
 	err := cmp.Or(d.unable(ctx), d.stranger(s, unit.SessionKey(s)))
 	if err == nil {

@@ -96,9 +96,9 @@ func (d *Directory) Listens(name, address string) {
 	}
 }
 
-// Refuses returns why the destination s.Extension would refuse a request of s now: it has failed too often or
-// cannot run. The error is a *protocol.Error with RetryAfter. It is nil if the request would pass, and for an
-// unknown destination.
+// Refuses returns why the destination s.Extension would refuse a request of s now: it has failed too often or cannot
+// run. The error is a *protocol.Error with RetryAfter. It is nil if the request would be served, and for an unknown
+// destination.
 func (d *Directory) Refuses(s *protocol.Session) error {
 	x := d.get(s.Extension)
 	if x == nil {

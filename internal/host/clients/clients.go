@@ -59,8 +59,8 @@ type key struct {
 	timer  *time.Timer // ends the token then; nil: without limit
 }
 
-// New returns a directory without clients. The contexts that it returns end with ctx. reread reads the
-// configuration again; nil: it never changes. changed is called after each change of the clients in force.
+// New returns a directory without clients. The contexts that it returns end with ctx. reread reads the configuration
+// again; nil: the configuration never changes. changed is called after each change of the clients in force.
 func New(ctx context.Context, reread func() (*config.Config, error), changed func(), log *slog.Logger) *Directory {
 	d := &Directory{base: ctx, reread: reread, changed: changed, log: log, subjects: make(map[string]*subject)}
 	d.unnamed, d.require = context.WithCancel(ctx)
@@ -68,9 +68,9 @@ func New(ctx context.Context, reread func() (*config.Config, error), changed fun
 	return d
 }
 
-// Reload applies the clients of the current configuration, and nothing else of it. Removed clients and old tokens
-// are refused at once, and their sessions end, as do sessions of a token subject whose name has become a
-// client's. Reload does not wait for starts. After an error, which is also logged, nothing has changed.
+// Reload applies the clients of the current configuration, and nothing else of it. Removed clients and old tokens are
+// refused at once, and their sessions end. So do the sessions of an access token's subject if a client has got the
+// subject's name. Reload does not wait for starts. After an error, which is also logged, nothing has changed.
 func (d *Directory) Reload() error {
 	if d.reread == nil {
 		return nil
@@ -106,7 +106,7 @@ func (d *Directory) set(reading uint64, stated map[string]config.Client) {
 	}
 }
 
-// replace is set. It returns the names of the added, removed and changed clients.
+// replace does the work of set, and returns the names of the added, removed and changed clients.
 func (d *Directory) replace(reading uint64, stated map[string]config.Client) (changed []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -203,7 +203,7 @@ func (d *Directory) Formerly(token string) (name string) {
 	return ""
 }
 
-// ByName returns the until of [Directory.ByToken] for a client that is known by other means.
+// ByName looks up a client that was authenticated without a token. until ends with the client.
 func (d *Directory) ByName(name string) (until context.Context, ok bool) {
 	c := d.current.Load().named[name]
 	if c == nil {

@@ -44,8 +44,8 @@ func (e *Entry) changes() []tools.Change {
 	return tools.Diff(e.Accepted, e.Handshake.Tools)
 }
 
-// Cache is a directory with one file per extension. A missing or unreadable file costs one start of the
-// extension.
+// Cache is a directory with one file per extension. If a file is missing or unreadable, the extension has to be
+// started once to learn its tools.
 type Cache string
 
 // NewCache returns the cache below stateDir, the state directory of a host. Its leading dot keeps it apart from
@@ -125,7 +125,7 @@ type record struct {
 const (
 	recordFormat = 2
 	maxRecord    = 8 << 20 // bytes of one file; a larger one is not stored
-	maxForgotten = 512     // files of unknown extensions that [Cache.Prune] keeps
+	maxForgotten = 512     // files of unknown extensions that [Cache.Prune] leaves
 )
 
 // Load returns the stored handshake of an extension, nil if there is none. The error says why an existing file is

@@ -43,7 +43,7 @@ type pass struct {
 	call    *Call
 	next    Deliver
 	params  json.RawMessage
-	refused []*unit.Instance // did not get the call: ended, or their node refused it
+	refused []*unit.Instance // instances that did not get the call: they ended, or their node refused it
 }
 
 // outcome tells whether another attempt is allowed. The zero value allows none.

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Pages reads long results that this host or another node keeps.
+// Pages reads long results that this host or another node has stored.
 type Pages interface {
 	Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool,
 		arguments json.RawMessage) (json.RawMessage, error)

@@ -29,7 +29,7 @@ type HookEvents struct {
 // stateEvents bounds the queued changes of state.
 const stateEvents = 256
 
-// NewHookEvents returns the events of a host. Hooks of sessions are counted by beside, and run until closing
+// NewHookEvents returns the events of a host. Hooks of sessions run as work of beside, and are cancelled when closing
 // ends.
 func NewHookEvents(closing context.Context, s *snapshot.Store, beside *concurrent.Gate, env *unit.Env) *HookEvents {
 	return &HookEvents{

@@ -92,7 +92,8 @@ func refused(x *governance.Exchange, by string, err error) error {
 	return e
 }
 
-// afterHooks returns the step after the policies' decision about the outcome, if any hook is registered.
+// afterHooks returns the stage that runs hooks after the policies have decided about the outcome; none without such
+// hooks.
 func (c *Call) afterHooks() []governance.Stage {
 	set := c.Snapshot.Hooks
 	if !c.isToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) &&
@@ -102,8 +103,8 @@ func (c *Call) afterHooks() []governance.Stage {
 	return []governance.Stage{c.afterCall}
 }
 
-// afterCall runs the after-call hooks on an outcome that the policies let pass. They may change or withhold a
-// result. An error replaces the outcome.
+// afterCall runs the after-call hooks on an outcome that the policies let pass. The hooks may change or withhold a
+// result. The returned error replaces the outcome.
 func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 	if !c.handed.asked {
 		return nil
@@ -186,7 +187,7 @@ func ExtensionHooks(s *snapshot.Snapshot, x *unit.Extension) (list []hooks.Handl
 			Extension: x.ID(),
 			Run: func(ctx context.Context, e *hooks.Event) (*hooks.Reply, error) {
 				if point == hooks.ExtensionState && (e.Extension == x.ID() || !x.IsReady()) {
-					return nil, nil // starts no extension, and is not sent to the one that changed
+					return nil, nil // the event starts no extension, and is not sent to the one that changed
 				}
 				return callHook(ctx, s, x, e)
 			},

@@ -47,7 +47,7 @@ func InjectFaults(next Deliver) Deliver {
 		before := c.handed.requests
 		result, err := next(ctx, c, params)
 		switch {
-		// keep the fault: a new draw would depend on what else kills the process
+		// the next attempt gets this fault: a new draw would depend on what else kills the process
 		case c.handed.requests == before && c.Instance.IsUnsent(err):
 			f.Slow, c.fault = 0, f
 			return nil, err

@@ -97,8 +97,8 @@ func (s Stated) With(other Stated) Stated {
 	return s
 }
 
-// Names returns the secret names that s refers to, each with the first key that does. The error names the key of
-// an invalid reference.
+// Names returns the secret names that s refers to, each with the first key that refers to it. The error names the key
+// of an invalid reference.
 func (s Stated) Names() (map[string]string, error) {
 	keys := make(map[string]string)
 	var errs []error

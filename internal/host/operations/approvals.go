@@ -124,7 +124,7 @@ func readRequests(node string, answer json.RawMessage) ([]approval.Request, erro
 // shown: the answer applies only to that, even if the node lists something else by then.
 const markSeparator = "."
 
-// markKey keeps nodes from constructing two requests with one mark.
+// markKey prevents nodes from constructing two requests with the same mark.
 var markKey = rand.Text()
 
 // markOf returns a 40-bit hash of the shown parts of a request that do not change while it waits.
@@ -297,8 +297,8 @@ func (d *desks) poke() {
 // WaitingChanged reports that requests of other nodes may have changed. It does not block.
 func (n *Nodes) WaitingChanged() { n.desks.poke() }
 
-// Run tells the cluster about the requests of this host, and keeps those of others current while someone follows
-// them, until ctx ends.
+// Run tells the cluster about the requests of this host until ctx ends. While someone follows the requests of other
+// nodes, Run keeps these current.
 func (n *Nodes) Run(ctx context.Context) {
 	if n.cluster == nil {
 		return

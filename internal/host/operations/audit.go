@@ -29,7 +29,7 @@ type Audited struct {
 	Records []audit.Record `json:"records"`        // oldest first
 }
 
-// CallRecords are the records of all nodes about a call, beginning with its caller's node.
+// CallRecords are the records of all nodes about a call, those of the caller's node first.
 type CallRecords struct {
 	Nodes  []Audited `json:"nodes"`
 	Silent []Silent  `json:"silent,omitempty"` // nodes whose records are unknown

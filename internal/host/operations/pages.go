@@ -24,7 +24,7 @@ type page struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Page answers a call of the page tool; pages of another node's results are read there. s is the caller's
+// Page answers a call of the page tool; it reads pages of another node's results from that node. s is the caller's
 // session, nil if none; origin is the decision about the call.
 func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, shows func(results.Source) bool,
 	arguments json.RawMessage) (json.RawMessage, error) {

@@ -44,8 +44,8 @@ func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) er
 		kind, display.Visible(name), extension, reason, pins.AcceptCommand(extension, kind, name))
 }
 
-// hides returns the names of the tools of u that are held back for hidden text, which nobody can have meant to
-// approve, or because they differ from exthost.lock. It needs no policy.
+// hides returns the names of the tools of u that are held back even without a policy: those with hidden text, which
+// nobody can have meant to approve, and those that differ from exthost.lock.
 func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
 	stated := set.permits.Tools(&u.Candidate)
 	present := make([]string, 0, len(offered))

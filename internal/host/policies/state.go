@@ -33,13 +33,14 @@ type Options struct {
 	Kinds Kinds
 	// Members are the embedding program's own policies.
 	Members []governance.Member
-	// Inspect keeps no audit log and no results, and writes no pins. Policies of scope cluster count locally.
+	// With Inspect, there is no audit log and no store of results, and no pins are written. Policies of scope cluster
+	// count locally.
 	Inspect bool
 	// Quota leases units to policies of scope cluster. Nil: the host is in no cluster.
 	Quota quota.Source
 	// Observe receives every decision after it was counted. Nil: ignored.
 	Observe func(governance.Observation)
-	// Events returns the callbacks of process id, policy:NAME.
+	// Events returns the callbacks of a policy's process. Its id is policy:NAME.
 	Events func(id string) unit.Events
 }
 

@@ -201,8 +201,8 @@ func (h *History) masked(text string, cut bool, most int) string {
 // the work of such a host.
 const idleSteps = 6
 
-// Sample records the load in each step of the history until ctx ends: the memory of the processes in bytes, and
-// the calls in flight and queued. idle reports whether nothing has changed since its last call and no call is in
+// Sample records the load in each step of the history until ctx ends: the memory of the processes in bytes, and the
+// calls in flight and queued. idle reports whether nothing has changed since idle was last called and no call is in
 // flight; the last load is then reused for up to a minute, unless a call has ended. Call Sample once.
 func (h *History) Sample(ctx context.Context, load func() (memory, busy int64), idle func() bool) {
 	tick := time.NewTicker(hour.step)

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// loading checks that a run consists of files that may run: before its start, and again after its code is loaded,
+// loading checks that a run uses only files that may run: before its start, and again after its code is loaded,
 // because the files may have changed in between.
 type loading struct {
 	still   func() error // second check of the start's permit; nil: none

@@ -363,7 +363,7 @@ func (u *Unit) groupOf(key string) *supervisor.Group[*Instance] {
 	return u.group
 }
 
-// Refusal returns why a call of s would be refused now because instances keep failing, nil if it would not be.
+// Refusal returns why a call of s would be refused now because instances keep failing, nil if it would be served.
 func (u *Unit) Refusal(ctx context.Context, s *protocol.Session) error {
 	key := u.keyFor(s)
 	return u.groupOf(key).Refusal(ctx, key)

@@ -50,7 +50,7 @@ type prompt struct{ extension, name string }
 // List is a kind of list.
 type List struct {
 	Method string // lists the items
-	Key    string // the member of an item that names it; "": an extension of MCP
+	Key    string // the member that names an item; "": a list of an extension of MCP
 }
 
 // Order sorts the extensions of a list by precedence: first those that listed it before, so that an extension that
@@ -276,8 +276,8 @@ func templatePattern(text string) *regexp.Regexp {
 }
 
 // Find returns the extension that lists a resource by its URI or the text of its template, or a prompt by its
-// registered name, and the extension's own name for it; "" if none does, or view hides it. If several list a
-// resource, the first that view shows counts.
+// registered name, and the extension's own name for it; "" if none lists it, or view hides it. If several list a
+// resource, Find returns the first of these that view shows.
 func (o *Index) Find(kind, name string, view *toolset.View) (extension, own string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -153,8 +153,8 @@ func (s *search) score(t term) {
 	s.hits = s.hits[:0]
 }
 
-// count counts a word in the visible tools. Of a word and its similar words, the most frequent counts; for an
-// extension, its tool with the highest frequency.
+// count counts a word in the visible tools. Of a word and its similar words, only the most frequent one counts. The
+// frequency in an extension is its own or the highest of its tools.
 func (s *search) count(word string, weight float32) {
 	for _, p := range s.words[word] {
 		g := &s.exts[p.part]

@@ -72,7 +72,8 @@ func defers(clientInfo json.RawMessage) bool {
 	return slices.Contains(deferring, name)
 }
 
-// Searches reports whether a client that is shown entries gets a search instead. mode is a value of Listing.Mode.
+// Searches reports whether a client that may see entries gets a search instead of a list of all. mode is a value of
+// Listing.Mode.
 func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*tools.Entry) bool {
 	if mode != ModeAuto || defers(clientInfo) {
 		return mode == ModeSearch
@@ -84,8 +85,8 @@ func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*t
 	return sum > l.SearchAbove
 }
 
-// List returns the list of a client in mode search: the search tools, the host's other tools, and the favourites of
-// entries, which are the tools that it sees.
+// List returns the list of a client in mode search: the search tools, the host's other tools, and the favourites.
+// entries are the tools that the client may see.
 func (l *Listing) List(entries []*tools.Entry) []*tools.Entry {
 	list, kept, size := slices.Clone(Own().Entries()), 0, 0
 	for _, e := range entries {

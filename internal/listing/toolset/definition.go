@@ -52,8 +52,8 @@ func checkName(name string) string {
 	return ""
 }
 
-// Check returns the problems with the toolsets of a configuration, and with the keys that name a toolset: named
-// has the names by key, "" for none.
+// Check returns the problems with the toolsets of a configuration, and with other keys that refer to a toolset. named
+// has the toolset's name by such a key, "" for none.
 func Check(all map[string]Definition, named map[string]string) (list []Problem) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		d, key := all[name], root+name

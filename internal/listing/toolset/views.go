@@ -11,10 +11,10 @@ import (
 // Extension is an extension or destination that patterns may select.
 type Extension struct {
 	ID string
-	// Opaque means that it may have more than its catalog tools: prompts, resources, tools that it lists itself,
-	// or anything before its first handshake.
+	// Opaque means that the extension may have more than its catalog tools: prompts, resources, tools that it lists
+	// itself, or anything before its first handshake.
 	Opaque bool
-	// Absent means that it is not in force: disabled, or a requirement is missing.
+	// Absent means that the extension is not in force: disabled, or a requirement is missing.
 	Absent bool
 }
 
