@@ -115,7 +115,7 @@ type Visibler interface {
 }
 
 // Placed is a policy with a default priority. If its spec states no priority, the policy has that
-// one and runs after the policies of all layers.
+// priority and runs after the policies of all layers.
 type Placed interface {
 	Priority() int
 }

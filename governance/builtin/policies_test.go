@@ -211,7 +211,8 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// TestRateLimitForgets checks that the limit of a caller holds while its entry is stored.
+// TestRateLimitForgets checks that the limit of a caller is enforced as long as the entry of the
+// caller is stored.
 func TestRateLimitForgets(t *testing.T) {
 	p := newPolicy(t, "rate_limit", `{"limits": [{"calls": 1, "window": "24h", "per": ["caller"]}]}`)
 	from := func(n int) string {

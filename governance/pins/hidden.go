@@ -26,7 +26,7 @@ type Hidden struct {
 	mu       sync.Mutex                      // guards the fields below
 	accepted map[string][]string             // hashes of descriptors, by extension
 	held     map[group]map[string]hiddenItem // by name
-	beyond   map[group]bool                  // groups in which an item was held but not stored, because MaxItems were
+	beyond   map[group]bool                  // groups with more than MaxItems items to hold
 	noted    map[subject]string              // first invisible character of listed items with Sent.Note
 }
 

@@ -101,8 +101,9 @@ func TestEachSandboxBoundsProcesses(t *testing.T) {
 	}
 }
 
-// TestSandboxStartsWhereNamespacesGetNoProc has an init that cannot mount /proc, as in a container with a masked one. A
-// sandbox that requires no namespaces starts without; others fail.
+// TestSandboxStartsWhereNamespacesGetNoProc has an init that cannot mount /proc, as in a container
+// with a masked one. A sandbox that requires no namespaces starts without them; other sandboxes
+// fail to start.
 func TestSandboxStartsWhereNamespacesGetNoProc(t *testing.T) {
 	if limited.OfSandbox() == 0 || namespaces() != nil {
 		t.Skip("NOT TESTED: without namespaces no sandbox has an init")

@@ -515,8 +515,8 @@ var internet = []string{
 	"ask a name server",
 }
 
-// TestCanaries runs each attack without a sandbox, where it succeeds if docs/security.md says so, and in several kinds
-// of sandboxes, where none does.
+// TestCanaries runs each attack without a sandbox, where it succeeds if docs/security.md says so,
+// and in several kinds of sandboxes, where every attack must fail.
 func TestCanaries(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("hundreds of processes that each start slowly with the race detector, and share no memory")

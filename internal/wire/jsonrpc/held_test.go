@@ -105,8 +105,8 @@ func TestAllMessagesInHandAreBounded(t *testing.T) {
 	})
 }
 
-// TestQuestionIsOpenUntilItsResponseIsWritten has a peer ask without reading. Otherwise unwritten responses would not
-// be counted.
+// TestQuestionIsOpenUntilItsResponseIsWritten has a peer ask without reading. Each question must
+// count until its response is written: otherwise nothing would bound the unwritten responses.
 func TestQuestionIsOpenUntilItsResponseIsWritten(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -85,8 +85,8 @@ func (s *Streamable) deliverRefusal(x *exchange, m jsonrpc.Message, said refusal
 }
 
 // lostAfter returns the ErrSessionGone that follows from said, or nil if the session still exists.
-// A server that refuses everything may still work on other requests: only if none is in flight, the
-// session is taken as gone.
+// Unless said is a 4xx, a server that refuses everything may still work on other requests: then the
+// session is taken as gone only if no other request is in flight.
 func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 	s.mu.Lock()
 	if s.lost != nil {

@@ -97,8 +97,8 @@ func TestDetachIsForHTTP1(t *testing.T) {
 	}
 }
 
-// A client that does not read delays a detached answer only until the server shuts down, which no longer knows the
-// connection.
+// A client that does not read delays a detached answer at most until the server shuts down,
+// although the server no longer knows the connection.
 func TestDetachEndsWithTheServer(t *testing.T) {
 	running, stop := context.WithCancel(t.Context())
 	detached := make(chan error, 1)

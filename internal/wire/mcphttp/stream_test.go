@@ -136,7 +136,8 @@ func TestOutboxKeepsMessagesUntilAStreamOpens(t *testing.T) {
 	})
 }
 
-// The bytes queued for a client are bounded; less is queued while it does not read and senders do not wait.
+// The bytes queued for a client are bounded. While the client does not read, the bound is lower for
+// senders that do not wait.
 func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
 	long := func(bytes int) *jsonrpc.Message {
 		return &jsonrpc.Message{

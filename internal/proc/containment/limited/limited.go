@@ -6,7 +6,7 @@ import "time"
 // Limits are the resource limits of a child. All but Processes apply to each process by itself. Zero means no limit. A
 // limit is never raised above the host's.
 type Limits struct {
-	Processes int           // with threads, of the child and all descendants; needs a pid namespace and Linux 6.14
+	Processes int           // at a time, with all descendants and threads; needs a pid namespace and Linux 6.14
 	Memory    int64         // bytes of data; further allocations fail
 	CPUTime   time.Duration // rounded up to seconds; SIGXCPU at the limit, SIGKILL one second later
 	OpenFiles int           // open descriptors

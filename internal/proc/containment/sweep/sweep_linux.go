@@ -34,7 +34,7 @@ type Sweeper struct {
 const emptyScans = 3
 
 // unreadablePause is the first pause before looking again at processes with an empty environment.
-// Some processes never have another one.
+// The environment of some processes is always empty.
 const unreadablePause = 2 * time.Millisecond
 
 // Sweep kills all descendants, including new ones, until none is left or limit has passed.

@@ -188,7 +188,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A public address of this machine leads to its services, and one of its network to its neighbours.
+// A public address of this machine leads to the services of this machine, and a public address of
+// its network to its neighbours.
 func TestBeside(t *testing.T) {
 	all, err := net.InterfaceAddrs()
 	if err != nil || len(all) == 0 {
