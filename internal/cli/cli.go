@@ -229,7 +229,7 @@ func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context
 			case <-done:
 				return
 			case s := <-ends:
-				signal.Stop(ends) // before ctx ends: whoever sees that it has ended may send the second signal
+				signal.Stop(ends) // before ctx ends, because a program that sees the end may send the second signal
 				cancel(fmt.Errorf("%v signal received", s))
 				return
 			case <-hangups:

@@ -36,7 +36,7 @@ type connecting struct {
 	toolset string
 	dir     string // absolute
 	scope   string
-	name    string // of the server in the settings; "": exthost, or the name that the directory's server has
+	name    string // server's name in the settings; "": exthost, or the name that the directory's server has already
 	file    string
 
 	dryRun, undo, yes, list bool

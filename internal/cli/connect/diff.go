@@ -105,7 +105,7 @@ func (d diff) render(paint func(colour console.Colour, line string) string) stri
 		}
 	}
 	changed := func(lines []string) []string {
-		// A changed line may hold other secrets than the change: it may have got only a comma, or be a whole file.
+		// Also mask changed lines: a line that only got a comma, or a whole file on one line, may hold other secrets.
 		lines = masked(lines)
 		if !d.cutLeft && !d.cutEnd || lines == nil {
 			return lines

@@ -231,7 +231,7 @@ func (f *feed) run(from io.Reader) {
 	}
 }
 
-// Write never fails: relay notices the end of the attached process when it reads from it.
+// Write never fails. If the attached process has ended, relay notices that while it reads from the process.
 func (f *feed) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	if f.to == nil && len(f.kept)+len(p) > maxKept {

@@ -104,7 +104,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	if o.Consent, err = hosts.Grants(cfg); err != nil {
 		return err
 	}
-	// its author has run all of it
+	// no question: the author has run everything in it
 	defer func() { err = errors.Join(err, hosts.TrustFolder(context.WithoutCancel(ctx), c, abs)) }()
 	if err := s.builder.build(ctx); err != nil {
 		p.builds.print("%s%s", p.builds.paint(console.Red, "✗ "), console.SafeText(console.NearbyText(message(err))))

@@ -67,8 +67,8 @@ func waiting(all []status.Pin, extension, label string) (list []status.Pin) {
 	return list
 }
 
-// Accept accepts the pins as they were shown; without any it returns an error that says why there is nothing to accept.
-// Tools that differ from exthost.lock are updated there.
+// Accept accepts the pins as they were shown. If shown is empty, it returns an error that says why there is nothing to
+// accept. Tools that differ from exthost.lock are updated there.
 func (p *Pinned) Accept(ctx context.Context, extension, label string, shown []status.Pin) error {
 	if err := p.accept(ctx, extension, label, shown); err != nil {
 		return err

@@ -198,7 +198,7 @@ func (r *Running) Follow(ctx context.Context, path string, show func(data []byte
 	}
 }
 
-// Stream opens a resource of the operator's API that goes on until ctx ends.
+// Stream opens a streamed resource of the operator's API, which the host sends until ctx ends.
 func (r *Running) Stream(ctx context.Context, path string) (io.ReadCloser, error) {
 	return r.open(ctx, http.MethodGet, path, nil)
 }
@@ -364,9 +364,9 @@ func sameFlags(c *console.Console, scope string) bool {
 	return err == nil && len(c.Extensions) == 0 && file == configFile(c)
 }
 
-// Reach reads the configuration and finds the host of this directory that runs with it and with the flags of c; r is
-// nil if there is none. If the configuration became invalid after the host started, Reach prints a warning and returns
-// both r and err. It also returns both if r is [Running.Apart].
+// Reach reads the configuration and finds the host of this directory that runs with this configuration and with the
+// flags of c; r is nil if there is none. If the configuration became invalid after the host started, Reach prints a
+// warning and returns both r and err. It also returns both if r is [Running.Apart].
 func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Config, err error) {
 	r, absent := Find(ctx)
 	if c.Host != "" && absent != nil {

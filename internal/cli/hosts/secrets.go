@@ -57,7 +57,7 @@ func (t tried) Check(name string) error {
 }
 
 // Grants returns a consent to run everything, for extensions that the user has named. Stored secrets still need a
-// grant, since an extension may be a remote server. It is nil if extensions.trust is off.
+// grant, since an extension may be a remote server. Grants returns nil if extensions.trust is off.
 func Grants(cfg *config.Config) (exthost.Consent, error) {
 	k, err := Consent(cfg)
 	if err != nil || k == nil {

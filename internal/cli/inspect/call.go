@@ -73,7 +73,7 @@ type request struct {
 	tool  string
 	pairs []string        // key=value
 	node  string          // the node that is to run the call; "": any
-	given json.RawMessage // the object of -d, below the pairs
+	given json.RawMessage // the object of -d, in which the pairs are set
 
 	extension string // owner of the tool; "": not known yet
 	running   bool   // the running host makes the call
@@ -164,7 +164,7 @@ func explained(err error) error {
 }
 
 // errNotThere means that no running host has the extension of a call: there is no host, or the extension was added
-// after its start.
+// after the host's start.
 var errNotThere = errors.New("not there")
 
 // alone starts the extension for this call only.

@@ -72,7 +72,7 @@ func List(c *console.Console) *cobra.Command {
 // extensionInfo is the output of exthost info.
 type extensionInfo struct {
 	status.Extension
-	// the host's configuration for it, secrets masked
+	// the host's configuration for the extension, secrets masked
 	OperatorConfig any                   `json:"operator_config,omitempty"`
 	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
 

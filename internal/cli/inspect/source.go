@@ -69,7 +69,7 @@ func (s source) tools(ctx context.Context, v viewer) (list httpserver.ToolList, 
 	return httpserver.NewToolList(shown, names(hidden)), err
 }
 
-// export returns the tools in a vendor's format; with deferred they are marked as loaded on demand.
+// export returns the tools in a vendor's format. If deferred is set, they are marked as loaded on demand.
 func (s source) export(ctx context.Context, format tools.Format, deferred bool, v viewer,
 ) (out httpserver.Export, err error) {
 	if s.running != nil {
@@ -98,7 +98,7 @@ func (s source) find(ctx context.Context, query string, v viewer) (found httpser
 }
 
 // descriptor returns the descriptor of one tool, even if policies hide it. The error is [errNotThere] if the running
-// host does not have its extension.
+// host does not have the tool's extension.
 func (s source) descriptor(ctx context.Context, name string) (json.RawMessage, error) {
 	if s.opened != nil {
 		if e, ok := s.opened.Tools().Lookup(name); ok {
@@ -110,7 +110,8 @@ func (s source) descriptor(ctx context.Context, name string) (json.RawMessage, e
 	return t.Descriptor, err
 }
 
-// runningTool returns a tool of the running host. The error is [errNotThere] if that host does not have its extension.
+// runningTool returns a tool of the running host. The error is [errNotThere] if that host does not have the tool's
+// extension.
 func runningTool(ctx context.Context, r *hosts.Running, name string) (t httpserver.Tool, err error) {
 	err = r.Get(ctx, "/api/v1/tools/"+url.PathEscape(name), &t)
 	if protocol.KindOf(err) != protocol.ToolNotFound {

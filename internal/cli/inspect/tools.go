@@ -22,7 +22,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// askedHost is the part of the help about which host answers.
+// askedHost is the part of the help that says which host answers.
 const askedHost = "The host that runs in this directory answers; if none runs, every extension is\n" +
 	"started and stopped again."
 

@@ -277,7 +277,7 @@ func (x *subject) apply(ctx context.Context, r *ruling) error {
 	return nil
 }
 
-// text renders the result, its file, and whether it is in force already.
+// text renders the result, the file that was changed, and whether the change is in force already.
 func (r *ruling) text(later string) string {
 	text := r.ID + " is " + r.result
 	if !r.Changed {

@@ -181,7 +181,7 @@ func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []stri
 	return e
 }
 
-// stderrOf describes where the stderr of a process goes; without log.file, the log is there.
+// stderrOf describes where the stderr of a process goes. Without log.file, the host's log is there.
 func stderrOf(pid int) string {
 	to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
 	switch {

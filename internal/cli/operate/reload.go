@@ -212,7 +212,7 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 }
 
 // notReloaded returns the error of a reload after which something does not run as its files say. broken is the number
-// of broken files, node where the reload was; "" is this host.
+// of broken files. node is the node that was reloaded; "" is this host.
 func notReloaded(change status.Change, broken int, node string) error {
 	var lines []string
 	for _, d := range change.Failed {

@@ -286,7 +286,7 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 	return rows
 }
 
-// stateCell returns the state of an extension, with the time since when it is starting.
+// stateCell returns the state of an extension and, while it is starting, for how long it has been starting.
 func stateCell(x status.Extension, now time.Time) string {
 	if x.State != string(supervisor.Spawning) {
 		return x.State

@@ -76,8 +76,8 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 	return d, nil
 }
 
-// absent returns an error if the id is in use. A folder without a manifest does not make its id used: its files, of the
-// user or of a package that was removed, stay.
+// absent returns an error if the id is in use. An id whose folder has no manifest is not in use: the files in the
+// folder belong to the user, or to a package that was removed, and they stay.
 func (d *draft) absent() error {
 	f, err := readLock(d.cfg)
 	if err != nil {

@@ -224,7 +224,7 @@ func (f importing) parse(name string) (r *clientconfig.Result, as string, err er
 	if err != nil {
 		return nil, "", err
 	}
-	home, _ := os.UserHomeDir() // without it, servers that refer to it are left out
+	home, _ := os.UserHomeDir() // without a home directory, servers that refer to it are left out
 	o := clientconfig.Options{
 		From:    clientconfig.Client(f.from),
 		Home:    home,

@@ -74,7 +74,7 @@ type failed struct {
 	Reason    string `json:"reason"`
 }
 
-// change is one difference, or a call that was not made.
+// change is one difference, or a recorded call that was not repeated.
 type change struct {
 	Extension string          `json:"extension"`
 	Tool      string          `json:"tool,omitempty"`

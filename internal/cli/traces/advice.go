@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// advice returns what to do about err, because of which spans could not be sent to endpoint.
+// advice returns what to do about err, the reason why spans could not be sent to endpoint.
 func advice(endpoint string, err error) string {
 	text := err.Error()
 	says := func(words ...string) bool {

@@ -34,7 +34,7 @@ type screen struct {
 	width int
 }
 
-// line writes a paragraph. Without a colour it has the terminal's.
+// line writes a paragraph. Without a colour, the paragraph has the terminal's colour.
 func (s *screen) line(indent, text string, colour console.Colour) {
 	for _, l := range console.Wrap(console.Safe(text), s.width-console.Columns(indent)) {
 		if colour != "" {
