@@ -24,7 +24,7 @@ type homes Node
 
 // errNoHome is returned if no run that can be reached has the session. It has no outcome, since nobody received the
 // request.
-var errNoHome = protocol.Errorf(protocol.NodeLost, "no node has the run that had this")
+var errNoHome = protocol.Errorf(protocol.NodeLost, "no node that can be reached has this session")
 
 // Home implements [mcpserver.RemoteServers].
 func (n *homes) Home() string { return n.self.Run }

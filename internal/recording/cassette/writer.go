@@ -39,7 +39,8 @@ func NewWriter(w io.Writer, host string, begun time.Time, most int64) (*Writer, 
 	return c, c.Flush()
 }
 
-// Add buffers a record until Flush, or until the buffer is full. A frame over [MaxLine] becomes KindOmitted.
+// Add buffers a record until Flush, or until the buffer is full. A frame over [MaxLine] becomes KindOmitted,
+// also in r.
 // After [ErrFull] only Close may follow. A payload that is not JSON is an error.
 func (c *Writer) Add(r *Record) error {
 	before := len(c.buf)
@@ -48,8 +49,8 @@ func (c *Writer) Add(r *Record) error {
 		return err
 	}
 	if size := len(c.buf) - before - 1; size > MaxLine {
-		omitted := Record{At: r.At, Run: r.Run, Kind: KindOmitted, Payload: strconv.AppendInt(nil, int64(size), 10)}
-		c.buf, _ = Append(c.buf[:before], &omitted) // a number always encodes
+		*r = Record{At: r.At, Run: r.Run, Kind: KindOmitted, Payload: strconv.AppendInt(nil, int64(size), 10)}
+		c.buf, _ = Append(c.buf[:before], r) // a number always encodes
 	}
 	if int64(len(c.buf)) > c.left {
 		c.buf = c.buf[:before]

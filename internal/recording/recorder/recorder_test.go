@@ -126,6 +126,27 @@ func TestFramesAreRecordedFromTheFirstWrite(t *testing.T) {
 	}
 }
 
+// TestOmittedFramesAreCounted records a frame over the limit of a line, and one that is not JSON.
+func TestOmittedFramesAreCounted(t *testing.T) {
+	h := New("1.0", new(redact.Redactor))
+	var out bytes.Buffer
+	r, err := h.Record(Options{To: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := h.Wire("x")
+	w.Start(cassette.Start{})
+	w.Frame(false, nil, frame(strings.Repeat("x", cassette.MaxLine)))
+	w.Frame(false, nil, []byte("{"))
+	w.Frame(false, nil, frame("short"))
+	if err := r.End(""); err != nil {
+		t.Fatal(err)
+	}
+	if d := r.describe(); d.Omitted != 2 || d.Records != 4 {
+		t.Errorf("%d of %d records are omitted, want 2 of 4", d.Omitted, d.Records)
+	}
+}
+
 func TestOnlyNamedExtensionsAreRecorded(t *testing.T) {
 	h := New("1.0", new(redact.Redactor))
 	var out bytes.Buffer

@@ -349,19 +349,18 @@ func (r *Recording) add(n *record, now *redact.Known) error {
 	}
 	entry := cassette.Record{At: n.at, Run: n.run, Kind: n.kind, Of: n.of, Payload: now.Recorded(n.payload, known...)}
 	err := r.cassette.Add(&entry)
-	if err == nil {
-		r.records.Add(1)
-	}
-	if err == nil || errors.Is(err, cassette.ErrFull) {
-		return err
-	}
-	if _, bad := cassette.Append(nil, &entry); bad != nil { // not JSON: it cannot be masked
-		entry.Kind, entry.Payload = cassette.KindOmitted, json.RawMessage(fmt.Sprint(len(n.payload)))
-		if err = r.cassette.Add(&entry); err == nil {
-			r.records.Add(1)
-			r.omitted.Add(1)
+	if err != nil && !errors.Is(err, cassette.ErrFull) {
+		if _, bad := cassette.Append(nil, &entry); bad != nil { // not JSON: it cannot be masked
+			entry.Kind, entry.Payload = cassette.KindOmitted, json.RawMessage(fmt.Sprint(len(n.payload)))
+			err = r.cassette.Add(&entry)
 		}
+	}
+	if err != nil {
 		return err
 	}
-	return err
+	r.records.Add(1)
+	if entry.Kind == cassette.KindOmitted {
+		r.omitted.Add(1)
+	}
+	return nil
 }
