@@ -55,8 +55,7 @@ type broken struct {
 	until time.Time // when a connection checks again
 }
 
-// New prepares a destination. wire returns its callbacks. An unusable configuration becomes the error of its
-// start.
+// New prepares a destination. wire returns its callbacks. An unusable configuration is the error of its start.
 func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events,
 ) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)

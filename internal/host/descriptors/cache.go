@@ -48,8 +48,8 @@ func (e *Entry) changes() []tools.Change {
 // started once to learn its tools.
 type Cache string
 
-// NewCache returns the cache below stateDir, the state directory of a host. Its leading dot keeps it apart from
-// the directories of extensions, whose ids never begin with a dot.
+// NewCache returns the cache below stateDir, the state directory of a host. The leading dot of its name sets it apart
+// from the directories of extensions, whose ids never begin with a dot.
 func NewCache(stateDir string) Cache { return Cache(filepath.Join(stateDir, ".descriptors")) }
 
 // Known is the last known handshake of one extension, from this run of the host or an earlier run, stored in a

@@ -17,8 +17,8 @@ import (
 
 // Fingerprint returns a hash of everything that determines the tools of an extension: its manifest and configuration,
 // the values of the variables in requires.env and env, the version of the host, and the files that its command line
-// names. Files that these load in turn do not count: changes of their effect show when the extension starts. The
-// error is that of reading a file.
+// names. Files that these load in turn do not count: a change of the tools through them shows when the extension
+// starts. The error is that of reading a file.
 func Fingerprint(s *runtime.Spec, env ...string) (string, error) {
 	manifest, err := json.Marshal(s.Manifest)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // maxWithdrawn bounds the withdrawn descriptors of an [Entry], in bytes.
 const maxWithdrawn = 1 << 20
 
-// Update makes now the last known handshake, and stores it if it differs from the previous one. The tools of the
+// Update records now as the last known handshake, and stores it if it differs from the previous one. The tools of the
 // first handshake are accepted. Tools that a running extension announces are accepted too, unless one alters an
 // earlier tool, directly or by removing it and announcing it again; [Known.Changes] reports other changes. If storing
 // fails, now holds for this process only, and the error says why.

@@ -169,7 +169,7 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	return a
 }
 
-// isRefusal reports whether another node may take a call that its node has refused with err.
+// isRefusal reports whether another node may take a call that a node has refused with err.
 func isRefusal(err error) bool {
 	switch protocol.KindOf(err) {
 	case protocol.Overloaded, protocol.BreakerOpen, protocol.NotReady, protocol.Failed, protocol.ShuttingDown,

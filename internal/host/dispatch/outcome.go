@@ -42,8 +42,8 @@ func (c *Call) hand(send func() error) error {
 // MayHaveRun reports whether an instance may have acted on the call: repeating it could carry it out twice.
 func (c *Call) MayHaveRun() bool { return c.handed.requests > 0 }
 
-// outcome decides [protocol.Error].Outcome for the error of the call, whatever ended it after it was sent: its time
-// limit, policies, hooks, further requests, other nodes. An error of the extension is an answer, with a known
+// outcome decides [protocol.Error].Outcome for the error of the call, whatever ended the call after it was sent: its
+// time limit, policies, hooks, further requests, other nodes. An error of the extension is an answer, with a known
 // outcome. An answer of the host is made from other calls, and their errors have an outcome already.
 func (c *Call) outcome(e *protocol.Error) string {
 	switch {

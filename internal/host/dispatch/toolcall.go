@@ -15,11 +15,11 @@ import (
 type toolCall struct {
 	name      string          // as spelled by the caller
 	arguments json.RawMessage // an object, without _meta, which only the host may write
-	rest      json.RawMessage // the original params if they have other members; else nil
+	rest      json.RawMessage // the original params if these have more members; else nil
 }
 
-// maxToolName bounds the name of a tool in a call, in bytes: traces, events and approval requests keep it, even
-// an unknown one.
+// maxToolName bounds the name of a tool in a call, in bytes: traces, events and approval requests store the name,
+// even of an unknown tool.
 const maxToolName = 1 << 10
 
 // readToolCall parses params. Absent and null arguments become {}.

@@ -103,9 +103,9 @@ func withAnswers(ctx context.Context, client protocol.Peer, params, result, root
 	return rawjson.Edit(params, edits), nil
 }
 
-// The host answers roots/list of servers with the roots that the operator states. A modern server asks in a
-// result: its other input requests go to the caller, and the host's answers are added when the caller comes back
-// with its own.
+// The host answers roots/list of servers with the roots that the operator states. A modern server asks in a result:
+// its other input requests go to the caller, and the host's answers are added when the caller comes back with its own
+// answers.
 
 // rootsState is the prefix of a requestState that wraps the server's own and names the requests that the host
 // answers.

@@ -180,8 +180,8 @@ func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
 // notifyTimeout bounds how long a slow client delays the notification of others.
 const notifyTimeout = 2 * time.Second
 
-// NotifyToolsChanged notifies clients of extensions that their list of tools has changed. If the definition of its
-// toolset has changed, a session is notified of every list. A search session is not notified while its own list is
+// NotifyToolsChanged notifies clients of extensions that their list of tools has changed. A session is notified of
+// every list if the definition of its toolset has changed. A search session is not notified while its own list is
 // unchanged.
 func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 	now := g.o.Snapshots.Load()

@@ -58,8 +58,8 @@ func (l *Sessions) Len() int {
 	return len(l.attached)
 }
 
-// Clients describes the attached sessions, sorted by id. listing tells whether a session is listed all tools or a
-// search.
+// Clients describes the attached sessions, sorted by id. listing tells whether the list of a session has all tools or
+// the search tools.
 func (l *Sessions) Clients(listing func(*protocol.Session) string) []status.Client {
 	list := []status.Client{}
 	for _, s := range l.all() {

@@ -29,12 +29,12 @@ type followers struct {
 	users    int           // sessions that hold the turn or wait for it
 }
 
-// Subscriptions are the sessions that follow resources. For the extension, the host is the only subscriber. No other
-// table of a host says which sessions follow a resource. What else is kept about resources that are followed:
-//   - another node keeps the sessions that follow those of its extensions, also sessions of this host;
-//   - package runtime keeps the open request for each resource of a modern server;
-//   - package mcpserver keeps the resources that the client of a subscriptions/listen has named;
-//   - the relay of a client on stdio keeps its requests, to repeat them to the next host.
+// Subscriptions are the sessions that follow resources. To the extension, the host is the only subscriber. No other
+// table of a host says which sessions follow a resource. Related state is elsewhere:
+//   - another node knows the sessions that follow resources of its extensions, also sessions of this host;
+//   - package runtime holds the open request for each resource of a modern server;
+//   - package mcpserver stores the resources that the client of a subscriptions/listen has named;
+//   - the relay of a client on stdio stores that client's requests, to repeat them to the next host.
 type Subscriptions struct {
 	sessions *Sessions
 
@@ -208,8 +208,8 @@ func uriParams(uri string) json.RawMessage {
 }
 
 // ShareSubscriptions is the [dispatch.Stage] that lets several sessions follow one resource: the extension is
-// unsubscribed when the last of them leaves. Requests about extensions of another node are passed on, as that node
-// shares them between the sessions of all hosts.
+// unsubscribed when the last of them leaves. Requests about extensions of another node are passed on, because that
+// node shares resources between the sessions of all hosts.
 func (l *Subscriptions) ShareSubscriptions(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		s, change := c.Request.Session, l.subscribe

@@ -96,7 +96,7 @@ func (r *remoteNodes) ask(ctx context.Context, nodes []string) (list []approval.
 // requestID matches the id of a request at its own node.
 var requestID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 
-// readRequests returns the requests of a node, which is not trusted.
+// readRequests returns the requests in the answer of a node, which is not trusted.
 func readRequests(node string, answer json.RawMessage) ([]approval.Request, error) {
 	if len(answer) > maxJSON {
 		return nil, protocol.Errorf(protocol.LineTooLong, "its list of approval requests has %d bytes, more than %d",
@@ -236,7 +236,7 @@ func (n *inward) decide(method string, p *order) error {
 
 // desks are the requests of other nodes as last listed.
 type desks struct {
-	poked chan struct{} // holds a token when they may have changed
+	poked chan struct{} // holds a token when the requests may have changed
 
 	mu        sync.Mutex // guards the fields below
 	followers int

@@ -117,7 +117,7 @@ func (r *remoteNodes) order(ctx context.Context, within time.Duration, node, met
 	return nil
 }
 
-// named returns an error of another node, which is not trusted, with the node's name.
+// named adds the node's name to an error from another node, whose texts are not trusted.
 func named(node string, err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {

@@ -80,8 +80,8 @@ func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, 
 // CodeBeside is the code of the diagnostic that lists data files beside the code of a package.
 const CodeBeside = "package_data"
 
-// Unpacked reports why the package of c may not run. If it may, it reports data files beside its code, at
-// [protocol.LevelInfo]; nil if there are none, or no package.
+// Unpacked reports why the package of c may not run. If the package may run, Unpacked reports data files beside its
+// code, at [protocol.LevelInfo]; nil if there are none, or no package.
 func (r *Rules) Unpacked(c *discovery.Candidate) *protocol.Diagnostic {
 	if r.Packages == nil {
 		return nil

@@ -28,8 +28,8 @@ func (set *Set) pins(extension string, kind pins.Kind) bool {
 	return slices.ContainsFunc(set.pinning, func(p pinning) bool { return p.Guards(extension, kind) })
 }
 
-// Pin pins the descriptors of an extension's first handshake, and withholds changed and new ones of a later
-// handshake at once. The next snapshot leaves them out of lists. i is the instance after its handshake.
+// Pin pins the descriptors of an extension's first handshake, and at once withholds those that a later handshake
+// changes or adds. The next snapshot leaves withheld tools out of lists. i is the instance after its handshake.
 func (set *Set) Pin(i *unit.Instance) {
 	if len(set.pinning) == 0 { // saves reading the descriptors
 		return

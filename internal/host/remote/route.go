@@ -311,7 +311,7 @@ func (s *set) took(w unit.Want, p *peers.Place, i *unit.Instance) {
 	}
 }
 
-// stay pins a session to a place, unless it is pinned to another one that takes calls.
+// stay pins a session to a place, unless the session is pinned to another place that takes calls.
 func (s *set) stay(session *protocol.Session, p *peers.Place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,7 +320,7 @@ func (s *set) stay(session *protocol.Session, p *peers.Place) {
 	}
 }
 
-// mayGoOn reports whether another node may take a call after one has given no instance, with err.
+// mayGoOn reports whether another node may take a call after a node has given no instance, with err.
 func mayGoOn(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Outcome != "" {

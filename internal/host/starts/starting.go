@@ -27,7 +27,7 @@ type start struct {
 	decided bool // it has started or failed, and waits for a snapshot
 }
 
-// NewStarting returns an empty set, which is not done.
+// NewStarting returns an empty set. It is done only after Begin.
 func NewStarting() *Starting {
 	return &Starting{done: make(chan struct{}), changed: make(chan struct{})}
 }

@@ -47,8 +47,8 @@ func (u *Unit) Learn(value string) {
 	}
 }
 
-// tellSecrets logs the names of the secrets that a process gets. It is not inlined into the goroutine that waits for
-// the end of the process, whose stack would then hold room for the log record.
+// tellSecrets logs the names of the secrets that a process gets. It is not inlined, because the calling goroutine
+// lives as long as the process, and the stack of that goroutine would hold room for the log record.
 //
 //go:noinline
 func (i *Instance) tellSecrets() {
