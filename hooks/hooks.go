@@ -140,7 +140,7 @@ type Handler struct {
 	// Command is the command line that Run executes; nil for Go code and for extensions
 	// that handle the event in their own protocol.
 	Command []string
-	// Run handles e. It must not change e, or keep it after it returns. A panic is an error.
+	// Run handles e. It must not change e, nor use e after it returns. A panic is an error.
 	Run func(ctx context.Context, e *Event) (*Reply, error)
 }
 

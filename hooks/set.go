@@ -106,8 +106,8 @@ type Step struct {
 
 // Run runs the handlers of e.Point in order; each gets the payload as changed by those before it. A denial ends the
 // run. At gates and after a tool call, a denial is an error of kind rejected; after a call, the error also withholds
-// the result. An approval request that is not approved is such an error too. Its data has the members of a policy's
-// denial: policy, code and executed. The only other errors are those of ctx.
+// the result. An approval request that is not approved is such an error too. The error's data has the members of a
+// policy's denial: policy, code and executed. The only other errors are those of ctx.
 func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 	out := Outcome{Payload: e.Payload}
 	if !s.Has(e.Point) {

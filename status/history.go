@@ -86,8 +86,8 @@ type NamedClient struct {
 	LastUsed *time.Time `json:"last_used,omitempty"` // time of the latest accepted request; nil: none since the start
 }
 
-// Load returns the memory of the host and its processes in bytes, and the number of calls in flight and queued. It
-// returns 0 for both unless s is a result of exthost.Admin.Status.
+// Load returns the memory of the host and its processes in bytes, and the number of calls in flight and queued. The
+// memory is 0 unless s is a result of exthost.Admin.Status.
 func (s *Status) Load() (memory, busy int64) {
 	if s.Host != nil {
 		memory = s.Host.RSS

@@ -18,7 +18,8 @@ type Obstacle struct {
 }
 
 // Obstacles returns what keeps the host from being ready: extensions that start with the host and are still starting,
-// required extensions, and required policies that cannot decide. It is empty if the host is ready.
+// required extensions, required policies that cannot decide, and an expired certificate of the server. It is empty if
+// the host is ready.
 func (s *Status) Obstacles() (list []Obstacle) {
 	for _, p := range s.Policies {
 		if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {

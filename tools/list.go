@@ -84,7 +84,7 @@ func (v View) shows(e *Entry) bool { return v.Pages || !e.appsOnly }
 const listPage = 500
 
 // List returns the result of tools/list: a page of at most 500 tools, selected as by [Catalog.Page]. visible limits the
-// entries to those that the client may see. If it is nil, the encoded page is cached and shared: do not modify it.
+// entries to those that the client may see. If visible is nil, the encoded page is cached and shared: do not modify it.
 func (c *Catalog) List(extension, cursor string, v View, visible func(*Entry) bool) (json.RawMessage, error) {
 	l := c.listOf(extension)
 	if l == nil {
