@@ -6,8 +6,8 @@
 //
 //   - When the process dies, those of about the last millisecond, which were not
 //     written.
-//   - When the machine dies, also those written since the last completed fsync, on a
-//     healthy disk some milliseconds.
+//   - When the machine dies, also those written since the last completed fsync: on a
+//     healthy disk, those of some milliseconds.
 //
 // After such a crash the last line may be torn. The next [Open] removes it and adds a
 // record that says so.

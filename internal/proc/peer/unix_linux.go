@@ -26,8 +26,8 @@ func (p *Process) identify(fd int) error {
 // hasEnded is the handle of a process that had ended before its pidfd was opened.
 const hasEnded = -2
 
-// Alive reports whether the process still runs, so that what was read about its pid before is valid. It always returns
-// true before Linux 6.5.
+// Alive reports whether the process still runs. If it does, what was read about its pid before is
+// about this process. Before Linux 6.5, Alive always returns true.
 func (p Process) Alive() bool {
 	if p.handle < 0 {
 		return p.handle != hasEnded

@@ -48,8 +48,9 @@ type Containment struct {
 	children    map[int]uint64
 }
 
-// Contain returns a containment. program is the exthost executable, which is run as guardian from the start of the
-// first child on, see package helper; "" means no guardian. The caller must call Close after all children have ended.
+// Contain returns a containment. program is the exthost executable, which runs as the guardian once
+// the first child is started, see package helper; "" means no guardian. The caller must call Close
+// after all children have ended.
 func Contain(program string) *Containment {
 	c := &Containment{
 		program:  program,

@@ -50,8 +50,8 @@ type Spec struct {
 	StdoutToStderr bool
 	// Limits are the resource limits of the child, where [limited.Enforced] is true.
 	Limits limited.Limits
-	// Containment kills the child's descendants at its end. If nil, only the process group is killed, and only while
-	// this process lives.
+	// Containment kills the child's descendants when the child ends. If nil, only the process group
+	// is killed, and only while this process lives.
 	Containment *Containment
 	// Isolate runs the child in a pid namespace, where [CanIsolate] is true: the kernel kills the child and its
 	// descendants when the child or this process ends. It requires a Containment with a program.
@@ -67,12 +67,12 @@ type Spec struct {
 
 // Process is a started child. Its methods are safe for concurrent use.
 type Process struct {
-	// Stdin is the host's end of the child's stdin. Stop and the child's end close it, which fails a blocked Write. The
-	// caller may close it earlier.
+	// Stdin is the host's end of the child's stdin. Stop and the end of the child close Stdin,
+	// which fails a blocked Write. The caller may close it earlier.
 	Stdin *os.File
-	// Stdout is the host's end of the child's stdout. The caller reads and closes it. The child's last output can still
-	// be read after Done, with a deadline, as a grandchild outside the group may hold the pipe open. Nil with
-	// Spec.StdoutToStderr.
+	// Stdout is the host's end of the child's stdout. The caller reads and closes it. The child's
+	// last output can still be read after Done; the caller must set a deadline for that, because a
+	// grandchild outside the group may hold the pipe open. Nil with Spec.StdoutToStderr.
 	Stdout *os.File
 
 	proc      *os.Process

@@ -12,8 +12,9 @@ func Protection() sandbox.Protection {
 	return p
 }
 
-// ownNamespaces reports whether a child in sandbox p gets namespaces: for its own network, or to limit its processes if
-// there is an init and the system supports it. A watched child does not get them for the limit alone.
+// ownNamespaces reports whether a child in sandbox p gets namespaces: for its own network, or to
+// limit its processes if there is an init and the system supports it. A watched child gets no
+// namespaces for the limit alone.
 func (c *Containment) ownNamespaces(p *sandbox.Policy) bool {
 	bound := p != nil && p.Watch == nil && c.initProgram() != "" && !c.noProc.Load() && limited.OfSandbox() > 0
 	return (p.Namespaced() || bound) && namespaces() == nil

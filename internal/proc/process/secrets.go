@@ -26,8 +26,8 @@ var (
 		`APPDATA|LOCALAPPDATA|PROGRAMFILES|PROGRAMDATA)$`)
 )
 
-// secretWords make a name secret if they are whole words of it, as in API_KEY_PROD and ACCESS_TOKEN_2. Plural and
-// longer words name other things: MAX_TOKENS, KEYBOARD, AUTHOR.
+// secretWords make a name secret that has one of them as a whole word, as in API_KEY_PROD and
+// ACCESS_TOKEN_2. Plural and longer words name other things: MAX_TOKENS, KEYBOARD, AUTHOR.
 var secretWords = words("TOKEN KEY PASS PASSWD PASSPHRASE CREDS PAT AUTH AUTHORIZATION APIKEY BEARER SESSION JWT " +
 	"COOKIE MNEMONIC SK WEBHOOK")
 

@@ -35,8 +35,8 @@ const (
 // errNoInit is the cause if there is no program for the init of a namespace.
 var errNoInit = errors.New("its init is the exthost program, and this program was not told where that is")
 
-// errNoProc is the cause if a pid namespace cannot get its own /proc, where its processes are limited, as in a
-// container whose /proc is masked.
+// errNoProc is the cause if a pid namespace cannot get its own /proc, by which its processes are
+// limited. A container whose /proc is masked allows none.
 var errNoProc = errors.New("it gets no /proc of its own")
 
 // errPrivilegedSandbox is the cause if NewPrivileges is set for a sandboxed child.

@@ -39,8 +39,8 @@ func PlaceOf(dir, state string, private ...string) Place {
 	return at
 }
 
-// Environ returns the variables for a confined process: if it may write its state directory, its directory for
-// temporary files is there. Environ creates that directory.
+// Environ returns the variables for a confined process. If the process may write its state
+// directory, its temporary files go to a directory there, which Environ creates.
 func (p *Policy) Environ(state string) map[string]string {
 	if p == nil || !slices.Contains(p.Write, real(state)) {
 		return nil

@@ -23,10 +23,10 @@ type Options struct {
 	// common limit.
 	Held *Held
 
-	// Inline runs Handle on the reader instead of in its own goroutine, and writes the answers to requests that
-	// arrived together in one write. This is several times faster for quick handlers. If a handler takes longer than
-	// a millisecond or two, another goroutine becomes the reader. Handle may use req only until it returns, but may
-	// keep its byte slices.
+	// Inline runs Handle on the reader instead of in its own goroutine, and writes the answers to
+	// requests that arrived together in one write. This is several times faster for quick handlers.
+	// If a handler takes longer than a millisecond or two, another goroutine becomes the reader.
+	// Handle may use req only until Handle returns, but may keep the byte slices of req.
 	Inline bool
 
 	// Notified handles the peer's notifications that belong to no call, one at a time and in order, on its own
@@ -47,8 +47,9 @@ type Options struct {
 	// goroutine and must be quick. Nil: no notification cancels a request.
 	Cancels func(m *Message) json.RawMessage
 
-	// Abandoned is called, in order and on its own goroutine, for each call that ended after its frame was written
-	// but without an answer, by the caller's ctx or by ErrTimeout.
+	// Abandoned is called for each call whose frame was written and that ended without an answer,
+	// because of the caller's ctx or a timeout. The calls of Abandoned are in order and on a
+	// goroutine of their own.
 	Abandoned func(ctx context.Context, id uint64, method string, cause error)
 
 	// Stray is called for each answer without a waiting call, except late answers to abandoned

@@ -171,8 +171,8 @@ func (s *state) remove(pc *pendingCall) bool {
 	return true
 }
 
-// Quiet returns how long the peer has answered nothing, although a call waited: the age of the oldest call with a
-// timeout that was sent after the latest answer, or 0.
+// Quiet returns for how long the peer has answered nothing although a call waited. It is the age of
+// the oldest call with a timeout that was sent after the latest answer; 0 if there is none.
 func (c *Conn) Quiet() (d time.Duration) {
 	var oldest time.Time
 	c.update(func(s *state) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnmapProgram releases the resident pages of this program, but not those of its libraries: a host may load one at any
-// time.
+// UnmapProgram releases the resident pages of this program, but not those of its libraries, because
+// a host may load a library at any time.
 func UnmapProgram() {
 	if program, err := os.Readlink("/proc/self/exe"); err == nil {
 		unmap(program)
@@ -40,8 +40,8 @@ func unmap(path string) {
 // mapping is a range of addresses.
 type mapping struct{ from, to uintptr }
 
-// unchanged returns the mappings of the file at path, or of all files, that have no modified pages. A modified page is
-// anonymous or swapped out.
+// unchanged returns the mappings without modified pages: those of the file at path, or of all files
+// if path is "". A modified page is anonymous or swapped out.
 func unchanged(maps io.Reader, path string) (all []mapping) {
 	var m mapping // the mapping being read; empty if it is to be skipped
 	for lines := bufio.NewScanner(maps); lines.Scan(); {

@@ -16,7 +16,8 @@ type Limits struct {
 // Mark is a child's mark; see package sweep. The zero value means no mark.
 type Mark struct {
 	Limit uint64
-	// Late sets the mark right after the start instead of before the first instruction. For children that must not be
-	// traced: the kernel does not grant file privileges to a traced program, and the thread of a sandbox may not trace.
+	// Late sets the mark right after the start instead of before the first instruction. It is for
+	// children that must not be traced: the kernel does not grant file privileges to a traced
+	// program, and the thread of a sandbox may not trace.
 	Late bool
 }

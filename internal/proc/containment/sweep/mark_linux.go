@@ -67,8 +67,9 @@ func (f Found) Runs() bool {
 
 func (r *reader) name(pid int) string { return string(bytes.TrimSpace(r.read(pid, "comm"))) }
 
-// End kills the processes that a dead host has left, given its marks m, until none is left or limit has passed. It
-// returns what it found and what still runs. It does nothing while the host runs.
+// End kills the processes that a dead host has left behind, until none runs or limit has passed. m
+// are the marks of that host. End returns what it found and what still runs. It does nothing while
+// the host runs.
 func End(m Marks, limit time.Duration) (found, survived []Found) {
 	if m.Last == 0 || m.First>>startShift&maxStart == StartTime(m.pid())&maxStart {
 		return nil, nil
