@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// BenchmarkOverhead compares Call with the Call of the connection below it. Both alternate on the same child; it
-// reports both medians and their difference.
+// BenchmarkOverhead compares Call with the Call of the connection below it, in turns on the same child. It reports both
+// medians and their difference.
 func BenchmarkOverhead(b *testing.B) {
 	for name, protocolName := range map[string]string{"native": manifest.ProtocolNative, "mcp": manifest.ProtocolMCP} {
 		b.Run(name, func(b *testing.B) {

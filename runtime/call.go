@@ -95,9 +95,9 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault := protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
-	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // not processed by the server
+	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // the server did not process it
 		return c.waitExit(ctx)
-	case errors.As(err, &invalid) && errors.As(invalid.Err, &known): // from a transport that knows the outcome
+	case errors.As(err, &invalid) && errors.As(invalid.Err, &known): // the transport knows the outcome
 		return known
 	}
 	fault := c.unanswered(ctx, err)
@@ -142,8 +142,9 @@ func (c *child) unanswered(ctx context.Context, err error) *protocol.Error {
 	return c.waitExit(ctx)
 }
 
-// waitExit waits for the end of the run, which is near once the connection has failed, and returns the reason. A call
-// made by a handler of the connection must not wait, as the run waits for the handler; its ctx has ended by then.
+// waitExit waits for the end of the run, which comes soon after its connection has failed, and returns the reason. The
+// run itself waits for handlers of the connection, so a call made by a handler must not wait: its ctx has ended by
+// then.
 func (c *child) waitExit(ctx context.Context) *protocol.Error {
 	select {
 	case <-c.done:
@@ -157,7 +158,7 @@ func (c *child) waitExit(ctx context.Context) *protocol.Error {
 	}
 }
 
-// signal puts a token into a channel of capacity one unless it has one.
+// signal puts a token into c, a channel of capacity one, unless c already holds one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -198,7 +199,7 @@ func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 }
 
 // abandoned notifies the child that a call was canceled. A child with MaxInFlight abandoned calls has no capacity left
-// and is ended. MCP servers need not answer canceled calls, so they are pinged first.
+// and is ended. An MCP server is pinged first, as it need not answer canceled calls.
 func (c *child) abandoned(ctx context.Context, id uint64, method string, cause error) {
 	if !c.traits.cancels {
 		return
@@ -220,7 +221,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 	}
 }
 
-// owesAll reports whether as many abandoned calls are unanswered as the child may have in flight.
+// owesAll reports whether unanswered abandoned calls use up MaxInFlight, so that no call is left for the child.
 func (c *child) owesAll() bool {
 	most := c.spec.Options.MaxInFlight
 	return most > 0 && c.conn.Stats().Abandoned >= most

@@ -56,7 +56,7 @@ func TestProgressReachesItsCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{ // without the one with a guessed token
+	want := []string{ // not the one with a guessed token
 		`notify notifications/progress {"progress":1,"progressToken":42,"message":"half"}`,
 		`notify notifications/message {"_meta":{"progressToken":42},"data":"d"}`,
 	}
@@ -94,7 +94,7 @@ func TestRequestsOfTheChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, told)
-	r.stop() // after the dump
+	r.stop() // once the child has dumped its unanswered requests
 	if diff := cmp.Diff([]string{`call sampling/createMessage {"_meta":{"progressToken":42}}`},
 		client.heard); diff != "" {
 		t.Error(diff)
@@ -173,8 +173,8 @@ func (s silent) Call(ctx context.Context, _ string, _ json.RawMessage) (json.Raw
 	return nil, ctx.Err()
 }
 
-// TestAnswerIsNotHeldBackByAnOpenQuestion has the child answer its call while its own question is open, with and
-// without a cancellation, and has it cancel a question and ask again.
+// TestAnswerIsNotHeldBackByAnOpenQuestion has the child answer its call while its own question to the host is open,
+// with and without canceling the question. It also has the child cancel a question and ask again.
 func TestAnswerIsNotHeldBackByAnOpenQuestion(t *testing.T) {
 	const ask = `say {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}; sync asked; `
 	const cancel = `say {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}; sync left; `

@@ -20,7 +20,7 @@ import (
 )
 
 // endpoint is the other end of a connection: a process or a remote server. A remote server counts as ended when the
-// connection does.
+// connection to it has ended.
 type endpoint interface {
 	PID() int // 0 for a remote server
 	// closed when the process has exited, possibly before its descendants
@@ -51,7 +51,7 @@ type child struct {
 	watches   resourceWatches
 	handshake atomic.Pointer[Handshake] // nil until the handshake is done
 	hooks     []string                  // from the handshake
-	roots     json.RawMessage           // the answer to roots/list; nil: ask the callers
+	roots     json.RawMessage           // the answer to roots/list; nil: the callers are asked
 
 	endReason    chan *protocol.Error // holds the first reason for ending the run
 	toolsChanged chan struct{}        // holds a token if the tools must be listed again
@@ -163,8 +163,8 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 		}
 	})
 	var relistDone chan struct{} // not nil while the tools are being listed
-	var broken error             // error of the handshake; the end of the connection explains it better
-	var noEnd <-chan time.Time   // fires if the connection does not end
+	var broken error             // handshake error that the end of the connection will probably explain better
+	var noEnd <-chan time.Time   // fires if the connection has not ended soon after broken was set
 	for {
 		var changed chan struct{}
 		if relistDone == nil && c.handshake.Load() != nil {
@@ -209,8 +209,8 @@ func (c *child) startTasks(ctx context.Context) {
 	}
 }
 
-// isConnError reports whether err of a handshake is an error of the connection or due to the end of ctx. The
-// connection, and with it the run, then usually ends soon.
+// isConnError reports whether a handshake failed with err because the connection failed or ctx was canceled. Usually
+// the connection then ends soon, and with it the run.
 func isConnError(err error) bool {
 	var fault *protocol.Error
 	return err != nil && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded)
@@ -252,8 +252,8 @@ func (c *child) publish(h *Handshake, o descriptors) {
 // resubscribePause is the pause before a lost subscription is renewed.
 const resubscribePause = 2 * time.Second
 
-// followChanges maintains the subscription to tool changes, if the dialect has one. After it was lost, the tools are
-// listed again, as changes may have been missed.
+// followChanges maintains the subscription to tool changes, if the dialect has one. After a lost subscription the tools
+// are listed again, as changes may have been missed.
 func (c *child) followChanges(ctx context.Context) {
 	for c.dialect.followChanges(ctx, c.conn) {
 		pause(ctx, resubscribePause)

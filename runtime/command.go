@@ -30,7 +30,7 @@ const self = "exthost"
 // command returns a copy of words whose first word is the path of the executable.
 func (s *Spec) command(words []string) ([]string, error) {
 	if len(words) == 0 {
-		words = []string{""} // for the error of Resolve
+		words = []string{""} // Resolve returns the error for an empty command
 	}
 	if words[0] == self && s.Self != "" {
 		return append([]string{s.Self}, words[1:]...), nil

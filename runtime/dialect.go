@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// dialect translates between MCP and one wire protocol. Each run has its own; handshake returns before other methods
-// are called.
+// dialect translates between MCP and one wire protocol. Each run has its own dialect. Other methods are called only
+// after handshake has returned.
 type dialect interface {
 	traits() traits
 
@@ -23,8 +23,8 @@ type dialect interface {
 	// relist lists the tools after the child has announced a change.
 	relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage, error)
 
-	// outgoing returns method and params of the request to the child. token replaces the caller's progress token; nil
-	// keeps it.
+	// outgoing returns method and params of the request to the child. A token replaces the caller's progress token;
+	// with a nil token, the caller's is sent.
 	outgoing(r *Request, token json.RawMessage) (method string, params json.RawMessage, err error)
 
 	// result translates the child's answer to method for the caller.

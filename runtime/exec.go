@@ -30,7 +30,7 @@ type ExecRuntime struct {
 	calls    atomic.Uint64
 	inFlight atomic.Int64
 	running  concurrent.Gate // calls in flight; closed by Kill
-	killed   context.Context // ends with Kill
+	killed   context.Context // canceled by Kill
 	kill     context.CancelFunc
 }
 
@@ -189,7 +189,7 @@ func (t *template) fill(args json.RawMessage) (argv []string, stdin []byte, faul
 		return t.argv, append(args[:len(args):len(args)], '\n'), nil
 	}
 	argv = make([]string, 0, len(t.argv))
-	options := true // a leading "-" makes a word an option
+	options := true // a word with a leading "-" can be an option
 	for i, word := range t.argv {
 		if word == "--" {
 			options = false
@@ -261,7 +261,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		e.spec.Tap.Show(proc.PID(), true, mustJSON(map[string]any{"command": argv, "stdin": string(stdin)}))
 	}
 	written := make(chan struct{})
-	go func() { // ends with the process at the latest, whose end closes Stdin
+	go func() { // returns when the process ends at the latest, as that closes Stdin
 		defer close(written)
 		_, _ = proc.Stdin.Write(stdin)
 		proc.Stdin.Close()

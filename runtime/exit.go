@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// exitGrace is how long the process may take to exit after the end of stdout for both to count as one event.
+	// exitGrace is how long to wait, after the end of stdout, for the process to exit. If it exits, the exit is
+	// reported as the reason for the end of the run.
 	exitGrace = 500 * time.Millisecond
-	// drainGrace bounds the reading of a dead process's last output, which does not end if a grandchild holds the pipe.
+	// drainGrace bounds the reading of a dead process's last output, which does not end while a grandchild has the pipe
+	// open.
 	drainGrace = 100 * time.Millisecond
 	// shutdownWriteTimeout bounds the writes before stdin is closed.
 	shutdownWriteTimeout = 100 * time.Millisecond
@@ -24,7 +26,7 @@ const (
 	stopTimeout = 5 * time.Second
 )
 
-// end ends the run with a reason of the host. Only the first reason counts.
+// end makes the run end with fault as the reason. Only the first reason counts.
 func (c *child) end(fault *protocol.Error) {
 	select {
 	case c.endReason <- fault:
@@ -63,8 +65,8 @@ func (c *child) reap() {
 	c.conn.Close()
 }
 
-// drainOutput waits for the end of a dead process's connection, and reports whether it came. An escaped grandchild may
-// hold the pipe.
+// drainOutput waits until the connection to a dead process ends, and reports whether it has ended. An escaped
+// grandchild may prevent that by having the pipe open.
 func (c *child) drainOutput() bool {
 	c.conn.DrainFast()
 	select {
@@ -90,8 +92,8 @@ func (c *child) disconnected() *protocol.Error {
 	return protocol.Errorf(protocol.WriteStalled, "the pipes to it broke (%v) and it was killed", c.connErr)
 }
 
-// processExits reports whether the process exits by itself. An exiting process may take longer than exitGrace on a busy
-// machine.
+// processExits reports whether the process exits by itself. On a busy machine that may take longer than exitGrace, so
+// it waits on while the process is exiting.
 func (c *child) processExits() bool {
 	wait := cmp.Or(c.spec.exitGrace, exitGrace)
 	for given := time.Duration(0); given < stopTimeout; given += wait {
@@ -128,7 +130,7 @@ func (c *child) protocolViolation() *protocol.Error {
 	return nil
 }
 
-// exited returns why the process exited: a protocol violation, after which the host closed the pipe, or its exit
+// exited returns why the process exited: a protocol violation, after which the host closed the pipe, or the exit
 // status.
 func (c *child) exited() *protocol.Error {
 	if c.drainOutput() {
@@ -170,7 +172,7 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	}
 	ready := c.handshake.Load() != nil
 	cause.Evidence = c.endpoint.evidence(ready)
-	if cause.Evidence.Line = line; !ready { // what it printed instead of an answer shows what it is
+	if cause.Evidence.Line = line; !ready { // what the child printed instead of an answer shows which program it is
 		cause.Evidence.Line = cmp.Or(line, noise)
 	}
 	if cause.Kind == protocol.HandshakeTimeout {
@@ -179,7 +181,8 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	return c.spec.withID(cause)
 }
 
-// explainSilence completes the error of an unanswered handshake: what the child wrote explains more than the time.
+// explainSilence adds to the error of an unanswered handshake the timeout and a hint at its cause, taken from what the
+// child has written.
 func (c *child) explainSilence(fault *protocol.Error) {
 	fault.Message += fmt.Sprintf(" (%v)", c.spec.Options.StartTimeout)
 	switch {
@@ -194,7 +197,7 @@ func (c *child) explainSilence(fault *protocol.Error) {
 	}
 }
 
-// copyError returns a copy of the final error that the caller may change.
+// copyError returns a copy of the final error. The caller may change the copy.
 func (c *child) copyError() *protocol.Error {
 	fault, evidence := *c.cause, *c.cause.Evidence
 	fault.Evidence = &evidence

@@ -12,7 +12,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A flood is read at a limited rate, but an answer behind it counts even if the child has exited before it is read.
+// A flood is read at a limited rate. An answer behind the flood reaches the caller even if the child exits before it is
+// read.
 func TestAnswerBehindALastFlood(t *testing.T) {
 	fault(t)
 	const flood = 8000 // about as many notifications as the pipe and the reader hold

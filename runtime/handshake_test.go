@@ -30,7 +30,7 @@ func TestHandshakeWithoutAnswer(t *testing.T) {
 	wantKind(t, late, protocol.NotReady)
 }
 
-// What a child wrote before it fell silent explains more than the time that has passed.
+// The error of an unanswered handshake shows what the child wrote before it fell silent.
 func TestSilenceIsExplained(t *testing.T) {
 	fault(t)
 	for script, want := range map[string]struct {
@@ -57,8 +57,8 @@ func TestSilenceIsExplained(t *testing.T) {
 	}
 }
 
-// What an MCP server writes on stderr during its handshake is logged at its own level if the handshake fails or takes
-// long, and at debug if it succeeds quickly.
+// Lines that an MCP server writes on stderr during its handshake are logged at their own level if the handshake fails
+// or takes long, and at debug if it succeeds quickly.
 func TestStderrBeforeTheHandshake(t *testing.T) {
 	fault(t)
 	const handshake = `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; `
@@ -74,7 +74,7 @@ func TestStderrBeforeTheHandshake(t *testing.T) {
 	failed := logOf("err no API key; exit 3", patience, func(s Spec) { launch(t, s).end(protocol.ChildExited) })
 	wantContains(t, failed, `level=WARN msg="no API key"`)
 	fine := ""
-	for range 20 { // if the host reads the line after the answer to the handshake, it keeps its level
+	for range 20 { // the line keeps its level if it is read after the answer to the handshake
 		if fine = logOf("err who is there?; "+handshake+"echo", patience,
 			func(s Spec) { start(t, s).stop() }); strings.Contains(fine, "level=DEBUG") {
 			break

@@ -26,7 +26,7 @@ const maxUnanswered = 5
 type health struct {
 	mu       sync.Mutex // guards the fields below
 	calls    int        // consecutive calls that ended without an answer
-	answered uint64     // the child's answers when the latest such call ended
+	answered uint64     // number of the child's answers when the latest such call ended
 	doubt    *doubt     // not nil while the child is pinged
 }
 
@@ -55,7 +55,7 @@ func (h *health) unanswered(answered uint64) bool {
 	return true
 }
 
-// begin records the doubt d; false if there is one already.
+// begin records the doubt d. It returns false if a doubt is recorded already.
 func (h *health) begin(d *doubt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *health) begin(d *doubt) bool {
 	return true
 }
 
-// end ends the doubt.
+// end removes the recorded doubt.
 func (h *health) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,15 +103,15 @@ func (c *child) watchHealth(ctx context.Context) {
 	}
 }
 
-// pingAfterTimeout has the child pinged after a call that timed out, if RecycleOnHang is set.
+// pingAfterTimeout pings the child after a call that timed out, if RecycleOnHang is set.
 func (c *child) pingAfterTimeout() {
 	if c.spec.Options.RecycleOnHang {
 		c.suspect(c.pingLimit(), 1)
 	}
 }
 
-// countUnanswered counts a call without an answer, and has the child pinged after maxUnanswered of them. Without
-// CallTimeout a call may take any time, so there are no pings.
+// countUnanswered counts a call without an answer, and pings the child after maxUnanswered of them in a row. Without
+// CallTimeout it never pings, as a call may take any time.
 func (c *child) countUnanswered() {
 	if c.health.unanswered(c.conn.Stats().Answered) && c.spec.Options.CallTimeout > 0 {
 		c.suspect(c.patience()/maxMisses, maxUnanswered)
@@ -119,8 +119,8 @@ func (c *child) countUnanswered() {
 }
 
 // patience returns how long all pings together may take. A child that works on one call at a time answers a ping only
-// after a call that may take CallTimeout, so it may be silent for twice that time; a child that has answered calls out
-// of order, for CallTimeout only.
+// after that call, so it may be silent for twice CallTimeout. A child that has answered calls out of order may be
+// silent for CallTimeout.
 func (c *child) patience() time.Duration {
 	limit := c.spec.Options.CallTimeout
 	quiet := limit
@@ -130,7 +130,7 @@ func (c *child) patience() time.Duration {
 	return max(maxMisses*cmp.Or(c.spec.pingTimeout, pingTimeout), min(limit, quiet-c.conn.Quiet()))
 }
 
-// suspect pings the child in a task, after calls without an answer.
+// suspect starts a task that pings the child, after a number of calls without an answer. limit bounds each ping.
 func (c *child) suspect(limit time.Duration, calls int) {
 	if c.handshake.Load() != nil {
 		c.tasks.Go(func() { c.ping(limit, calls) })
@@ -143,10 +143,10 @@ func (c *child) newDoubt(calls int) *doubt {
 	return &doubt{since: time.Now(), calls: calls, answered: stats.Answered, taken: c.taken(), read: stats.BytesIn}
 }
 
-// ping pings the child until it answers anything or has missed maxMisses pings, which ends the run. A ping is not
-// missed if the child has written messages meanwhile, even part of one; but a child that answers nothing within
-// MaxCallTimeout, the most that any call may take, is ended too. Lines that are not messages do not count, as a
-// separate thread may write them.
+// ping pings the child until it answers anything, or ends the run after maxMisses missed pings in a row. A ping does
+// not count as missed if the child has meanwhile written a message or a part of one; other lines on stdout do not
+// count, as a separate thread may write them. A child that answers nothing within MaxCallTimeout, the most that any
+// call may take, is ended too.
 func (c *child) ping(limit time.Duration, calls int) {
 	d := c.newDoubt(calls)
 	if method, _ := c.dialect.ping(); method == "" || !c.health.begin(d) {
@@ -189,8 +189,8 @@ func (c *child) onRecovery(d *doubt, missed int) {
 	}
 }
 
-// sendPing pings the child. The limit includes the writing: otherwise a child that reads slowly would never miss a ping
-// that waits behind large requests.
+// sendPing sends a ping and waits for its answer. limit includes the time to write the ping: otherwise a child that
+// reads slowly would never miss a ping that waits behind large requests.
 func (c *child) sendPing(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -199,7 +199,7 @@ func (c *child) sendPing(limit time.Duration) error {
 	return err
 }
 
-// backlog returns what waits in the pipes to and from the child; ok is false if there are no pipes.
+// backlog returns how much data waits in the pipes to and from the child; ok is false if there are no pipes.
 func (c *child) backlog() (b ndjson.Backlog, ok bool) {
 	if l, isPipe := c.wire.(*processTransport); isPipe {
 		return l.Backlog(), true
@@ -207,8 +207,8 @@ func (c *child) backlog() (b ndjson.Backlog, ok bool) {
 	return b, false
 }
 
-// taken returns how many bytes the child has read from its stdin, as far as the system tells. One measurement may be
-// too low while a caller writes, but never too high, so it takes the highest of several.
+// taken returns how many bytes the child has read from its stdin, as far as the system tells. A measurement may be too
+// low while a caller writes, but never too high, so the highest of several is returned.
 func (c *child) taken() (most int) {
 	for range 3 {
 		sent := int(c.conn.Stats().BytesOut) // before the pipe is measured
@@ -218,8 +218,9 @@ func (c *child) taken() (most int) {
 	return most
 }
 
-// culprit tells which side of a silent connection has stopped, and since when: the child's process, its reading, the
-// host's reading, or the work in the child. It is "" for a remote server, or if the system does not tell.
+// culprit describes which side of a silent connection has stopped, and since when: the child's process, its reading,
+// the host's reading, or the work in the child. It returns "" for a remote server, or if the system does not show the
+// state of the pipes.
 func (c *child) culprit(d *doubt) string {
 	b, ok := c.backlog()
 	if !ok {
@@ -246,7 +247,7 @@ func (c *child) culprit(d *doubt) string {
 	return fmt.Sprintf("it reads its stdin, but has answered nothing for %v", quiet)
 }
 
-// doubts tells why the host doubts that the child still works; "" if it does not.
+// doubts returns why the host doubts that the child still works; "" if it does not doubt.
 func (c *child) doubts() string {
 	c.health.mu.Lock()
 	d := c.health.doubt
@@ -268,7 +269,7 @@ func (c *child) doubts() string {
 	return text + prefixed(": ", c.culprit(d))
 }
 
-// givenUp tells what happens to a child that is given up.
+// givenUp returns the word for what the host does to a child that no longer answers.
 func (c *child) givenUp() string {
 	if _, ok := c.endpoint.(local); ok {
 		return "killed"

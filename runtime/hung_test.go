@@ -24,8 +24,8 @@ const (
 	modernHello = `init {"supportedVersions":["2026-07-28"],"capabilities":{}}; until tools/list; answer {"tools":[]}; `
 )
 
-// callUntilEnd calls from n goroutines, each time with that deadline if there is one, until the run has ended, and
-// returns the kinds of the outcomes.
+// callUntilEnd calls from n goroutines until the run has ended, and counts the outcomes by kind. Each call has the
+// deadline, unless that is 0.
 func (r *trial) callUntilEnd(n int, deadline time.Duration, params string) map[protocol.Kind]int {
 	kinds := make(map[protocol.Kind]int)
 	var mu sync.Mutex
@@ -209,7 +209,7 @@ func TestCulprit(t *testing.T) {
 	r := child("init echo; hang")
 	wantContains(t, c(r).culprit(begin(r)), "it has stopped reading its stdin, where ", " bytes of requests wait")
 
-	// Whatever is written in the meantime, it has not read more.
+	// Whatever is written in the meantime, the child has not read more.
 	r = child("init echo; hang")
 	before := c(r).taken()
 	var writers sync.WaitGroup
@@ -273,7 +273,7 @@ func TestSlotForgetsTheCallBefore(t *testing.T) {
 	}
 }
 
-// Every command is killed with its call; the next call starts another.
+// Every command is killed with its call; the next call starts another command.
 func TestExecHung(t *testing.T) {
 	processtest.Leaks(t)
 	s := execSpec(t, "hang")

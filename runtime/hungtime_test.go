@@ -25,7 +25,7 @@ import (
 type fakeWire struct {
 	mu     sync.Mutex                   // one write at a time
 	peer   func(m jsonrpc.Message)      // receives what is written
-	full   func(m jsonrpc.Message) bool // reports whether there is no room for m; nil: there always is
+	full   func(m jsonrpc.Message) bool // reports whether there is no room for m; nil: there is always room
 	log    *slog.Logger                 // of the run; nil discards
 	lines  chan string                  // written by the peer
 	closed chan struct{}
@@ -119,8 +119,8 @@ func runFake(t *testing.T, w *fakeWire, o manifest.Options, version string) *sil
 	return run
 }
 
-// callers makes calls from n goroutines, each with the deadline if there is one, until a call finds the run ended. It
-// returns the outcomes of the first calls.
+// callers makes calls from n goroutines until a call finds the run ended, each call with the deadline unless that is 0.
+// It returns the outcomes of the first calls.
 func (r *silentRun) callers(n int, deadline time.Duration) (kinds []protocol.Kind) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

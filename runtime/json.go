@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// emptyObject are the params of a request without any.
+// emptyObject is sent as the params of a request that has none.
 var emptyObject = json.RawMessage(`{}`)
 
 func orEmpty(raw json.RawMessage) json.RawMessage {
@@ -25,7 +25,7 @@ func mayHave(raw json.RawMessage, key string) bool {
 	return bytes.Contains(raw, []byte(key)) || bytes.Contains(raw, []byte(`\u`))
 }
 
-// prepend adds a member to the object raw, which must not have it yet.
+// prepend adds a member in front of the others of the object raw, which must not have a member with that key.
 func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMessage {
 	raw = bytes.TrimLeft(raw, " \t\r\n")
 	if len(raw) == 0 || raw[0] != '{' {
@@ -52,14 +52,14 @@ func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 	return list, value == nil || json.Unmarshal(value, &list) == nil
 }
 
-// statesIdentity reports whether a member of _meta is reserved for the host to state who calls; see [Request].Meta. It
-// ignores case, as some extensions do.
+// statesIdentity reports whether name is a member of _meta in which only the host may state who calls; see
+// [Request].Meta. It ignores case, as some extensions do.
 func statesIdentity(name []byte) bool {
 	return bytes.EqualFold(name, []byte("agent_id")) || bytes.EqualFold(name, []byte("session_id"))
 }
 
-// WithoutIdentity removes the caller's claims of identity from _meta of params, in any case and number. The arguments
-// of a tool call have no _meta of the caller.
+// WithoutIdentity removes the caller's claims of identity from _meta of params, whatever their case and number.
+// Arguments of a tool call are not searched: package dispatch removes their _meta.
 func WithoutIdentity(params json.RawMessage) json.RawMessage {
 	if !mayHave(params, "_m") && !bytes.Contains(params, []byte("_M")) {
 		return params
@@ -88,7 +88,8 @@ func WithoutIdentity(params json.RawMessage) json.RawMessage {
 	return rawjson.Edit(params, edits)
 }
 
-// claimsIdentity reports whether [WithoutIdentity] has something to remove. It does not allocate, because that is rare.
+// claimsIdentity reports whether [WithoutIdentity] has something to remove. Claims are rare, so looking for them does
+// not allocate.
 func claimsIdentity(params json.RawMessage) (claims bool) {
 	rawjson.Each(params, func(name []byte, meta json.RawMessage) bool {
 		if bytes.EqualFold(name, []byte("_meta")) {

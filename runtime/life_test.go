@@ -28,8 +28,8 @@ func TestChildThatIgnoresEverythingIsKilled(t *testing.T) {
 	}
 }
 
-// TestFarewell checks the messages before the end of stdin. As the grace is longer than patience, it fails if stop
-// waits for all of it.
+// TestFarewell checks the messages before the end of stdin. ShutdownGrace is longer than patience, so the test fails if
+// stop waits for all of the grace.
 func TestFarewell(t *testing.T) {
 	fault(t)
 	s := spec(t, "init echo; read; dump; eof; err bye")

@@ -26,7 +26,7 @@ type mcp struct {
 	legacyTransport bool            // the transport only exists in legacy versions
 	probe           time.Duration   // see probeTimeout
 	client          json.RawMessage // clientInfo
-	relayed         json.RawMessage // client capabilities
+	relayed         json.RawMessage // client capabilities that the host relays
 	answersRoots    bool            // the host answers roots/list
 	envelope        json.RawMessage // the _meta of requests to a stateless server
 
@@ -130,9 +130,9 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 	return params
 }
 
-// outgoing keeps the caller's _meta except for keys that only legacy or only modern versions define. A server with a
-// session gets none of these. A stateless server gets the protocol version of the host's connection, but the caller's
-// capabilities and client info if stated, because it acts on them.
+// outgoing passes on the caller's _meta without the keys that only legacy or only modern versions define. A server with
+// a session gets none of these keys. A stateless server gets them from the host: the protocol version of the
+// connection, and the capabilities and client info, because the server acts on them, of the caller if stated.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := WithoutIdentity(orEmpty(r.Params))
 	asIs := token == nil && r.Meta == nil
@@ -157,8 +157,8 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 	return r.Method, rawjson.Set(params, "_meta", edited), nil
 }
 
-// versionEdits returns the changes of a caller's _meta for the keys that only legacy or only modern versions define.
-// capabilities are those of a caller that states none in _meta.
+// versionEdits returns the changes of a caller's _meta for the keys that only legacy or only modern versions define. If
+// meta states no capabilities, the argument capabilities is used.
 func (d *mcp) versionEdits(meta, capabilities json.RawMessage) map[string]json.RawMessage {
 	edits := make(map[string]json.RawMessage)
 	if !d.modern {
@@ -269,8 +269,8 @@ func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake,
 	return nil, either(newer, err)
 }
 
-// either returns the error of a server that has refused both handshakes: the one of initialize, unless server/discover
-// asks for a login, without which a modern server reveals nothing.
+// either returns the error of a server that has refused both handshakes: the error of initialize, unless
+// server/discover asks for a login, as a modern server reveals nothing before the login.
 func either(discover, initialize error) error {
 	if protocol.KindOf(discover) == protocol.RequirementMissing &&
 		protocol.KindOf(initialize) == protocol.HandshakeInvalid {
@@ -280,7 +280,7 @@ func either(discover, initialize error) error {
 }
 
 // negotiate tries modern versions first, and sends initialize after an error. A server that starts slowly gets both
-// requests; a late answer to server/discover counts if the server refuses initialize.
+// requests; if it refuses initialize, its late answer to server/discover is used.
 func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {

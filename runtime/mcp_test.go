@@ -107,7 +107,7 @@ func sdkCalls(t *testing.T, r *trial) {
 	wantKind(t, await(t, sleeping).err, protocol.Canceled)
 }
 
-// bell is a caller that is notified when its call has begun.
+// bell is a caller that is notified when its call has started.
 type bell chan struct{}
 
 func (b bell) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
@@ -177,7 +177,6 @@ func TestMCPHandshakeFaults(t *testing.T) {
 	}
 }
 
-// TestModernOnly expects no fallback if the manifest pins the revision.
 // TestCursorThatRepeats lists tools of servers whose last page has a cursor again.
 func TestCursorThatRepeats(t *testing.T) {
 	const tool = `{"name":%q,"inputSchema":{"type":"object"}}`
@@ -207,6 +206,7 @@ func TestCursorThatRepeats(t *testing.T) {
 	}
 }
 
+// TestModernOnly expects no fallback if the manifest pins the revision.
 func TestModernOnly(t *testing.T) {
 	fault(t)
 	launch(t, mcpSpec(t, "mcp 2025-11-25", protocol.MCP20260728)).end(protocol.HandshakeInvalid)

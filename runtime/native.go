@@ -14,8 +14,9 @@ import (
 
 type native struct{ spec *Spec }
 
-// traits differ for a service on NATS, which other hosts call too: request ids must be unique across hosts, and it is
-// not shut down. Its answers can be lost, and the end of a run frees no process.
+// traits differ for a service on NATS. Other hosts call it too, so request ids must be unique across hosts, and the
+// host does not shut it down. Its answers can be lost, and ending the run would free no process, so it may ignore
+// canceled calls.
 func (d *native) traits() traits {
 	own := d.spec.Manifest.Transport.Kind != manifest.KindNATS
 	return traits{cancels: true, mayIgnoreCanceled: !own, shutdown: own, zeroID: own, randomID: !own}

@@ -28,7 +28,7 @@ type noiseFilter struct {
 	handshakeDone atomic.Bool       // the handshake has ended
 	framed        atomic.Bool       // a frame was read
 
-	// For the reading goroutine, and for others after the end of the connection:
+	// Used by the reading goroutine, and by others only after the end of the connection:
 	limit    *rate.Limiter
 	unlogged int // lines since the last one that was logged
 	inRow    int // lines that count towards maxNoise
@@ -36,7 +36,7 @@ type noiseFilter struct {
 	partial  string // incomplete line at the end of the stream
 }
 
-// line handles a non-frame line. An error ends the connection.
+// line handles a non-frame line. If it returns an error, the connection ends.
 func (n *noiseFilter) line(line []byte, err error) error {
 	n.last = cutLine(line)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // the child ended while writing a line

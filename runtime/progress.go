@@ -23,8 +23,8 @@ func callerToken(params json.RawMessage) json.RawMessage {
 	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
 }
 
-// tokenSource makes unique progress tokens. The callers' own are unique only within a session, and a child serves many
-// sessions.
+// tokenSource makes unique progress tokens. A caller's own token is unique only within its session, and a child serves
+// many sessions.
 type tokenSource struct {
 	prefix string
 	last   atomic.Uint64

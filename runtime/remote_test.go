@@ -159,7 +159,7 @@ func TestRemoteCredentials(t *testing.T) {
 	}
 }
 
-// refusing answers as the SDK does, but POSTs with the handler fault once that is set.
+// refusing answers as the SDK does. Once fault is set, that handler answers the POSTs.
 type refusing struct {
 	inner http.Handler
 	only  string // substring of the bodies that fault answers; "": all
@@ -285,7 +285,7 @@ func TestRemoteFaults(t *testing.T) {
 	}
 }
 
-// read reads the body. Only then does the server notice the end of the client.
+// read reads the body. Only then does the server notice that the client has gone.
 func read(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 
 // drip writes single bytes forever.
@@ -473,7 +473,7 @@ func TestRemoteSessionLost(t *testing.T) {
 	}
 }
 
-// lent is a login with one token that counts its calls.
+// lent is a login with one token. It counts its calls.
 type lent struct{ renewed, refused atomic.Int32 }
 
 func (*lent) Token(context.Context) (string, error) { return "mine", nil }
@@ -614,7 +614,7 @@ func TestRemoteSessionLostBeforeACall(t *testing.T) {
 }
 
 // TestRemoteRefusedCredentialsCostNoStorm has a server refuse the credentials of a run, even to end trial sessions.
-// Many calls with them open one other session, not one each.
+// Many calls with these credentials open one trial session, not one each.
 func TestRemoteRefusedCredentialsCostNoStorm(t *testing.T) {
 	const calls = 20
 	for name, opens := range map[string]bool{"a server that refuses all": false, "a server that opens sessions": true} {

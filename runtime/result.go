@@ -9,8 +9,8 @@ import (
 )
 
 // toolResult converts the answer of a non-MCP child to a CallToolResult. An object with a content array is returned
-// unchanged. A string becomes a text block; any other value a text block with its JSON, and an object structuredContent
-// too.
+// unchanged. A string becomes a text block. Any other value becomes a text block with its JSON; an object becomes
+// structuredContent too.
 func toolResult(raw json.RawMessage) json.RawMessage {
 	raw = bytes.TrimSpace(raw)
 	switch {

@@ -31,7 +31,7 @@ func RootsResult(dirs []string) json.RawMessage {
 	return mustJSON(map[string]any{"roots": list})
 }
 
-// answersRoots reports whether the host answers this request of the child itself.
+// answersRoots reports whether m is a request for the roots that the host answers itself.
 func (c *child) answersRoots(m *jsonrpc.Message) bool {
 	return c.roots != nil && m.ID != nil && m.Method == protocol.MethodRootsList
 }

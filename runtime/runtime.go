@@ -45,9 +45,9 @@ type Spec struct {
 	// NewPrivileges lets the processes gain privileges; see [process.Spec].
 	NewPrivileges bool
 
-	// Permit is called before each process start other than by Serve: a command of exec, a [Standby]'s process. Its
-	// error refuses the start. still, which may be nil, is called once the process has loaded its code; its error
-	// refuses the output. Nil permits everything.
+	// Permit is called before each start of a process outside Serve: of a command of exec, or of a [Standby]'s process.
+	// If it returns an error, the process is not started. still, which may be nil, is called once the process has
+	// loaded its code; if it returns an error, the process's output is not used. Nil permits everything.
 	Permit func(ctx context.Context) (still func() error, err error)
 
 	// ClientInfo is the clientInfo of an MCP handshake, an Implementation object; nil is the host's.
@@ -56,12 +56,12 @@ type Spec struct {
 	// Roots are the absolute paths of directories that the host answers roots/list with. Empty: the callers are asked.
 	Roots []string
 
-	// Standby, if it has a process, hands it to the instance, which then starts none. It must have been created for the
-	// same command line and environment.
+	// Standby, if it has a process ready, provides the process of the instance, which then starts none. It must have
+	// been created for the same command line and environment.
 	Standby *Standby
 
-	// Resolve replaces references to secrets by their values, and passes these to Secret. It is called before each
-	// process start and each connection, and its error fails them. Nil: there are no references.
+	// Resolve replaces references to secrets by their values, and passes the values to Secret. It is called before each
+	// process start and each connection, which fail if it does. Nil: there are no references.
 	Resolve func(ctx context.Context, s *Spec) (*Spec, error)
 
 	// Login provides the tokens for a remote server, unless the manifest states a token. May be nil.
@@ -82,8 +82,8 @@ type Spec struct {
 	// return when ctx ends.
 	Incoming func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
 
-	// Held limits the requests and notifications of children that the host is handling, over all instances with the
-	// same Held. Nil: each instance has its own limit.
+	// Held limits the bytes of children's requests and notifications that the host is handling, in total for all
+	// instances with the same Held. Nil: each instance has its own limit.
 	Held *Held
 
 	// ToolsChanged is called when the child's tools have changed after the handshake; Handshake then returns the new
@@ -101,8 +101,8 @@ type Held = jsonrpc.Held
 type Login interface {
 	// Token returns the token for a request; "" if nobody has signed in.
 	Token(ctx context.Context) (string, error)
-	// Renew returns a new token after the server has refused one. challenge holds the values of its WWW-Authenticate
-	// header. It returns "" if the challenge does not ask for a login.
+	// Renew returns a new token after the server has refused the token refused. challenge holds the values of the
+	// server's WWW-Authenticate header. Renew returns "" if the challenge does not ask for a login.
 	Renew(ctx context.Context, refused string, challenge []string) (string, error)
 	// Refused returns the error for a token from Renew that the server refuses too.
 	Refused(token string) error
@@ -151,9 +151,9 @@ type Instance interface {
 type Request struct {
 	Method string          // an MCP method, hooks/{name} or governance/decide
 	Params json.RawMessage // the caller's, but with the extension's own tool name; nil is {}
-	Meta   json.RawMessage // members to add to the extension's _meta ([context] passthrough); nil for none
-	// Owner is the calling party, comparable; nil for none. A request of the child that names no call goes to the owner
-	// of all calls in flight, if there is just one.
+	Meta   json.RawMessage // added to _meta of the request, if [context] passthrough is set; nil for none
+	// Owner identifies the calling party and must be comparable; nil for none. A request of the child that names no
+	// call goes to the owner of the calls in flight, if all have the same.
 	Owner  any
 	Origin string // id of the decision about the call, for a cluster node; "" for none
 	// Capabilities are the caller's MCP client capabilities, for stateless servers. Capabilities in the _meta of Params

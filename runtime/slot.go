@@ -12,14 +12,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// slot admits one call at a time, for a child that takes one request at a time. After a canceled call it stays taken
-// until the child has answered.
+// slot admits one call at a time, for a child that takes one request at a time. After a canceled call, the slot stays
+// taken until the child has answered.
 type slot struct {
 	token     chan struct{} // holds a token while a call is in flight
 	noiseSeen chan struct{} // holds a token after a line that failed a call
 
 	mu     sync.Mutex
-	failed chan *protocol.Error // takes the failure of the call in flight; nil without a call
+	failed chan *protocol.Error // receives the failure of the call in flight; nil without a call
 	since  time.Time            // when the call in flight was sent; zero without a call
 }
 
@@ -57,7 +57,7 @@ func wrongID(m *jsonrpc.Message) *protocol.Error {
 }
 
 // quietTime is the silence required before the next call after a failure, so that the rest of a traceback does not fail
-// it.
+// that call.
 const quietTime = 100 * time.Millisecond
 
 // awaitQuiet waits until no line has come for quietTime, or until ctx ends.
@@ -88,8 +88,8 @@ func (s *slot) release() {
 	<-s.token
 }
 
-// patience returns how long a call may wait for the slot: at most limit, the CallTimeout, and no longer than until the
-// call in the slot is 2*limit old. So a hanging child is replaced even if each caller waits for less than limit.
+// patience returns how long a call may wait for the slot: limit, which is the CallTimeout, but only until the call in
+// the slot is 2*limit old. So a hanging child is replaced even if each caller waits for less than limit.
 func (s *slot) patience(limit time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *slot) patience(limit time.Duration) time.Duration {
 	return max(1, min(limit, 2*limit-time.Since(s.since)))
 }
 
-// callOne makes a call of a child that takes one call at a time.
+// callOne sends a call to a child that takes one call at a time.
 func (c *child) callOne(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	select { // do not involve the previous call if the slot is free
 	case c.slot.token <- struct{}{}:
@@ -128,7 +128,8 @@ func (c *child) callOne(ctx context.Context, method string, params json.RawMessa
 	return c.callInSlot(ctx, method, params)
 }
 
-// callInSlot makes a call. The caller holds the slot.
+// callInSlot sends a call to the child and releases the slot once the child has answered. The caller must hold the
+// slot.
 func (c *child) callInSlot(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	type answer struct {
 		raw json.RawMessage
@@ -171,8 +172,8 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 	}
 }
 
-// lastLook gives a result a last chance if a limit was noticed late, see [jsonrpc.CatchUp], and reports whether it
-// came.
+// lastLook waits a little longer for a result if the end of the limit, due, was noticed late; see [jsonrpc.CatchUp]. ok
+// reports whether the result came.
 func lastLook[T any](due time.Time, outcome <-chan T) (v T, ok bool) {
 	if due.IsZero() || !jsonrpc.Late(due) {
 		return v, false
@@ -185,7 +186,7 @@ func lastLook[T any](due time.Time, outcome <-chan T) (v T, ok bool) {
 	}
 }
 
-// deadlineOf returns the deadline of ctx if that has ended it, else zero.
+// deadlineOf returns the deadline of ctx if ctx ended because of it, else zero.
 func deadlineOf(ctx context.Context) (due time.Time) {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		due, _ = ctx.Deadline()

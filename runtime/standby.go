@@ -70,8 +70,8 @@ func (b *Standby) begin() bool {
 	return true
 }
 
-// watch handles the end of a process that was never taken. It does not replace it, as the replacement would probably
-// end too; the next Fill does.
+// watch handles the end of a process that was never taken. It starts no replacement, which would probably end too; the
+// next Fill does.
 func (b *Standby) watch(p *idleProcess) {
 	select {
 	case <-p.taken:

@@ -22,7 +22,7 @@ type local struct{ *process.Process }
 
 var _ endpoint = local{}
 
-// lastWords is how far back the stderr lines of a ready process may explain its end.
+// lastWords is the maximum age of the stderr lines that are reported with the end of a ready process.
 const lastWords = 10 * time.Second
 
 func (l local) evidence(ready bool) *protocol.Evidence {

@@ -26,8 +26,8 @@ func (s *strays) latest() string {
 	return ""
 }
 
-// stray handles an answer with an unknown id, or an error without id. taken reports that the latter was used as the
-// answer of a call.
+// stray handles an answer with an unknown id, or an error without id. taken means that the error without id was used as
+// the answer of a call.
 func (c *child) stray(m *jsonrpc.Message, taken bool) {
 	if c.strays.ending.Load() {
 		return

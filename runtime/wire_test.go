@@ -277,7 +277,7 @@ func TestExitIsNotAnEndOfStdout(t *testing.T) {
 	h := blockedHandler{slog.DiscardHandler, make(chan struct{})}
 	defer close(h.release)
 	s, m := metAt(t, "init echo; sync ready; err last words; exit 3")
-	s.Logger, s.exitGrace = slog.New(h), 100*time.Millisecond // the log delays the end for longer
+	s.Logger, s.exitGrace = slog.New(h), 100*time.Millisecond // the handler delays the end of the output for longer
 	r := start(t, s)
 	m.await("ready")()
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
