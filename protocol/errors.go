@@ -110,9 +110,9 @@ type Error struct {
 	Code int
 	// Data is the extension's error data, or details for programs.
 	Data json.RawMessage
-	// Outcome is "unknown" if the extension may have received the request and acted on it, whatever ended the
-	// call, a policy that withholds the result included. "" promises that it never received it and never will, so
-	// a retry is safe. An ExtensionError is the extension's own answer and has no Outcome.
+	// Outcome is "unknown" if the extension may have received the request and acted on it. That holds however the call
+	// ended, for example with a policy that withholds the result. "" promises that the extension never received the
+	// request and never will, so a retry is safe. An ExtensionError is the extension's own answer and has no Outcome.
 	Outcome string
 	// RetryAfter is the time after which a retry may succeed; 0 if unknown.
 	RetryAfter time.Duration
@@ -137,7 +137,8 @@ type Evidence struct {
 var errorWords = []string{"error", "exception", "panic", "fatal", "fail", "cannot", "can't", "no such", "not found",
 	"denied", "refused", "missing"}
 
-// namesError reports whether a line of stderr names an error. Indented lines are positions of a stack trace.
+// namesError reports whether a line of stderr names an error. Indented lines do not: they are positions of a stack
+// trace.
 func namesError(line string) bool {
 	lower := strings.ToLower(line)
 	return strings.TrimLeft(line, " \t") == line &&
@@ -147,8 +148,8 @@ func namesError(line string) bool {
 // launcherWords mark lines of a package manager that do not explain the error.
 var launcherWords = []string{"A complete log of this run can be found in", "npm notice", "npm warn"}
 
-// npmError returns the line of npm's report that names the error: the first after the line with the code. Advice
-// follows.
+// npmError returns the line of npm's report that names the error: the first after the line with the code. The lines
+// after it are advice.
 func (e *Evidence) npmError() string {
 	after := false
 	for _, line := range e.Stderr {
@@ -166,8 +167,8 @@ func (e *Evidence) npmError() string {
 	return ""
 }
 
-// Complaint returns the line of Stderr that most likely names the error: the last with a word such as "error",
-// else the last. Stack traces may end with positions, so the last line alone would not do.
+// Complaint returns the line of Stderr that most likely names the error: the last with a word such as "error", else the
+// last line. The last line alone would not do, because stack traces may end with positions.
 func (e *Evidence) Complaint() (last string) {
 	if line := e.npmError(); line != "" {
 		return line
@@ -247,7 +248,7 @@ type errorData struct {
 	Details      json.RawMessage `json:"details,omitempty"`
 	ExitCode     *int            `json:"exit_code,omitempty"`
 	Signal       string          `json:"signal,omitempty"`
-	LineBytes    int             `json:"line_bytes,omitempty"` // of the offending frame, before it was cut
+	LineBytes    int             `json:"line_bytes,omitempty"` // length of Evidence.Line, which may be cut
 }
 
 // Wire returns e as a JSON-RPC error object. An ExtensionError keeps the extension's code and data, unless it has

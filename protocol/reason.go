@@ -10,7 +10,7 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// EvidenceOf returns what the process behind err left behind, or nil.
+// EvidenceOf returns the Evidence of the *Error in err, or nil.
 func EvidenceOf(err error) *Evidence {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Evidence

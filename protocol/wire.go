@@ -66,7 +66,7 @@ type Verdict struct {
 const (
 	DecisionAllow  = "allow"  // unchanged
 	DecisionDeny   = "deny"   // with code and reason
-	DecisionModify = "modify" // replaces request or response, by the flow; category content only
+	DecisionModify = "modify" // replaces the request or, in flow response, the response; category content only
 	// answers the request in place of the extension; category content only
 	DecisionRespond = "respond"
 	DecisionAsk     = "ask" // wait for a person's approval
