@@ -24,8 +24,8 @@ type ByHand = edit.ByHand
 
 // EditClient changes a client in the file that states it, and leaves every other byte of the file unchanged. New
 // clients go into the file of --config, else into the user's file, by default exthost.yaml. The error is of kind
-// tool_not_found for an unknown client, of kind invalid_arguments for an existing, invalid or surplus new one, a
-// *[ByHand], a [Refused], or of kind config_invalid; the file is unchanged then.
+// tool_not_found for an unknown client, of kind invalid_arguments for a new one that exists, is invalid or exceeds
+// [MaxClients], a *[ByHand], a [Refused], or of kind config_invalid; the file is unchanged then.
 func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 	if err := clienttoken.CheckName(c.Name); err != nil {
 		return Edited{}, protocol.Errorf(protocol.InvalidArguments, "%w", err)

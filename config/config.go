@@ -250,7 +250,7 @@ type Server struct {
 	Metrics        bool              `json:"metrics" project:"yes"`             // serve /metrics; default true
 	// maximum size of a request in bytes; default 16 MiB
 	MaxBody manifest.Size `json:"max_body" project:"yes" jsonschema:"minimum=1024"`
-	// how long after the start lists wait for extensions that are new to the host and still starting; default 25
+	// how long lists wait, after the host has started, for extensions that are new to it and still starting; default 25
 	// s, 0: not at all
 	ListWait manifest.Duration `json:"list_wait" project:"yes"`
 	// time without clients after which a background host of exthost serve --stdio ends; default 10 min, 0: never
@@ -334,7 +334,7 @@ type Audit struct {
 	// interval at which the hash of the last record is written to the host's log if it changed; default 1 min, 0:
 	// only when the host ends
 	Anchor manifest.Duration `json:"anchor"`
-	// the project's directory if a project's file states the path, which must be in it; [Load] sets it
+	// set by [Load] to the project's directory if a project's file states Path, which must be in that directory
 	Within string `json:"-"`
 }
 

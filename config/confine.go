@@ -6,8 +6,8 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
-// confine restricts the files that a project's configuration has the host write to the project's directory, so
-// that a foreign project cannot overwrite the user's files.
+// confine refuses a project's configuration that has the host write files outside of the project's directory: a foreign
+// project must not overwrite the user's files.
 func (l *loader) confine() {
 	bind := func(key, path string, dir *string) {
 		if path == "" || !l.ofProject(key) {

@@ -12,7 +12,7 @@ import (
 
 // Edited is the result of [SetListed].
 type Edited struct {
-	File    string `json:"file"`    // that states the list, or "" if none does
+	File    string `json:"file"`    // the file that states the list; "" if none does
 	Line    int    `json:"line"`    // of the list, 1-based; 0 if unknown
 	Changed bool   `json:"changed"` // false: the list was as requested
 	Created bool   `json:"created"` // the file is new
@@ -22,8 +22,8 @@ type Edited struct {
 func (e Edited) String() string { return fmt.Sprintf("%s:%d", e.File, e.Line) }
 
 // SetListed adds name to a list of the section extensions, such as extensions.disabled, or removes it if listed is
-// false. Every other byte of the file stays. It edits the file of --config; without one, the directory's file that
-// states the list, or the directory's main file, by default exthost.yaml. The user's and the system's files serve
+// false. Every other byte of the file stays unchanged. It edits the file of --config; without one, the directory's file
+// that states the list, or the directory's main file, by default exthost.yaml. The user's and the system's files serve
 // other directories too and are never edited. Errors are of kind config_invalid and leave all files unchanged.
 func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	e, _, err := planned(o, key, name, listed)
@@ -74,7 +74,7 @@ func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, e
 	file := l.ownFile(pos.File)
 	if file != pos.File && listed {
 		change.Add = append(slices.Clone(have), name)
-	} else if file != pos.File { // the other file's list would be replaced, so write all of it
+	} else if file != pos.File { // file's list will replace the other file's, so it needs all names
 		change.Add = slices.DeleteFunc(slices.Clone(have), func(s string) bool { return s == name })
 	} else if listed {
 		change.Add = []string{name}
@@ -115,8 +115,8 @@ func (l *loader) fileOf(dir, section string) string {
 	return filepath.Join(dir, "exthost.yaml")
 }
 
-// UserFile returns the file for the user's settings of a section: that of --config, else one in the user's
-// directory, which may not exist yet.
+// UserFile returns the file for the user's settings of a section: the file of --config, else the file in the user's
+// directory. It may not exist yet.
 func UserFile(o LoadOptions, section string) (string, error) {
 	l := newLoader(o)
 	if file := l.configFile(); file != "" {

@@ -12,7 +12,7 @@ import (
 
 // secretFile is a file with secrets that the configuration names.
 type secretFile struct {
-	key  string // that states the path
+	key  string // the key that states the path
 	path string // "" or with a variable: not checked
 	own  bool   // holds the host's own token
 }

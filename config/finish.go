@@ -138,7 +138,7 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 		}
 		f.fail(at, "", "%s", p.Message)
 	}
-	// which exthost serve --cluster may do yet
+	// only a warning, as exthost serve --cluster may still join a cluster
 	if len(problems) == 0 && !s.Disabled && builtin.Shares(*s) && !f.cfg.Cluster.Joins() {
 		pos, _ := f.decoder.Positions.At(path + ".config.scope")
 		f.report.Warn(pos, "exthost serve --cluster FILE joins one, exthost cluster init makes one; or state scope: "+
@@ -147,8 +147,8 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 	}
 }
 
-// settle returns the directory that a process starts in, by default that of the file that states it, and makes a
-// command with a slash absolute relative to that directory.
+// settle returns the directory that a process starts in: cwd, or the directory of the file that states the process. It
+// resolves a command with a slash against that directory.
 func (f *finisher) settle(path, cwd string, argv []string) string {
 	cwd = cmp.Or(cwd, f.base(path))
 	if len(argv) > 0 && strings.ContainsAny(argv[0], `/\`) {

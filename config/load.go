@@ -110,7 +110,7 @@ type loader struct {
 	seen    []fs.FileInfo     // the files read, to skip links to them
 	unset   []unset           // variables that only some extensions or destinations need
 	asked   map[string]string // variables that files refer to
-	owners  ownership.Rule    // which owners' files are read, as the layers so far state it
+	owners  ownership.Rule    // which owners' files are read, according to the layers so far
 }
 
 func newLoader(o LoadOptions) *loader {
@@ -155,11 +155,11 @@ var lateKeys = regexp.MustCompile(
 	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)` +
 		`|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
 
-// late records an unset variable and reports whether it affects only what path describes. Elsewhere it makes the
-// configuration invalid, because the value concerns the host or the rules for calls.
+// late records an unset variable if only one extension or destination needs the value at path, and returns true. If it
+// returns false, the configuration is invalid, because the value concerns the host or the rules for calls.
 func (l *loader) late(path string, pos strict.Pos, name string) bool {
 	if strings.HasPrefix(path, "hooks[") {
-		return true // hooks have an env of their own
+		return true // a hook has its own env
 	}
 	if !lateKeys.MatchString(path) {
 		return false

@@ -41,7 +41,7 @@ func findReferences(cfg *Config) (found []foundReference) {
 	walkStrings("", tree, func(key, text string) {
 		f := foundReference{key: key, policy: policyEnv.MatchString(key)}
 		switch {
-		case key == "server.auth.token" && secrets.Refers(text): // clients would send this text, which is easy to guess
+		case key == "server.auth.token" && secrets.Refers(text): // the text would be the token, easy to guess
 			f.wrong = "a reference to a secret does not count here; state token_env or token_file"
 		case f.policy || referable.MatchString(key):
 			var wrong error

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Rules returns the policies and hooks of c as lines, in order, masked as by [Config.Redacted]: one for each
-// setting of a policy, list element and hook. The lines do not depend on the format or layout of the files.
+// Rules returns the policies and hooks of c as lines, in order: one for each setting of a policy, list element and
+// hook. Secrets are masked as by [Config.Redacted]. The lines do not depend on the format or layout of the files.
 func (c *Config) Rules() (lines []string) {
 	stated := c.Redacted()
 	for _, p := range elements(stated["plugins"]) {
@@ -61,8 +61,8 @@ func compact(value any) string {
 // maxCompared bounds the lines that [DiffRules] compares pairwise.
 const maxCompared = 1000
 
-// DiffRules compares the lines of [Config.Rules]: "- " marks lines only in before, "+ " lines only in after. A
-// moved line is both.
+// DiffRules compares the lines of [Config.Rules]: "- " marks lines only in before, "+ " lines only in after. A moved
+// line has one of each.
 func DiffRules(before, after []string) (diff []string) {
 	before, after = withoutCommonEnds(before, after)
 	if len(before)*len(after) > maxCompared*maxCompared { // too many: report everything between as changed

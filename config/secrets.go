@@ -36,9 +36,9 @@ type Secrets struct {
 
 // SecretUse is a reference to a stored secret.
 type SecretUse struct {
-	Key     string // whose value holds the reference
-	Name    string // of the secret
-	Project bool   // stated by a project's file, which does not decide who gets the secret
+	Key     string // the key whose value holds the reference
+	Name    string // the secret's name
+	Project bool   // the reference is in a project's file, which must not decide who gets the secret
 }
 
 // NotOfProject says why a project's reference to a secret is refused.

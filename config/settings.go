@@ -16,9 +16,9 @@ func (l *loader) settings() {
 	l.layer(flagTree(l.options.Flags, known))
 }
 
-// variables returns the tree of EXTHOST_* variables: EXTHOST_SERVER_LISTEN sets server.listen, and so on for known,
-// the scalars and lists of every configuration. EXTHOST_TRUST sets extensions.trust. Empty variables are ignored;
-// variables that begin like a section but set nothing are reported.
+// variables returns the tree of EXTHOST_* variables: EXTHOST_SERVER_LISTEN sets server.listen. known are the scalars
+// and lists of every configuration; each can be set like that. EXTHOST_TRUST sets extensions.trust. Empty variables are
+// ignored; variables that begin like a section but set nothing are reported.
 func (l *loader) variables(known []strict.Leaf) *strict.Node {
 	root := &strict.Node{Kind: strict.Map}
 	var names []string
@@ -38,7 +38,8 @@ func (l *loader) variables(known []strict.Leaf) *strict.Node {
 	return root
 }
 
-// warnUnknown reports variables EXTHOST_SECTION... that set nothing. Other EXTHOST_ variables have other readers.
+// warnUnknown reports variables EXTHOST_SECTION... that set nothing. Other EXTHOST_ variables are not meant for the
+// configuration.
 func (l *loader) warnUnknown(known []string) {
 	var sections, unknown []string
 	for _, key := range strict.Keys(reflect.TypeFor[Config]()) {
@@ -98,7 +99,7 @@ func setAt(n *strict.Node, path string, value *strict.Node) {
 // safeVariable is read before the first file, since it decides which files are read.
 const safeVariable = "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES"
 
-// noteSafe updates the ownership rule from the layers so far. The variable replaces extensions.safe_directories of
+// noteSafe updates the ownership rule from the layers so far. [safeVariable] replaces extensions.safe_directories of
 // the files.
 func (l *loader) noteSafe() {
 	l.owners.Safe = l.cfg.Extensions.SafeDirectories

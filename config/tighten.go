@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// guard is the configuration before the files of a project, which may tighten but not loosen what the system's and the
-// user's files state about security: the directory is often another person's.
+// guard holds the configuration as it was before a project's files. These may tighten but not loosen what the system's
+// and the user's files state about security, as the directory often comes from another person.
 type guard struct {
 	*loader
 	was       *Config
@@ -140,7 +140,7 @@ func (g *guard) keepEntry(id string, e *Entry) {
 		e.EnvDeny = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.EnvDeny, e.EnvDeny))))
 		g.kept(path + ".env_deny")
 	}
-	if was.hasSecrets() { // its variables or config could load code or send the secrets elsewhere
+	if was.hasSecrets() { // a project's env or config could load code or send the secrets elsewhere
 		g.keepValue(path+".env", maps.Equal(e.Env, was.Env), func() { e.Env = was.Env })
 		g.keepValue(path+".config", reflect.DeepEqual(e.Config, was.Config), func() { e.Config = was.Config })
 		g.keepValue(path+".env_file", e.EnvFile == was.EnvFile, func() { e.EnvFile = was.EnvFile })
@@ -155,7 +155,7 @@ func (g *guard) keepEntry(id string, e *Entry) {
 		func() { e.Hooks = was.Hooks })
 	if !reflect.DeepEqual(e.Sandbox, was.Sandbox) &&
 		!(e.Sandbox.Word() == sandbox.Strict && (was.Sandbox.IsZero() || was.Sandbox.Word() != "")) {
-		e.Sandbox = was.Sandbox // a project's other settings may allow more than the manifest asks for
+		e.Sandbox = was.Sandbox // any other value of a project may allow more than the manifest asks for
 		g.ignored(path+".sandbox", inUsersFile, "state anything but strict, and that only in place of off")
 	}
 	g.keepUnprivileged(path, &e.NewPrivileges)
@@ -223,7 +223,7 @@ func (g *guard) keepUnprivileged(path string, privileged *bool) {
 	g.restore(key)
 }
 
-// keepValue reverts a changed key with a warning.
+// keepValue reverts a key with undo, and warns, unless its value is the same as before.
 func (g *guard) keepValue(path string, same bool, undo func()) {
 	if !same {
 		undo()
@@ -269,8 +269,8 @@ func within(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// sameServer reports whether d and other reach the same server, which may then get the headers of both. A program
-// with other variables counts as another, since NODE_OPTIONS and the like make it load code.
+// sameServer reports whether d and other reach the same server, which may then get the headers of both. Other variables
+// make a program another server, since NODE_OPTIONS and the like make it load code.
 func (d Destination) sameServer(other Destination) bool {
 	return d.Type == other.Type && d.URL == other.URL && slices.Equal(d.Command, other.Command) && d.Cwd == other.Cwd &&
 		d.SecretsFile == other.SecretsFile &&

@@ -86,8 +86,8 @@ func (f *finisher) secretsBeside(pos strict.Pos) string {
 	return ""
 }
 
-// Environ returns the variables that the operator sets for the extension id: env over env_file. A sidecar server
-// also gets those of its owner, which its own replace.
+// Environ returns the variables that the operator sets for the extension id; env takes precedence over env_file. A
+// sidecar server also gets the variables of its owner; its own take precedence.
 func (e Extensions) Environ(id string) map[string]string {
 	set := make(map[string]string)
 	owner, _, _ := strings.Cut(id, ".")

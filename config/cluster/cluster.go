@@ -193,8 +193,8 @@ func (m *Membership) checkLists(add adder) {
 	}
 }
 
-// The bounds of pulse: more often costs more than it tells, and less often is no sooner than the pings of the
-// servers.
+// The bounds of pulse. A shorter interval costs more than it tells. With a longer one, a lost node is noticed no sooner
+// than by the pings of the NATS servers.
 const (
 	minPulse = manifest.Duration(10 * time.Millisecond)
 	maxPulse = manifest.Duration(5 * time.Second)
