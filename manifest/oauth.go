@@ -44,8 +44,8 @@ func (o *OAuthClient) Validate() []Problem {
 	return p
 }
 
-// isClientDocument reports whether address can be that of a client metadata document. It is the client's id and must
-// have a path (MCP, "Client ID Metadata Documents").
+// isClientDocument reports whether address can be that of a client metadata document. Such an address is the client's
+// id and must have a path (MCP, "Client ID Metadata Documents").
 func isClientDocument(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "https" && u.Host != "" && strings.Trim(u.Path, "/") != "" && u.User == nil &&

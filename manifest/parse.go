@@ -151,7 +151,7 @@ func sortByPosition(diags []protocol.Diagnostic) {
 	})
 }
 
-// maxDiagnostics bounds the diagnostics of one file, which would hide those of other files.
+// maxDiagnostics bounds the diagnostics of one file. More would hide those of other files.
 const maxDiagnostics = 50
 
 // ReadOptions configures [ReadFile].
@@ -162,9 +162,9 @@ type ReadOptions struct {
 	Refuse func(path string, info fs.FileInfo) *protocol.Diagnostic
 }
 
-// ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as [ParseSidecar] does. The manifest
-// gets the latter's servers unless it states its own. Both must be regular files. An Error about .mcp.json leaves
-// the manifest usable.
+// ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as [ParseSidecar] does. The manifest gets the
+// servers of .mcp.json unless it states its own. Both must be regular files. An Error about .mcp.json leaves the
+// manifest usable.
 func ReadFile(path string, o ReadOptions) (*Manifest, []protocol.Diagnostic) {
 	data, diag := readRegular(path, o)
 	if diag != nil {

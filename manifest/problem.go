@@ -29,7 +29,7 @@ func (p *problems) add(field, hint, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// not adds the problem wrong of a field, unless it is "".
+// not adds a problem of field with the message wrong, unless wrong is "".
 func (p *problems) not(field, wrong string) {
 	if wrong != "" {
 		p.add(field, "", "%s", wrong)
@@ -138,8 +138,8 @@ func (s Server) Validate() []Problem {
 	return p
 }
 
-// Complete fills in a missing type and normalizes a stated one. guess explains a type that follows from the url
-// alone, else it is "".
+// Complete fills in a missing type and normalizes a stated one. guess explains a type that was derived from the url
+// alone; for other types it is "".
 func (s Server) Complete() (done Server, guess string) {
 	path := ""
 	if u, err := url.Parse(s.URL); err == nil {

@@ -147,7 +147,7 @@ func (v *validator) names(path, what string, names []string) {
 	}
 }
 
-// runtime also clears values that only the operator may set.
+// runtime checks [runtime] and [sandbox], and clears values that only the operator may set.
 func (v *validator) runtime() {
 	r := &v.m.Runtime
 	for _, p := range r.Validate() {
@@ -177,7 +177,7 @@ func (v *validator) operatorsOwn(key string, stated *string, value string) {
 }
 
 func (v *validator) servers() {
-	for path, pos := range v.places { // keys of other hosts
+	for path, pos := range v.places { // keys that only other hosts use
 		if path == "outbound_bindings" ||
 			strings.HasPrefix(path, "mcp_servers.") && strings.HasSuffix(path, ".log_level") {
 			v.Diagnose(protocol.LevelInfo, CodeUnsupported, pos, "", "%s has no effect here", path)

@@ -71,7 +71,7 @@ func (v *validator) transport() {
 	}
 }
 
-// launchOnly are the keys of a process.
+// launchOnly are the keys of transports that start a process.
 var launchOnly = []string{"command", "args", "cmd", "script", "env", "cwd"}
 
 // remoteOnly rejects keys of remote servers.
@@ -133,7 +133,7 @@ func (v *validator) tokenFile(name string) {
 	}
 }
 
-// replay checks the keys of a cassette. The protocol is known only when it is opened.
+// replay checks the keys of a cassette. The protocol is known only when the cassette is opened.
 func (v *validator) replay() {
 	t := &v.m.Transport
 	v.remoteOnly()
@@ -144,7 +144,7 @@ func (v *validator) replay() {
 	}
 }
 
-// onlyFor reports each stated key as being for other kinds.
+// onlyFor reports each stated key of keys as valid only for kinds.
 func (v *validator) onlyFor(kinds string, keys ...string) {
 	for _, key := range keys {
 		if v.stated("transport." + key) {

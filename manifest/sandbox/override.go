@@ -38,7 +38,7 @@ func (o *Override) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes o as a file states it.
+// MarshalJSON writes o in the form that a file states.
 func (o Override) MarshalJSON() ([]byte, error) {
 	if word := o.Word(); word != "" {
 		return json.Marshal(word)
