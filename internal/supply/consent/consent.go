@@ -258,7 +258,7 @@ type Trusted struct {
 
 // Trust records what the user trusts. Changes made after the verdicts are not included.
 func (s Store) Trust(list ...Trusted) error {
-	records := map[string]*Record{} // by folder, whose extensions share a record
+	records := map[string]*Record{} // by folder: all extensions of a folder share one
 	for _, t := range list {
 		r := records[t.Verdict.Record.Dir]
 		if r == nil {

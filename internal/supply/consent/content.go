@@ -28,13 +28,13 @@ var dataEndings = set(`.txt .md .markdown .rst .adoc .org .tex .csv .tsv .json .
 // settingsEndings are the dataEndings of files that may also be settings, and so affect what runs.
 var settingsEndings = set(".json .json5 .jsonc .yaml .yml .xml .ini .conf .cfg .cnf .plist .properties")
 
-// namesData reports whether a file is data by its name. Type declarations are data too, because they never run.
+// namesData reports whether the name of a file is one of data. Type declarations are data too: they never run.
 func namesData(path string) bool {
 	name := strings.ToLower(filepath.Base(path))
 	return dataEndings[filepath.Ext(name)] || isTypes(name)
 }
 
-// namesSettings reports whether a data file may contain settings by its name.
+// namesSettings reports whether the name of a data file is one that settings may have.
 func namesSettings(path string) bool { return settingsEndings[strings.ToLower(filepath.Ext(path))] }
 
 func set(words string) map[string]bool {

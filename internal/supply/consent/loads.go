@@ -31,7 +31,7 @@ func (l *lines) files(paths []string) {
 	}
 }
 
-// linked resolves a path in the project; it returns path unchanged if it leads out of the project.
+// linked resolves the links of a path in the project. A path that leads out of the project is returned unchanged.
 func (l *lines) linked(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func (l *lines) folder(dir string, of *language) {
 	}
 }
 
-// configures are files that Node and similar programs read from the nearest folder above.
+// configures are files that Node and similar programs read from the nearest folder above a script.
 var configures = strings.Fields("package.json deno.json deno.jsonc tsconfig.json package-lock.json " +
 	"npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock")
 
@@ -223,7 +223,7 @@ func (l *lines) modulesOf(of *language, args []string, cwd string) {
 	}
 }
 
-// module adds a Python module: its file, or its package's __main__.py, and the folder of the outermost package.
+// module adds a Python module: its file or, for a package, __main__.py; and the folder of the outermost package.
 func (l *lines) module(name, cwd string) {
 	path := absolute(cwd, strings.ReplaceAll(name, ".", "/"))
 	l.files(slices.Concat(regularFiles(path+".py"), regularFiles(filepath.Join(path, "__main__.py"))))
@@ -258,7 +258,7 @@ func (l *lines) tool(of *language, args []string, cwd string) {
 	}
 }
 
-// places returns the folders that a tool works on: cwd, and those in its options and its first argument.
+// places returns the folders that a tool works on: cwd, and the folders that its options and first argument name.
 func places(args []string, cwd string) []string {
 	list := []string{cwd}
 	first := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
@@ -319,7 +319,7 @@ func (l *lines) workplace(dir string, of *language) {
 // maxPackage limits a package.json, in bytes.
 const maxPackage = 1 << 20
 
-// packageJSON adds the files that a package.json names: entry points, and those of its scripts.
+// packageJSON adds the files that a package.json names: entry points, and files that its scripts run.
 func (l *lines) packageJSON(path string) {
 	if l.read[path] {
 		return

@@ -144,7 +144,7 @@ func (l *lines) transport(t *manifest.Transport) {
 	l.variables(t.Env, cwd)
 }
 
-// searched are variables with search paths for programs or code, beside those of [process.LoadsCode].
+// searched are variables with search paths for programs or code, in addition to those of [process.LoadsCode].
 var searched = map[string]bool{
 	"PATH":                true,
 	"CLASSPATH":           true,
@@ -184,8 +184,8 @@ func (l *lines) variables(env map[string]string, cwd string) {
 	}
 }
 
-// given adds a file named by an option or variable called by (or "" for an argument), unless it is data, which
-// programs write.
+// given adds the file at path unless it is data, which programs write. by is the option or variable that names the
+// file; "" for an argument.
 func (l *lines) given(by, path string) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !isData(by, path, info) {
 		l.files([]string{path})
@@ -274,7 +274,7 @@ func (l *lines) shell(args []string, cwd string) {
 	}
 }
 
-// words adds files named by the arguments of a command line, and by shell command lines among them.
+// words adds files named by the arguments of a command line, and by arguments that are shell command lines.
 func (l *lines) words(argv []string, cwd string) {
 	for i, word := range argv {
 		if i == 0 {

@@ -51,7 +51,7 @@ const maxRecord = 32 << 20
 // Store keeps a user's records, one file per folder.
 type Store struct{ dir string }
 
-// NewStore returns the store in dir, which must belong to the user alone. It is created with the first record.
+// NewStore returns the store in dir, which must belong to the user alone. The first record creates the directory.
 func NewStore(dir string) Store { return Store{dir} }
 
 func (s Store) path(dir string, kind Kind) string {

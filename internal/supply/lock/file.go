@@ -1,5 +1,5 @@
-// Package lock reads and writes exthost.lock, which records the exact content of a directory's extensions and who
-// approved it, and verifies packages against it before each start, without a network.
+// Package lock reads and writes exthost.lock, the record of the exact content of a directory's extensions and of who
+// approved it. Before each start it verifies packages against that file, without a network.
 package lock
 
 import (
@@ -42,7 +42,7 @@ type File struct {
 	Version    int              `json:"version"`
 	Extensions map[string]Entry `json:"extensions"` // by manifest id
 	// Configuration is a hash of the directory's configuration files and of the programs in the directory that
-	// they name; "" if they are not locked.
+	// these files name; "" if they are not locked.
 	Configuration string `json:"configuration"`
 }
 
@@ -94,8 +94,8 @@ func (f *File) Lookup(id string) (Entry, bool) {
 	return e, ok
 }
 
-// Read reads the lock file of dir, which must be a regular file and not a symbolic link. Without one it returns
-// an empty File. The error lists every fault.
+// Read reads the lock file of dir, or returns an empty File if there is none. The lock file must be a regular file, not
+// a symbolic link. The error lists every fault.
 func Read(dir string) (*File, error) { return NewReader(dir).Read() }
 
 // Reader reads a lock file repeatedly, and parses it only when its content has changed.
@@ -110,7 +110,7 @@ type Reader struct {
 // NewReader returns a reader of dir's lock file.
 func NewReader(dir string) *Reader { return &Reader{path: filepath.Join(dir, FileName)} }
 
-// Read is the function [Read]. Callers share the File and must not change it.
+// Read reads the lock file like the function [Read]. Callers share the File and must not change it.
 func (r *Reader) Read() (*File, error) {
 	data, _, err := file.ReadRegular(r.path, maxBytes+1, false)
 	var kind file.NotRegular

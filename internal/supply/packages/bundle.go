@@ -86,7 +86,7 @@ func readBundle(dir string) (*bundle, error) {
 	return b, nil
 }
 
-// program returns the program of a bundle of type binary, as a path in it; "" for other types.
+// program returns the program of a bundle of type binary, as a path in the bundle; "" for other types.
 func (b *bundle) program(dir string) (string, error) {
 	if b.Server.Type != "binary" {
 		return "", nil

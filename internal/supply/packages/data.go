@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// Data is a variable that tells a program where to keep its data. Its documented default is a relative path,
-// which would lie beside the code, shared by every user of the package, or in the working directory.
+// Data is a variable that tells a program where to keep its data. The documented default is a relative path: the
+// data would lie beside the code, which every user of the package shares, or in the working directory.
 type Data struct {
 	Name string // variable
 	Path string // last element of the default

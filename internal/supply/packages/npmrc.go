@@ -97,7 +97,8 @@ func npmLiteral(text string) string {
 
 var npmVariable = regexp.MustCompile(`\$\{([^${}?]+)(\?)?\}`)
 
-// expandNPM replaces ${NAME} by the variable if it is set, and ${NAME?} by "" if it is not.
+// expandNPM replaces ${NAME} and ${NAME?} by the value of the variable. If it is not set, ${NAME?} becomes "", and
+// ${NAME} stays.
 func expandNPM(text string, look func(string) (string, bool)) string {
 	return npmVariable.ReplaceAllStringFunc(text, func(word string) string {
 		m := npmVariable.FindStringSubmatch(word)

@@ -134,7 +134,7 @@ func (i *Installer) Fetch(ctx context.Context, e lock.Entry) (aside store.Left, 
 	if _, _, err := i.Store.Verify(e.Tree); err == nil {
 		return aside, nil
 	}
-	for _, name := range e.Scripts { // that they are in the lock file allows nothing: others may have written it
+	for _, name := range e.Scripts { // others may have written the lock file, so it cannot allow scripts
 		if !slices.Contains(i.AllowScripts, name) {
 			return aside, fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them "+
 				"here too", name, e.Source, name)

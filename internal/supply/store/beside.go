@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// judge decides which files beside a tree a program may load as code.
+// judge decides which of the files beside a tree may be loaded as code by a program.
 type judge struct {
 	dir    string
 	isCode IsCode

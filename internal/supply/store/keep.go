@@ -50,8 +50,8 @@ type restoration struct {
 	aside Left
 }
 
-// makeRoom moves files aside that differ from those of the tree, are in place of its directories, or are code beside
-// it.
+// makeRoom moves aside the files that differ from those of the tree, that are in place of its directories, and that
+// are code beside the tree.
 func (r *restoration) makeRoom() error {
 	found, err := list(r.dir)
 	if err != nil {

@@ -44,7 +44,7 @@ func (s Store) Path(hash string) (string, error) {
 	return filepath.Join(s.dir, hex.EncodeToString(sum)), nil
 }
 
-// New returns an empty tree in the store's directory. The caller calls [Store.Put] or [Tree.Drop].
+// New returns an empty tree in the store's directory. The caller must end it with [Store.Put] or [Tree.Drop].
 func (s Store) New() (*Tree, error) {
 	if err := s.own(); err != nil {
 		return nil, err
