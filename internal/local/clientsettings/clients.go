@@ -2,8 +2,8 @@
 // changes and removes one server in such a text, and keeps every other byte: comments, order, indentation and line
 // breaks.
 //
-// Each change is verified: after decoding, the texts before and after may differ only in the server. Otherwise it
-// returns an error, and the user has to make the change.
+// Each change is verified: after decoding, the texts before and after may differ only in the server. Otherwise the
+// change fails, and the user has to make it by hand.
 package clientsettings
 
 import (

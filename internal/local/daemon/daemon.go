@@ -205,7 +205,7 @@ func listenAt(path string) (*net.UnixListener, error) {
 }
 
 // ListenClients opens the socket for relayed clients beside the control socket, and records its path in the lock
-// file. The listener checks users like that of [Daemon.Listener].
+// file. Like the listener of the control socket, this listener checks users; see [Daemon.Listener].
 func (d *Daemon) ListenClients(log *slog.Logger) (net.Listener, error) {
 	path := filepath.Join(filepath.Dir(d.info.Socket), d.place.clients())
 	l, err := listenAt(path)
@@ -317,8 +317,8 @@ func (d *Daemon) Before() Info { return d.before }
 // Info returns the content of the lock file.
 func (d *Daemon) Info() Info { return d.info }
 
-// Listener returns the listener of the control socket. It closes connections of users other than this one and
-// root, and logs them at Warn. Closing it removes the socket.
+// Listener returns the listener of the control socket. The listener closes connections of users other than this one
+// and root, and logs them at Warn. Closing the listener removes the socket.
 func (d *Daemon) Listener(log *slog.Logger) net.Listener {
 	return &userListener{UnixListener: d.socket, users: []int{os.Geteuid(), 0}, log: log}
 }

@@ -80,8 +80,9 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 // lockPoll is how often Exclusive tries the lock.
 const lockPoll = 10 * time.Millisecond
 
-// Exclusive waits, until ctx ends, for the lock of a state directory that lets one process at a time start a host.
-// It creates the directory. The lock is released when this process and all that inherited turn have closed turn.
+// Exclusive takes the start lock of a state directory, and creates the directory. Only the process that holds this
+// lock may start a host. Exclusive waits for the lock until ctx ends. The lock is released when this process and all
+// that inherited turn have closed turn.
 func Exclusive(ctx context.Context, stateDir string) (turn *os.File, err error) {
 	if err := ensurePrivate(stateDir); err != nil {
 		return nil, err

@@ -202,8 +202,8 @@ func notNamed(why string) *Fault {
 // exitDenied is the exit code for a denied action.
 const exitDenied = 6
 
-// Stranger returns why this process may not use a client name, even in a host of its own, because a running host
-// of the state directory considers it one of its children. It returns nil if none does.
+// Stranger returns why this process may not use a client name, even in a host of its own: a running host of the state
+// directory considers this process one of its children. If no host does, Stranger returns nil.
 func Stranger(ctx context.Context, stateDir string) *Fault {
 	all, _ := daemon.FindAll(ctx, stateDir) // hosts that do not answer are ignored
 	for _, info := range all {

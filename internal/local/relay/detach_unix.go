@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detached starts a process in its own session, so that signals to the client's process group and the end of its
-// terminal do not reach it.
+// detached returns attributes that start a process in its own session. Signals to the client's process group, and the
+// end of the client's terminal, then do not reach the process.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // becomeStderr makes f this process's stderr, so that Go runtime crashes are logged.

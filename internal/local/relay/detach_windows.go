@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// detached starts a process without the client's console and process group.
+// detached returns attributes that start a process outside of the client's console and process group.
 func detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		HideWindow:    true,

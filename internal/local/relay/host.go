@@ -28,8 +28,8 @@ type HostOptions struct {
 	// Variables returns the variables that extensions and configuration currently depend on. A client whose
 	// values differ is refused.
 	Variables func() []string
-	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is its name for policies,
-	// toolset and mode are what it requested.
+	// Serve serves a client until the client leaves or ctx ends, and closes in and out. caller is the client's name
+	// for policies; toolset and mode are what the client requested.
 	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller, toolset, mode string)
 	// Named returns a context that ends when the client name becomes invalid, or why the name is refused.
 	Named func(name string) (until context.Context, f *Fault)

@@ -30,7 +30,7 @@ func (r *relay) passed() *link {
 }
 
 // recall withdraws an announced piece of the client that reached no host. It returns false if the piece was already
-// recorded because the host's direction has announced its next piece.
+// recorded, because a piece of the host was announced meanwhile.
 func (r *relay) recall() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

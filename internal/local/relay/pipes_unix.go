@@ -29,7 +29,7 @@ func (p *pipes) SetDeadline(t time.Time) error {
 	return errors.Join(p.r.SetReadDeadline(t), p.w.SetWriteDeadline(t))
 }
 
-// blockPipes makes reads and writes block a thread each, which wakes up sooner than a goroutine in the runtime's
+// blockPipes makes each read and write block a thread. A thread wakes up sooner than a goroutine in the runtime's
 // poller.
 func blockPipes(c hostConn) {
 	if p, ok := c.(*pipes); ok {

@@ -48,8 +48,8 @@ func Run(ctx context.Context, o Options) error {
 	if _, err := r.linked(); err != nil {
 		return err
 	}
-	// One processor more than the two blocked in reads: without an idle one, the Go runtime retakes them and
-	// wakes a thread every 20 µs for it.
+	// One processor more than the two that are blocked in reads: without an idle processor, the Go runtime retakes
+	// the blocked ones, and wakes a thread every 20 µs to do so.
 	runtime.GOMAXPROCS(max(3, runtime.GOMAXPROCS(0)))
 	read := make(chan error, 1)
 	go func() { read <- r.upstream(o.In) }()

@@ -22,11 +22,11 @@ type report struct {
 	Fault *Fault `json:"fault,omitempty"`
 }
 
-// Start runs a launcher, which is a process that calls [Launch], and waits for the host's [Report]. The stderr of
-// both is appended to the file log. The error is a *Fault if the host does not start.
+// Start runs argv as a launcher, a process that calls [Launch] to start a host, and waits for the host's [Report].
+// The stderr of both processes is appended to the file log. The error is a *Fault if the host does not start.
 //
-// Both inherit turn as their stdin, and the host keeps it until its [Report]. If the relay ends earlier, the next
-// relay waits for this host instead of starting another.
+// Launcher and host inherit turn as their stdin, and the host keeps it open until its [Report]. If the relay ends
+// earlier, the next relay waits for this host instead of starting another.
 func Start(ctx context.Context, argv []string, turn *os.File, log string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -84,8 +84,8 @@ func Launch(argv []string) error {
 	return cmd.Process.Release()
 }
 
-// Report tells the relay that started this host that it accepts clients (nil), or the *Fault that prevents it,
-// and ends the turn of [Start]. The relay may be gone.
+// Report tells the relay that started this host whether the host accepts clients: err is nil, or the *Fault that
+// prevents it. Report also ends the turn of [Start]. The relay may be gone.
 func Report(err error) {
 	said := report{Ready: err == nil}
 	if f, ok := errors.AsType[*Fault](err); ok {

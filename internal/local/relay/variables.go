@@ -53,8 +53,8 @@ var located = []string{"HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA", "PRO
 // settingsPrefix starts the names of variables that set configuration keys.
 const settingsPrefix = "EXTHOST_"
 
-// differ returns the sorted names of variables whose values differ from a client's digests, or nil. It compares
-// names, located, and the variables with settingsPrefix.
+// differ returns the sorted names of variables whose values differ from a client's digests, or nil. It compares the
+// variables in names, those in located, and those with settingsPrefix.
 func (e variables) differ(sums map[string]string, nonce string, names []string) (others []string) {
 	all := slices.Concat(names, located)
 	for name := range e {
