@@ -33,8 +33,8 @@ func parse(values []string) (c challenge, isLogin bool) {
 	return c, true
 }
 
-// WantedScopes returns the scopes that the server requires beyond those of the token, from WWW-Authenticate; nil
-// if it names none.
+// WantedScopes returns the scopes that the server requires beyond those of the token, from WWW-Authenticate headers;
+// nil if the headers name none.
 func WantedScopes(values []string) []string {
 	if c, _ := parse(values); c.insufficient {
 		return c.scopes

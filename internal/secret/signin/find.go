@@ -107,7 +107,7 @@ func (s *Server) resource(ctx context.Context, client *http.Client, named string
 	return nil, root.String(), nil
 }
 
-// covers reports whether a resource is u, or a prefix of it on the same origin.
+// covers reports whether a resource is u, or a prefix of u on the same origin.
 func covers(resource string, u *url.URL) bool {
 	r, err := url.Parse(resource)
 	if err != nil || r.Fragment != "" || r.RawQuery != "" && r.RawQuery != u.RawQuery || origin(r) != origin(u) {

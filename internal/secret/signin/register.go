@@ -55,7 +55,7 @@ func reusable(earlier *logins.Grant, a *authority, redirect string) bool {
 	return expires.IsZero() || time.Now().Before(expires)
 }
 
-// dynamic registers a client, without a secret if possible: a program that everybody can install cannot keep one.
+// dynamic registers a client, if possible without a secret: a program that everybody can install has no secrets.
 func dynamic(ctx context.Context, client *http.Client, a *authority, redirect string) (logins.Client, error) {
 	m := &oauthex.ClientRegistrationMetadata{
 		ClientName:              "exthost",

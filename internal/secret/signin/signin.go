@@ -108,8 +108,8 @@ func (f *found) config(c logins.Client, scopes []string) *oauth2.Config {
 // offline is the scope that some authorization servers require for a refresh token.
 const offline = "offline_access"
 
-// scopes returns the scopes to request: the configured ones, or else those that the server requests, and those in
-// more. If more has any, scopes adds those of the earlier grant, which the new grant would otherwise lose.
+// scopes returns the scopes to request: the configured ones, or else those that the server requests; and those in
+// more. If more is not empty, it adds the scopes of the earlier grant, which the new grant would otherwise lose.
 func (s *Server) scopes(f *found, more []string, earlier *logins.Grant) []string {
 	scopes := slices.Clone(s.Scopes)
 	if scopes == nil {
