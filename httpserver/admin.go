@@ -15,9 +15,9 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Admin returns the handler of the operator's API of a host, below /api/v1. It is documented by the OpenAPI document
-// at /api/v1/openapi.json. A failed operation answers {"error": [Fault]}. Admin checks no token: middleware in front
-// of it must.
+// Admin returns the handler of the operator's API of a host, below /api/v1. The OpenAPI document at
+// /api/v1/openapi.json describes the API. A failed operation answers {"error": [Fault]}. Admin checks no token:
+// middleware in front of it must.
 func Admin(h *exthost.Host) http.Handler {
 	mux := http.NewServeMux()
 	for _, o := range operations() {

@@ -135,7 +135,7 @@ func (g *guard) handleCORS(w http.ResponseWriter, r *http.Request) bool {
 	}
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate") // the second for token discovery
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate") // the second tells where to get a token
 	h.Add("Vary", "Origin")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false

@@ -28,8 +28,8 @@ func (t *tokenHash) isIn(header string) bool {
 	return subtle.ConstantTimeCompare(sum[:], t[:]) == 1
 }
 
-// authorizationOf returns the Authorization header of a request. Several headers are joined to one without a valid
-// token, because a proxy may have checked another one of them.
+// authorizationOf returns the Authorization header of a request. It joins several headers to one that contains no
+// valid token, because a proxy may have checked only one of them.
 func authorizationOf(h http.Header) string {
 	if all := h.Values("Authorization"); len(all) > 1 {
 		h.Set("Authorization", strings.Join(all, ", "))

@@ -50,8 +50,8 @@ func (t *toolsetRule) withDefault(r *http.Request, free bool) *http.Request {
 	return r.WithContext(mcpserver.WithToolset(r.Context(), t.byDefault))
 }
 
-// withChosen returns r with the toolset named in its URL. Otherwise it answers r and returns nil: 403 if the client has
-// another toolset, whether or not the named one exists, else 404 if it does not exist.
+// withChosen returns r with the toolset name, which is in the URL of r. If it cannot, it answers r and returns nil: 403
+// if the client has another toolset, whether or not the named one exists; 404 if the named one does not exist.
 func (t *toolsetRule) withChosen(w http.ResponseWriter, r *http.Request, name string) *http.Request {
 	switch own := mcpserver.ToolsetOf(r.Context()); {
 	case own == name:
