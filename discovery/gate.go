@@ -69,8 +69,8 @@ func (g *gate) missing(name, format string, args ...any) {
 	})
 }
 
-// variable reports a variable without a value. The hint says where the host reads variables, as it does not see what
-// another shell exports.
+// variable reports a variable without a value. The hint tells where the host reads variables, because the host does
+// not see what another shell exports.
 func (g *gate) variable(name, lack string) {
 	g.missing(name, "the variable %s %s", name, lack)
 	d := &g.diags[len(g.diags)-1]

@@ -23,7 +23,7 @@ type selection struct {
 }
 
 // run drops nested manifests before disabled ones: disabling an extension, or breaking its manifest, must not start
-// what its directory contains.
+// other extensions inside its directory.
 func (s *selection) run() {
 	byPath := func(a, b found) int {
 		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.Path, b.Path))
@@ -119,9 +119,9 @@ func (s *selection) nested(f, outer found) {
 	}
 }
 
-// dropDuplicates keeps one extension per id: the one in the first search path that has it. If that search path has
-// several, none runs: the order of their folders is arbitrary, and the first would get the other's state directory and
-// secrets.
+// dropDuplicates keeps one extension per id: the one in the first search path that has the id. If that search path has
+// several, none of them runs: the order of their folders is arbitrary, and the first extension would get the state
+// directory and secrets of another.
 func (s *selection) dropDuplicates() {
 	first := make(map[string][]found, len(s.found)) // in the first search path that has the id
 	for _, f := range s.found {
@@ -211,7 +211,7 @@ func (owner Candidate) server(name string) Candidate {
 func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
 	known := slices.Sorted(maps.Keys(s.seen))
 	for _, id := range ids {
-		if s.seen[id] { // the search for similar ids is slow
+		if s.seen[id] { // skips the search for similar ids, which is slow
 			continue
 		}
 		near := text.Nearest(id, known)
