@@ -37,7 +37,7 @@ type HookReply struct {
 }
 
 // OnHook sets the function for a point of the agent loop, such as before_tool_call, which the manifest's
-// [capabilities] must also name. f runs concurrently and has 15 s. By default its error has no effect; the
+// [capabilities] must also name. f runs concurrently and has 15 s. By default an error of f has no effect; the
 // operator may configure otherwise. OnHook panics if the point has a function already.
 func (x *Extension) OnHook(point string, f func(ctx context.Context, e HookEvent) (*HookReply, error)) {
 	if _, taken := x.hooks[point]; taken || point == "" {

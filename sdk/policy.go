@@ -54,12 +54,12 @@ func Deny(code, reason string) Decision {
 	return Decision{word: protocol.DecisionDeny, Code: code, Reason: reason}
 }
 
-// Modify replaces the params or, in the response flow, the result. Category content only.
+// Modify replaces the params or, in the response flow, the result. Only policies of category content may do so.
 func Modify(object json.RawMessage) Decision {
 	return Decision{word: protocol.DecisionModify, json: object}
 }
 
-// Respond answers a request without calling the extension. Category content only.
+// Respond answers a request without calling the extension. Only policies of category content may do so.
 func Respond(result json.RawMessage) Decision {
 	return Decision{word: protocol.DecisionRespond, json: result}
 }
