@@ -116,7 +116,7 @@ func explain(err error) string {
 	if fault.Outcome != "" {
 		text += "; it may have been carried out nevertheless"
 	}
-	if fault.RetryAfter > 0 && fault.Kind != protocol.Rejected { // the reason of a policy says when
+	if fault.RetryAfter > 0 && fault.Kind != protocol.Rejected { // the reason of a policy already says when
 		text += fmt.Sprintf("; try again in %v", max(fault.RetryAfter.Round(time.Second), time.Second))
 	}
 	return text

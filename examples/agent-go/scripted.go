@@ -99,8 +99,8 @@ func (m *scripted) answer(_ context.Context, in input, offered []*tools.Entry) (
 
 var word = regexp.MustCompile(`[\pL]+`)
 
-// choose returns the tool with the highest score: three for each word in its name, one for
-// each long word in its description only.
+// choose returns the tool with the highest score: three points for each word of the subtask
+// in the tool's name, one for each long word that only its description has.
 func (w *subtask) choose(offered []*tools.Entry) (best *tools.Entry) {
 	most := 0
 	for _, t := range offered {

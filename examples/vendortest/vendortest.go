@@ -39,8 +39,8 @@ type Turn struct {
 	Stop string
 }
 
-// Call is a call that the model requests. Arguments are the text that a model writes, which
-// the Messages API sends as an object and Chat Completions as a string.
+// Call is a call that the model requests. Arguments is JSON text as a model writes it: the
+// Messages API sends it as an object, Chat Completions as a string.
 type Call struct{ Tool, Arguments string }
 
 // Result is a result that a loop has sent.

@@ -80,8 +80,8 @@ func (p *plugin) Shutdown(context.Context, *emptypb.Empty) (*emptypb.Empty, erro
 // allow allows the exchange. An empty answer would reject it.
 func allow() *pluginv1.PluginHandleResponse { return &pluginv1.PluginHandleResponse{Continue: true} }
 
-// reject ends the exchange. The model reads the message, so it should suggest an
-// alternative. An empty code stands for the category's.
+// reject ends the exchange. The model reads the message, which should suggest an
+// alternative. An empty code stands for the code of the category.
 func reject(code, format string, args ...any) *pluginv1.PluginHandleResponse {
 	return &pluginv1.PluginHandleResponse{RejectCode: code, RejectMessage: fmt.Sprintf(format, args...)}
 }
