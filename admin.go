@@ -219,8 +219,8 @@ func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
 // started again. An unusable configuration, a policy that does not start, and the end of ctx or of the host are
 // errors and change nothing.
 //
-// With ids, only these extensions and their servers change, by their files and by extensions.disabled and
-// allowlist; all others stay as they are, even failed ones.
+// If only has ids, Reload changes just these extensions and their servers: it applies their files,
+// extensions.disabled and extensions.allowlist. All others stay as they are, even failed ones.
 func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, error) {
 	return a.h.reloads.Reload(ctx, only...)
 }

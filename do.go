@@ -26,7 +26,7 @@ func (h *Host) stages() []dispatch.Stage {
 		dispatch.Validate,                          // checks arguments against the tool's schema
 		h.gateway.SignIns.AskSignIn,                // asks the caller to sign in if the call failed for lack of a login
 		dispatch.Replay,                            // sends the call once more after a crash, where that is safe
-		dispatch.Admit,                             // takes an instance: bound of calls, breaker, start on demand
+		dispatch.Admit,                             // reserves an instance: limit of calls, breaker, start on demand
 		h.gateway.RouteToCaller,                    // lets the instance reach the caller while the call is in flight
 		h.gateway.RelayInputRequests,               // sends input requests of a modern server to a legacy caller
 		h.gateway.LogLevels.LowerLogLevel,          // sets the lowest log level that the instance's sessions want
@@ -63,8 +63,8 @@ func errInspect() error {
 
 // RunHooks runs the hooks of e.Point and returns their combined outcome. It is for points that only an agent loop
 // knows: sessions, messages, model requests and answers, and the selection of tools. e.Payload is an object that
-// hooks may change; nil means {}. For tools_select, its member tools lists tool names, from which hooks can only
-// remove. The error is that of [hooks.Set.Run], rejected when a hook denies, or invalid_arguments.
+// hooks may change; nil means {}. For tools_select, the member tools of e.Payload lists tool names, and hooks can only
+// remove names. The error is that of [hooks.Set.Run], such as rejected when a hook denies, or invalid_arguments.
 func (h *Host) RunHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
 	s := h.snapshots.Enter()
 	defer s.Leave()
@@ -83,8 +83,8 @@ func (h *Host) Describe(ctx context.Context, s *protocol.Session) (protocol.Desc
 	return h.gateway.Describe(ctx, s)
 }
 
-// Mirrored returns the input schema of the tool that s knows by this name if the schema has x-mcp-header, which
-// repeats arguments in headers; else nil.
+// Mirrored returns the input schema of the tool that s knows by this name, if the schema has x-mcp-header: clients
+// repeat arguments with that keyword in headers. For other schemas it returns nil.
 func (h *Host) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 	return h.gateway.Mirrored(s, tool)
 }

@@ -111,9 +111,9 @@ type Consent interface {
 // Packages locates the files of packages that extensions run. It must be safe for concurrent use.
 type Packages interface {
 	// Verify is called when an extension is found and before each start of its process. It returns the directory
-	// of the extension's package, ${EXTHOST_PACKAGE} in its manifest, or "" if it runs none. beside lists data
-	// files in that directory that its program has written, as relative paths. The error says why the package
-	// must not run: it differs from the lock file or is not on this machine.
+	// of the extension's package, to which the manifest refers as ${EXTHOST_PACKAGE}; "" if the extension runs no
+	// package. beside lists data files in that directory that the program has written, as relative paths. The
+	// error says why the package must not run: it differs from the lock file or is not on this machine.
 	Verify(c *discovery.Candidate) (dir string, beside []string, err error)
 	// Tools returns the locked hashes of tool descriptors by the extension's own tool names. A tool with another
 	// descriptor or without a hash is held back until the operator accepts it. Nil: no tools are locked, and none
@@ -244,8 +244,8 @@ func DefaultStateDir() (string, error) {
 // release is the version of this source tree.
 const release = "0.1.0"
 
-// Version returns the version of this build: the module's if it was installed as one, else that of the source
-// tree.
+// Version returns the version of this build: that of the module if the program was installed as a module, else that
+// of the source tree.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path == "github.com/exthost/exthost" {
 		if v, ok := strings.CutPrefix(info.Main.Version, "v"); ok && !strings.HasPrefix(v, "0.0.0-") {

@@ -14,7 +14,7 @@ import (
 
 // RecordOptions select what is recorded. The zero value records all extensions and destinations until ctx ends.
 type RecordOptions struct {
-	ID         string        // for [Recordings.Stop]; "": cannot be stopped by it
+	ID         string        // for [Recordings.Stop]; "": Stop cannot end the recording
 	Extensions []string      // ids; nil: all
 	For        time.Duration // 0: without limit
 	MaxBytes   int64         // the recording ends there, at least 512; 0: 1 GiB

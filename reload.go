@@ -273,7 +273,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	r.restartFailed(ctx, next, c)
 	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
 	if len(c.Clients) > 0 {
-		// it logs its error; it reads the file again, because the clients in force may be newer than this reload
+		// Reload logs its error. It reads the file again: the clients in force may be newer than this reload.
 		_ = r.h.clients.Reload()
 	}
 	r.h.swap(nil)
