@@ -24,7 +24,7 @@ import (
 	settings "github.com/exthost/exthost/config/cluster"
 	"github.com/exthost/exthost/internal/testing/natstest"
 	"github.com/exthost/exthost/internal/testing/processtest"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
@@ -123,16 +123,16 @@ func note(ctx context.Context, in noting) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	if err := entries.Add(f, in.Text); err != nil {
+	if err := stormtest.AddEntry(f, in.Text); err != nil {
 		return "", err
 	}
 	if in.Die {
 		os.Exit(3)
 	}
 	sdk.Progress(ctx, 1, 2, in.Text)
-	if in.Wait && !(in.Once && slices.Contains(entries.Whole(string(before)), in.Text)) {
+	if in.Wait && !(in.Once && slices.Contains(stormtest.WholeEntries(string(before)), in.Text)) {
 		<-ctx.Done()
-		_ = entries.Add(f, in.Text+" cancelled")
+		_ = stormtest.AddEntry(f, in.Text+" cancelled")
 	}
 	for in.Till != "" && ctx.Err() == nil {
 		if _, err := os.Stat(in.Till); err == nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/testing/processtest"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -95,7 +95,7 @@ func noted(t testing.TB, file string) []string {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	return entries.Whole(string(data))
+	return stormtest.WholeEntries(string(data))
 }
 
 // A call whose owner is killed is lost with an unknown outcome.

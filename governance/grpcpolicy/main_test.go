@@ -20,7 +20,7 @@ import (
 
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
 	"github.com/exthost/exthost/internal/testing/processtest"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 func TestMain(m *testing.M) {
@@ -195,7 +195,7 @@ func (s *server) approve(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandl
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := entries.Add(s.journal, id); err != nil {
+	if err := stormtest.AddEntry(s.journal, id); err != nil {
 		return nil, err
 	}
 	return &pluginv1.PluginHandleResponse{Continue: true}, nil

@@ -13,7 +13,6 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/stormtest"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -101,7 +100,7 @@ func (l *victim) check(journal string) {
 		l.t.Error(err)
 	}
 	approved := make(map[string]bool)
-	for _, id := range entries.Whole(string(data)) {
+	for _, id := range stormtest.WholeEntries(string(data)) {
 		approved[id] = true
 	}
 	for _, id := range l.allowed {

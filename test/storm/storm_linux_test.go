@@ -20,7 +20,6 @@ import (
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/stormtest"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -160,7 +159,7 @@ func entriesOf(t *testing.T, journal string) []string {
 	if err != nil {
 		t.Error(err)
 	}
-	return entries.Whole(string(data))
+	return stormtest.WholeEntries(string(data))
 }
 
 // storm calls extensions while their processes are killed all the time.

@@ -22,7 +22,7 @@ import (
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/internal/testing/natstest"
 	"github.com/exthost/exthost/internal/testing/processtest"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
 // patience bounds every wait; none is expected to last so long.
@@ -58,7 +58,7 @@ func node(words string) {
 				case wait > 0:
 					return
 				default:
-					processtest.Check(entries.Add(file, fields[0]))
+					processtest.Check(stormtest.AddEntry(file, fields[0]))
 					time.Sleep(2 * time.Millisecond) // the time of a call
 				}
 			}

@@ -16,7 +16,6 @@ import (
 	"github.com/exthost/exthost/governance/quota"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/stormtest"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
 )
 
 // Nodes with many callers use a limit up while nodes and the leader of the bucket are killed. The limit is never
@@ -39,7 +38,7 @@ func TestLimitHoldsWhileNodesAreKilled(t *testing.T) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		return len(entries.Whole(string(text)))
+		return len(stormtest.WholeEntries(string(text)))
 	}
 	more := func(n int) { // waits until n more are used
 		t.Helper()

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/sdk"
 )
 
@@ -48,7 +48,7 @@ func good() *sdk.Extension {
 			Nonce  string `json:"nonce"`
 			Micros int    `json:"micros"`
 		}) (string, error) {
-			err := entries.Add(journal, in.Nonce)
+			err := stormtest.AddEntry(journal, in.Nonce)
 			time.Sleep(time.Duration(in.Micros) * time.Microsecond)
 			return in.Nonce, err
 		})

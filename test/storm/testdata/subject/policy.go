@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
-	"github.com/exthost/exthost/internal/testing/stormtest/entries"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/sdk"
 )
 
@@ -56,7 +56,7 @@ func (p *approver) decide(request []byte) (bool, error) {
 	if _, err := fmt.Sscanf(nonce, "%d.%d", &caller, &n); !ok || err != nil || n%3 == 0 {
 		return false, err
 	}
-	err := entries.Add(p.journal, nonce)
+	err := stormtest.AddEntry(p.journal, nonce)
 	return err == nil, err
 }
 
