@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config/cluster"
-	"github.com/exthost/exthost/config/otel"
-	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/listing/toolsearch"
@@ -45,10 +43,10 @@ type Config struct {
 	// calls that fail on purpose, for tests of agents; not in a project's file
 	Inject []faults.Rule `json:"inject,omitempty" project:"no,have calls fail"`
 	// where traces are sent
-	OTel otel.Tracing `json:"otel,omitzero" project:"no,say where traces of the user's calls are sent"`
-	Log  Log          `json:"log" project:"yes"` // the host's log
+	OTel Tracing `json:"otel,omitzero" project:"no,say where traces of the user's calls are sent"`
+	Log  Log     `json:"log" project:"yes"` // the host's log
 	// a cassette of the messages between the host and its extensions; default: none
-	Record recording.Cassette `json:"record,omitzero" project:"yes"`
+	Record Cassette `json:"record,omitzero" project:"yes"`
 
 	// Files are the absolute paths that [Load] read, or would have read if the files existed: watch these for
 	// changes.
@@ -351,6 +349,18 @@ type Log struct {
 	// number of rotated files to keep; default 5
 	Keep int `json:"keep" jsonschema:"minimum=0,maximum=1000"`
 	// like Audit.Within; [Load] sets it
+	Within string `json:"-"`
+}
+
+// Cassette records the messages between the host and its extensions while the host runs.
+type Cassette struct {
+	// the cassette; an existing one is renamed to FILE.1; default: no recording
+	File string `json:"file,omitempty" path:"true"`
+	// ids to record; default: all extensions and destinations
+	Extensions []string `json:"extensions,omitempty"`
+	// size at which the recording ends, at least 512; default 1 GiB
+	MaxBytes manifest.Size `json:"max_bytes,omitempty"`
+	// the directory that the file must be in, links resolved; "": anywhere
 	Within string `json:"-"`
 }
 

@@ -59,7 +59,7 @@ func (f *finisher) finish() {
 		f.fail("cluster."+p.Field, p.Hint, "%s", p.Message)
 	}
 	for _, p := range f.cfg.OTel.Validate() {
-		f.failIn("otel", manifest.Problem(p))
+		f.failIn("otel", p)
 	}
 }
 

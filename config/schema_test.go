@@ -16,7 +16,6 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/config/otel"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -126,7 +125,7 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{
 			OneOf: []*jsonschema.Schema{text(`^[0-9]+ ?([kKmMgG]([iI]?[bB])?|[bB])?$|\$\{`), whole},
 		}
-	case reflect.TypeFor[otel.Ratio]():
+	case reflect.TypeFor[config.Ratio]():
 		return &jsonschema.Schema{
 			OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number", Minimum: "0", Maximum: "1"}},
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/config/recording"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
@@ -21,7 +21,7 @@ func TestStatusSaysWhatIsRecorded(t *testing.T) {
 	processtest.Leaks(t)
 	f, file := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")), filepath.Join(t.TempDir(), "traffic.cassette")
 	cfg := f.Config()
-	cfg.Record = recording.Cassette{File: file, Extensions: []string{"x"}}
+	cfg.Record = config.Cassette{File: file, Extensions: []string{"x"}}
 	h := f.OpenWith(cfg, exthost.Options{})
 	if err := hosttest.Greet(t, h, "Ada"); err != nil {
 		t.Fatal(err)

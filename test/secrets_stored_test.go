@@ -19,7 +19,6 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/celpolicy"
@@ -473,7 +472,7 @@ done`)
 		"\"secret://token\", ESCAPED = \"secret://escaped\" }\n")
 	cfg, state := f.Config(), t.TempDir()
 	cfg.Audit.Path = filepath.Join(state, "audit.jsonl")
-	cfg.Record = recording.Cassette{File: filepath.Join(state, "traffic.cassette")}
+	cfg.Record = config.Cassette{File: filepath.Join(state, "traffic.cassette")}
 	cfg.Plugins = []governance.Spec{{
 		Name:     "asks",
 		Category: governance.Authorization,

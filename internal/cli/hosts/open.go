@@ -12,7 +12,6 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/config/recording"
 	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -111,7 +110,7 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 ) (h *exthost.Host, err error) {
 	o.Consent = k
 	unrecorded := *cfg
-	unrecorded.Record = recording.Cassette{} // only a serving host records
+	unrecorded.Record = config.Cassette{} // only a serving host records
 	cfg = &unrecorded
 	if o.Packages, err = Packages(cfg); err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/otel"
+	"github.com/exthost/exthost/config"
 )
 
 // Environ returns the variables OTEL_* of an environment.
@@ -48,7 +48,7 @@ func (o *Options) endpoint() (string, error) {
 		return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q, and only http/protobuf and http/json are served "+
 			"here; set it, or otel.endpoint", protocol)
 	}
-	if err := otel.CheckEndpoint(endpoint); err != nil {
+	if err := config.CheckTracingEndpoint(endpoint); err != nil {
 		return "", fmt.Errorf("%s cannot be used: %w", from, err)
 	}
 	return endpoint, nil

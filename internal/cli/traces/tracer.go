@@ -17,13 +17,13 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/exthost/exthost/config/otel"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/status"
 )
 
 // Options configure a [Tracer].
 type Options struct {
-	Settings otel.Tracing      // headers contain the values of secrets
+	Settings config.Tracing    // headers contain the values of secrets
 	Environ  map[string]string // the variables OTEL_*
 	Version  string            // of the host
 	Log      *slog.Logger

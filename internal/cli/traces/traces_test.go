@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/config/otel"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -113,7 +113,7 @@ func TestCallersSamplingDecisionWins(t *testing.T) {
 		return exthost.TraceContext{Parent: "00-" + id + "-b7ad6b7169203331-" + flags, State: "vendor=1"}
 	}
 	for _, tt := range []struct {
-		ratio  otel.Ratio
+		ratio  config.Ratio
 		parent exthost.TraceContext
 		flags  string
 	}{
@@ -121,7 +121,7 @@ func TestCallersSamplingDecisionWins(t *testing.T) {
 		{"1", parent("00"), "00"},
 		{"0", exthost.TraceContext{Parent: "00-hello", State: "a=1"}, "00"},
 	} {
-		tracer, _ := open(t, server.URL, Options{Settings: otel.Tracing{Sampling: tt.ratio}})
+		tracer, _ := open(t, server.URL, Options{Settings: config.Tracing{Sampling: tt.ratio}})
 		told := call(tracer, tt.parent)
 		if !strings.HasSuffix(told.Parent, "-"+tt.flags) || (told.ID() == id) != (tt.parent.State == "vendor=1") ||
 			(told.State == "vendor=1") != (tt.parent.State == "vendor=1") {
@@ -144,7 +144,7 @@ func TestAnswerWithSecrets(t *testing.T) {
 	defer server.Close()
 	tracer, log := open(t, server.URL,
 		Options{
-			Settings: otel.Tracing{
+			Settings: config.Tracing{
 				Headers: map[string]string{"Authorization": "Bearer canary-token", "X-Key": "canary-key"},
 			},
 		})
@@ -167,7 +167,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		server := httptest.NewServer(http.RedirectHandler(other.URL+"/x", status))
 		tracer, log := open(t, server.URL,
-			Options{Settings: otel.Tracing{Headers: map[string]string{"X-Key": "canary-key"}}})
+			Options{Settings: config.Tracing{Headers: map[string]string{"X-Key": "canary-key"}}})
 		call(tracer, exthost.TraceContext{})
 		tracer.Close()
 		server.Close()
@@ -198,7 +198,7 @@ func TestUnsupportedVariablesAreErrors(t *testing.T) {
 		{[]string{endpoint + "=c:4317"}, "", "", endpoint + " cannot be used: it is not an http"},
 		{[]string{endpoint + "=http://me:canary@c"}, "", "", "state them in headers"},
 	} {
-		got, err := (&Options{Environ: Environ(tt.environ), Settings: otel.Tracing{Endpoint: tt.stated}}).endpoint()
+		got, err := (&Options{Environ: Environ(tt.environ), Settings: config.Tracing{Endpoint: tt.stated}}).endpoint()
 		if got != tt.want || (err == nil) != (tt.err == "") ||
 			err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "canary")) {
 			t.Errorf("%v: %q, %v", tt.environ, got, err)
@@ -233,11 +233,11 @@ func TestInvalidNumbersAreIgnored(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	for name, ratio := range map[string]otel.Ratio{"sent": "1", "not sampled": "0"} {
+	for name, ratio := range map[string]config.Ratio{"sent": "1", "not sampled": "0"} {
 		b.Run(name, func(b *testing.B) {
 			tracer, err := Open(b.Context(),
 				Options{
-					Settings: otel.Tracing{Endpoint: server.URL, Sampling: ratio},
+					Settings: config.Tracing{Endpoint: server.URL, Sampling: ratio},
 					Log:      slog.New(slog.DiscardHandler),
 				})
 			if err != nil {

@@ -12,10 +12,10 @@ const module = "github.com/exthost/exthost"
 // layers are the areas of the code, from the bottom up. An area is a folder with all that is below it and is not an
 // area of its own; "" is the root package. A package imports its own area and those of lower layers.
 var layers = [][]string{
-	{"protocol", "internal/concurrent", "internal/file", "config/otel"},
+	{"protocol", "internal/concurrent", "internal/file"},
 	{"internal/text", "supervisor"},
 	{"governance", "manifest", "internal/observe"},
-	{"discovery", "internal/proc", "config/recording"},
+	{"discovery", "internal/proc"},
 	{"hooks", "internal/wire"},
 	{"internal/secret", "mcpserver", "sdk", "status", "tools"},
 	{"internal/listing", "internal/recording", "peers"},

@@ -1,5 +1,4 @@
-// Package otel defines the section otel of a configuration: where spans are sent.
-package otel
+package config
 
 import (
 	"errors"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/exthost/exthost/manifest"
 )
 
 // Tracing sets where spans of calls are sent. The standard variables OTEL_* apply to keys that are not stated, and
@@ -45,20 +46,24 @@ func (r Ratio) Float() (f float64, ok bool) {
 	return f, err == nil
 }
 
-// Problem is an error in the section: key, what is wrong, and what to do.
-type Problem struct{ Field, Message, Hint string }
-
 // Validate returns all errors in s, which may be nil.
-func (s *Tracing) Validate() (problems []Problem) {
+func (s *Tracing) Validate() (problems []manifest.Problem) {
 	if s.Endpoint != "" {
-		if err := CheckEndpoint(s.Endpoint); err != nil {
-			problems = append(problems, Problem{"endpoint", err.Error(), "such as http://127.0.0.1:4318"})
+		if err := CheckTracingEndpoint(s.Endpoint); err != nil {
+			problems = append(problems, manifest.Problem{
+				Field:   "endpoint",
+				Message: err.Error(),
+				Hint:    "such as http://127.0.0.1:4318",
+			})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		if strings.ContainsFunc(name, notToken) || name == "" {
-			problems = append(problems,
-				Problem{"headers", fmt.Sprintf("%q is not a header's name", name), "such as Authorization"})
+			problems = append(problems, manifest.Problem{
+				Field:   "headers",
+				Message: fmt.Sprintf("%q is not a header's name", name),
+				Hint:    "such as Authorization",
+			})
 		}
 	}
 	return problems
@@ -68,9 +73,9 @@ func notToken(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
-// CheckEndpoint returns why an address is not accepted. Credentials in it are refused, since every error would log
-// them.
-func CheckEndpoint(endpoint string) error {
+// CheckTracingEndpoint returns why an address is not accepted for spans. Credentials in it are refused, since every
+// error would log them.
+func CheckTracingEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
