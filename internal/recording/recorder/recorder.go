@@ -161,7 +161,8 @@ func (h *Hub) recordings() []*Recording {
 }
 
 // ErrSmall is returned for a MaxBytes that cannot hold the header and the end.
-var ErrSmall = fmt.Errorf("max_bytes is less than %d, which the first and the last line of a cassette take", cassette.MinSize)
+var ErrSmall = fmt.Errorf("max_bytes is less than %d, which the first and the last line of a cassette take",
+	cassette.MinSize)
 
 // ErrClosed is returned by [Hub.Record] while the host closes.
 var ErrClosed = errors.New("the host closes")
