@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/file"
 )
 
-// dataEndings are extensions of files that no program loads as code: documents, tables, databases and their
-// journals, images, archives of data. Their content is not examined.
+// dataEndings are the file extensions of files that no program loads as code: documents, tables, databases and their
+// journals, images, archives of data. The content of such files is not examined.
 var dataEndings = set(`.txt .md .markdown .rst .adoc .org .tex .csv .tsv .json .jsonl .ndjson .json5 .jsonc .geojson .yaml .yml .xml
 	.html .htm .css .scss .ini .conf .cfg .cnf .plist .properties .srt .vtt .ics .vcf .eml .mbox .log .out .err .diff .patch
 	.db .db3 .sqlite .sqlite3 .sqlite-wal .sqlite-shm .sqlite-journal .db-wal .db-shm .db-journal

@@ -133,7 +133,7 @@ func folder(dir string, named []string, known Files, l *contentCache) (*scan, er
 	return r.all(dir, named)
 }
 
-// named returns the files that named lists, and the code in the folders that named lists, like [Folder].
+// named returns the files among the paths in named, and the code in the folders among them, like [Folder].
 func named(dir string, named []string, known Files) (*scan, error) {
 	return newReader(known, nil).all(dir, named)
 }

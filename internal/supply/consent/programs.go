@@ -38,8 +38,8 @@ func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
 }
 
 // ConfiguredPrograms returns the files below dir that the command lines of a configuration name (policies, hooks
-// and destinations), the files below dir that those programs load implicitly, and the code that their variables
-// make programs load.
+// and destinations), the files below dir that those programs load implicitly, and the code that the configured
+// variables make those programs load.
 func ConfiguredPrograms(cfg *config.Config, dir string) ([]string, error) {
 	l := lines{dir: dir, project: dir}
 	for _, p := range cfg.Plugins {

@@ -50,10 +50,10 @@ type File struct {
 type Entry struct {
 	// Manifest is the SHA-256 of plugin.toml: "sha256:" and hex.
 	Manifest string `json:"manifest"`
-	// Files is a hash of all code files in the folder, including its package: see consent.Files.Digest. Opaque
-	// here.
+	// Files is a hash of all code files in the folder, including its package: see consent.Files.Digest. This
+	// package does not interpret it.
 	Files string `json:"files"`
-	// Command is a hash of the manifest's command lines. Opaque here.
+	// Command is a hash of the manifest's command lines: see [CommandSum].
 	Command string `json:"command"`
 
 	// The fields up to Scripts are empty for an extension without a package.

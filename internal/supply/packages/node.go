@@ -50,7 +50,6 @@ type packageJSON struct {
 	Dependencies map[string]string `json:"dependencies"`
 }
 
-// readPackageJSON reads the package.json of dir.
 func readPackageJSON(dir string) (*packageJSON, error) {
 	data, _, err := file.ReadRegular(filepath.Join(dir, "package.json"), maxPackageJSON+1, false)
 	if err != nil {
