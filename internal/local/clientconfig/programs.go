@@ -387,7 +387,6 @@ func isOpenCode(servers map[string]any) bool {
 	return false
 }
 
-// rename renames a member.
 func rename(raw map[string]any, from, to string) {
 	if v, ok := raw[from]; ok {
 		delete(raw, from)

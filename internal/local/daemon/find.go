@@ -35,7 +35,7 @@ func FindAll(ctx context.Context, stateDir string) ([]Info, error) {
 	return find(ctx, stateDir, maxPlaces)
 }
 
-// find returns up to most hosts, ordered by place.
+// find returns the hosts with the lowest places, ordered by place. It returns no more hosts than most.
 func find(ctx context.Context, stateDir string, most int) (all []Info, err error) {
 	for p := place(0); p < maxPlaces && len(all) < most; p++ {
 		info, err := findAt(ctx, filepath.Join(stateDir, p.lock()))

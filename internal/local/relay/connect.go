@@ -81,7 +81,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	return conn, err
 }
 
-// turn waits until no other client is starting a host.
+// turn waits until no other client is starting a host. Until the returned file is closed, no other client starts one.
 func (c *Client) turn(ctx context.Context) (*os.File, error) {
 	waiting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -101,7 +101,7 @@ func (s *scanner) scan(piece []byte) (n int, ended bool) {
 	return n, false
 }
 
-// heeds reports whether members at this depth matter.
+// heeds reports whether the scanner needs members at this depth.
 func (s *scanner) heeds() bool { return s.depth == 1 || s.depth == 2 && s.params }
 
 // open handles the start of an object or array.
@@ -114,7 +114,7 @@ func (s *scanner) open(c byte) {
 	s.value, s.text = false, s.text[:0]
 }
 
-// keep appends to text if it matters.
+// keep appends b to text if the scanner needs the current name or value.
 func (s *scanner) keep(b ...byte) {
 	switch {
 	case !s.heeds(), s.value && s.name != memberID && s.name != memberMethod && s.name != memberRequestID:
