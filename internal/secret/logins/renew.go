@@ -120,7 +120,7 @@ func Said(e *oauth2.RetrieveError, secrets ...string) string {
 	return text + ")"
 }
 
-// short makes a foreign text printable, on one line of at most most bytes.
+// short makes a foreign text printable, on one line that is cut to most bytes.
 func short(text string, most int) string {
 	return display.Cut(strings.Join(strings.Fields(display.Visible(text)), " "), most)
 }

@@ -152,7 +152,6 @@ func metadata(ctx context.Context, client *http.Client, issuer string) (*authori
 	return nil, fmt.Errorf("it has no metadata (%s)", strings.Join(places, ", "))
 }
 
-// check validates the metadata.
 func (a *authority) check(issuer string) error {
 	if strings.TrimSuffix(a.Issuer, "/") != strings.TrimSuffix(issuer, "/") {
 		return fmt.Errorf("they are of the issuer %s: another server may have put them there", short(a.Issuer))
