@@ -145,8 +145,8 @@ func schemaOf[T any]() json.RawMessage {
 	return data
 }
 
-// recursiveField returns the path of a field of t whose type contains itself, or "". within are the structs around
-// t.
+// recursiveField returns the path of a field of t whose type contains itself, or "". within lists the structs that
+// contain t.
 func recursiveField(t reflect.Type, within []reflect.Type) string {
 	if _, own := reflect.PointerTo(t).MethodByName("JSONSchema"); own || t.Kind() != reflect.Struct {
 		return ""
