@@ -344,8 +344,8 @@ func (r *reloads) startPolicies(ctx context.Context, now, next *snapshot.Plan) e
 	return errors.Join(failed...)
 }
 
-// notStarted reports that u did not start. It puts before, the running build that u was to replace, back into
-// next.
+// notStarted reports that u did not start. before is the running build that u was to replace; notStarted puts it back
+// into next.
 func (r *reloads) notStarted(u unit.Runner, err error, before snapshot.Target, next *snapshot.Plan, c *status.Change) {
 	id, d := u.Base().ID(), u.Base().StartDiagnostic(err)
 	if before == nil {
