@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// Every key says whether a project's file may state it, so that a new one cannot be forgotten. Where the decision is
-// "tighten", guard.keep and its tests have the rule. It can be "no" only outside of maps: guard.refuse does not look
+// Every key says whether a project's file may state it, so that a new one cannot be forgotten. If the decision is
+// "tighten", guard.keep and its tests have the rule. It cannot be "no" inside of maps, as guard.refuse does not look
 // into their values.
 func TestEveryKeyHasADecisionAboutProjects(t *testing.T) {
 	var walk func(at string, typ reflect.Type, inMap bool)

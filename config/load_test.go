@@ -170,7 +170,7 @@ func TestYAMLAndTOMLLoadAlike(t *testing.T) {
 	}
 }
 
-// log.level is stated at every level; removing them from the strongest down makes the next one count.
+// log.level is stated in every layer. Each time the strongest layer is removed, the next one applies.
 func TestStrongerLayersWin(t *testing.T) {
 	level := func(s string) string { return "log: {level: " + s + "}" }
 	system := write(t, map[string]string{"exthost.yaml": level("error") + "\naudit: {keep: 1}"})
@@ -234,7 +234,7 @@ func TestLaterLayersKeepPolicies(t *testing.T) {
 	if got, want := names(o), "system user project"; got != want {
 		t.Errorf("policies are %q, want %q", got, want)
 	}
-	o.File = filepath.Join(o.Dir, "other.yaml") // replaces the project's list alone
+	o.File = filepath.Join(o.Dir, "other.yaml") // replaces only the project's list
 	if got, want := names(o), "system user other"; got != want {
 		t.Errorf("policies are %q, want %q", got, want)
 	}

@@ -218,7 +218,8 @@ plugins:
 	}
 }
 
-// Unset variables are an error, except where only a destination's secrets define them; a lone word stays one.
+// Unset variables are an error, except in a destination whose secrets may define them. In a command, a variable stays
+// one word.
 func TestUnsetVariablesAreErrors(t *testing.T) {
 	load := func(yaml string) (*config.Config, string) {
 		dir := write(t, map[string]string{"exthost.yaml": yaml})

@@ -173,7 +173,7 @@ func (t *Table) linesYAML(depth int, indent string) string {
 	return text
 }
 
-// flowYAML writes them as a flow mapping.
+// flowYAML is linesYAML for a flow mapping.
 func (t *Table) flowYAML(depth int) string {
 	text := "{" + inline(t.stated(), ": ", t.quote, t.quote) + "}"
 	for i := len(t.Path) - 1; i >= depth; i-- {
