@@ -6,8 +6,8 @@ import "strings"
 // of the configuration and the search paths, running or not.
 //
 // A pattern can fit tools of several extensions: ext_a_b_* fits those of a_b, and a tool b_c of a. A pattern that
-// denies selects all of them. One that allows selects only those of the extension with the longest prefix that
-// begins the pattern.
+// denies selects all these tools. A pattern that allows selects only tools of one extension: the one whose prefix is
+// the longest that begins the pattern.
 type Prefixes map[string]string
 
 // Literal returns the part of a pattern before its first wildcard.
@@ -37,7 +37,7 @@ func (p Prefixes) Mean(longest, extension string) bool {
 	if own, known := p[extension]; !known || own != longest {
 		return false
 	}
-	// The server b of a and the extension a_b share a prefix; the id that is spelled in it wins.
+	// The server b of a and the extension a_b share a prefix. It belongs to the id that it spells, if there is one.
 	spelled := strings.TrimSuffix(strings.TrimPrefix(longest, "ext_"), "_")
 	return p[spelled] != longest || extension == spelled
 }

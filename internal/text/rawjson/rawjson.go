@@ -31,7 +31,8 @@ func Each(obj json.RawMessage, f func(key []byte, value json.RawMessage) bool) {
 	members(obj, func(m member) bool { return f(m.key, m.value) })
 }
 
-// Get returns the value of the member key, or nil. The last of repeated members counts, as in encoding/json.
+// Get returns the value of the member key, or nil. If the member is repeated, it returns the last value, as
+// encoding/json does.
 func Get(obj json.RawMessage, key string) (value json.RawMessage) {
 	members(obj, func(m member) bool {
 		if string(m.key) == key {

@@ -116,8 +116,8 @@ func (a *automaton) sort() {
 	*a = sorted
 }
 
-// scan reads text[i:] from state up to the end of a keyword. It returns the index after it and the state, whose
-// keywords are found[state/width]. At the end of text the state is 0.
+// scan reads text[i:] from state up to the end of a keyword. It returns the index after the keyword, and the state,
+// whose keywords are found[state/width]. At the end of text the state is 0.
 func (a *automaton) scan(text []byte, i int, state uint32) (int, uint32) {
 	next, firstFinal := a.next, a.firstFinal
 	for ; i < len(text); i++ {

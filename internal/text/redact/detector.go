@@ -233,7 +233,7 @@ func (w *search) plainSpans(text []byte) []span {
 // keywordSpans returns the spans of the rules with keywords.
 func (w *search) keywordSpans(text []byte) (list []span) {
 	a := w.keywords
-	last, done := (*rule)(nil), 0 // the last match and its end: further keywords within it belong to it
+	last, done := (*rule)(nil), 0 // the last match and its end; keywords within the match belong to it
 	for i, state := a.scan(text, 0, 0); state > 0; i, state = a.scan(text, i, state) {
 		for _, k := range a.found[state/a.width] {
 			at := i - k.size

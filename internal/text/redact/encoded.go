@@ -42,7 +42,7 @@ func (w *search) ruleIn(decoded []byte) string {
 	return spans[0].rule
 }
 
-// looksEncoded decodes the beginning of text, which rules out most texts that are not base64 of a text.
+// looksEncoded reports whether the beginning of text is base64 of a text, which rules out most other texts.
 func looksEncoded(text []byte) bool {
 	head, ok := encodedHead(text)
 	if !ok {

@@ -97,8 +97,8 @@ func (r *Redactor) JSON(ctx context.Context, raw []byte, most int) ([]byte, erro
 	return excerpt(masked, cut, most), err
 }
 
-// excerpt returns at most most bytes of a masked text. If the text was cut, its end is dropped, since it may be a
-// part of a secret, and masks have moved it forward.
+// excerpt returns at most most bytes of a masked text. If the text was cut, its end is dropped: it may be a part of a
+// secret, and masks shorter than their secrets may have moved it into the excerpt.
 func excerpt[T string | []byte](masked T, cut bool, most int) T {
 	if cut {
 		masked = masked[:max(0, len(masked)-ahead)]

@@ -62,8 +62,8 @@ func ascii(s string) string {
 	return b.String()
 }
 
-// String masks every known secret in s, and by their form also those that a process prints without having got them
-// from the host.
+// String masks every known secret in s. It also masks secrets by their form, as a process may print secrets that it did
+// not get from the host.
 func (r *Redactor) String(s string) string {
 	s = r.Known(s)
 	if len(s) < minForm {

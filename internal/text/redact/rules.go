@@ -16,8 +16,8 @@ type rule struct {
 	ID       string   `json:"id"`
 	Regex    string   `json:"regex"` // RE2; the secret is the first matching group, else the whole match
 	Keywords []string `json:"keywords"`
-	Bound    bool     `json:"bound"`   // not preceded by a letter, digit or _
-	Assign   bool     `json:"assign"`  // a name, an operator such as =, then the secret
+	Bound    bool     `json:"bound"`   // no letter, digit or _ comes before the match
+	Assign   bool     `json:"assign"`  // the match is a name, an operator such as =, then the secret
 	Lead     int      `json:"lead"`    // 0: the match begins at the keyword
 	Reach    int      `json:"reach"`   // maximum length of a match in bytes; 0: unlimited
 	Entropy  float64  `json:"entropy"` // minimum entropy of the secret, in bits per byte
@@ -218,8 +218,8 @@ func (r *rule) at(text []byte, p int) (span, bool) {
 	return s, (e.need == nil || e.need.Match(text[s.start:s.end])) && r.secret(text[s.start:s.end], e.allow)
 }
 
-// search matches text[from:], where the keyword begins at text[p]. A match of unlimited length is first searched in
-// 4 KiB, and again without that limit if it fills them.
+// search matches text[from:], where the keyword begins at text[p]. For a match of unlimited length, it searches 4 KiB
+// first, and all the rest only if the match fills these.
 func (r *rule) search(match *regexp.Regexp, text []byte, from, p int) []int {
 	const most = 4 << 10
 	reach := r.Reach + 4
@@ -259,7 +259,7 @@ func (r *rule) secret(text []byte, allow []*regexp.Regexp) bool {
 	return !slices.ContainsFunc(r.Stop, func(word string) bool { return strings.Contains(lower, word) })
 }
 
-// assigns quickly tests for an assignment: only name characters before an operator, which comes soon.
+// assigns is a quick test for an assignment: text begins with a name, and an operator comes within 64 bytes.
 func assigns(text []byte) bool {
 	const most = 64
 	for _, c := range text[:min(len(text), most)] {

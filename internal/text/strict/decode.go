@@ -21,7 +21,7 @@ type Decoder struct {
 	// Late reports whether an unset ${name} is resolved later; default: never.
 	Late func(path string, pos Pos, name string) bool
 
-	// Exact takes values only in the file format's own notation: no variables, no text for other types, no other
+	// Exact accepts values only in the file format's own notation: no variables, no text for other types, no other
 	// units, no null. Diagnostics then speak of tables and arrays. Default: lenient, as for a configuration.
 	Exact bool
 	// Unknown reports an unknown key. Default: an error with a hint.
@@ -135,8 +135,8 @@ func (d *Decoder) object(path string, n *Node, v reflect.Value) {
 	}
 }
 
-// field decodes one struct field. A whole number is a duration only under a key in _ms, and text only under one
-// without.
+// field decodes one struct field. A duration can be a whole number only under a key in _ms, and text only under another
+// key.
 func (d *Decoder) field(path string, f Field, v reflect.Value, known field) {
 	at, n, ms := Join(path, known.name), f.Value, isMilliseconds(f.Key)
 	if isDuration(indirect(known.typ)) {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Source is the text of a file that knows the position of each byte.
+// Source is the text of a file, with the position of each byte.
 type Source struct {
 	Text   string // without a byte order mark
 	file   string

@@ -47,12 +47,12 @@ func TOML(src *Source, rules Rules) (*Node, *Refusal) {
 		return nil, bad
 	}
 	text := src.Text
-	if bad != nil { // the parser explains better, but may see no key beyond the located ones
+	if bad != nil { // the parser's message is better, but it must not read beyond the located keys
 		text = text[:cut(text, stopped)]
 	}
 	doc, err := parse(text)
 	switch syntax, ok := errors.AsType[toml.ParseError](err); {
-	case ok: // some positions have the right line and the offset of a later one
+	case ok: // some positions of the parser have the right line, but the offset of a later line
 		return nil, &Refusal{Pos: src.onLine(syntax.Position.Line, syntax.Position.Start), Message: syntax.Message}
 	case err != nil:
 		return nil, &Refusal{Pos: src.Pos(0), Message: err.Error()}

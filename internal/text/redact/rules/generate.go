@@ -195,8 +195,8 @@ func longest(e *syntax.Regexp) int {
 	return sum
 }
 
-// lead returns the maximum number of bytes in a match before its first keyword. It also proves that every match
-// has a keyword, by following all paths through the expression that have none until none is left.
+// lead returns the maximum number of bytes in a match before its first keyword. It also proves that every match has a
+// keyword: it follows all paths through the expression that have read no keyword, until none is left.
 func lead(id, regex string, keywords []string) int {
 	const limit = 128
 	parsed, err := syntax.Parse(regex, syntax.Perl)
