@@ -18,7 +18,7 @@ type Load struct {
 	Up, Down int           // bytes of payload in a call and in its answer
 	Callers  int           // concurrent callers
 	Calls    int           // per turn, of all callers together
-	Longest  time.Duration // ends a turn before its calls are made; 0 is no bound
+	Longest  time.Duration // maximum duration of a turn, which then makes no more calls; 0: none
 }
 
 // The loads of every comparison.
@@ -39,7 +39,7 @@ type Way struct {
 	Call func() error
 }
 
-// Result is what the calls of a way took.
+// Result has the medians of one way.
 type Result struct {
 	Name string
 	P50  time.Duration

@@ -20,7 +20,7 @@ func ReadFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// GuardSpec is a policy in a process of its own.
+// GuardSpec returns a required policy that runs script in a process of its own.
 func GuardSpec(t *testing.T, name, script string) governance.Spec {
 	t.Helper()
 	s := governance.Spec{
@@ -45,7 +45,7 @@ func PidOf(t *testing.T, h *exthost.Host, id string) int {
 	return s.Instances[0].PID
 }
 
-// LinesOf are the lines that [appendState] wrote.
+// LinesOf returns the lines of a file in the state directory of the extension id; none if the file does not exist.
 func LinesOf(t testing.TB, state, id, name string) []string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(state, id, name))

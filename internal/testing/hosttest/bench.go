@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// BenchExtension returns texts.
+// BenchExtension has two tools that return texts.
 func BenchExtension() *sdk.Extension {
 	x := sdk.New("1")
 	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns the text."},
@@ -26,8 +26,8 @@ func BenchExtension() *sdk.Extension {
 	return x
 }
 
-// BenchTools are its tools in a manifest.
+// BenchTools declares the tools of [BenchExtension] in a manifest.
 const BenchTools = "[capabilities]\ntools = [\"echo\", \"write\"]\n"
 
-// BenchManifest is its manifest.
+// BenchManifest is a manifest of [BenchExtension].
 var BenchManifest = BenchTools + Plays("bench", "")

@@ -78,7 +78,7 @@ func Extension() *sdk.Extension {
 	return x
 }
 
-// HoldingALock runs main while nobody else with the same state directory does.
+// HoldingALock runs main, or returns 4 while another process with the same state directory runs it.
 func HoldingALock(main func() int) int {
 	name := filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "lock")
 	lock, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
@@ -91,8 +91,7 @@ func HoldingALock(main func() int) int {
 	return main()
 }
 
-// Guard is a policy in a process: it denies what is called "no" and dies of what is
-// called "die".
+// Guard is a policy in a process. It denies calls with the argument "no", and exits at a call with the argument "die".
 func Guard() *sdk.Extension {
 	x := sdk.New("1")
 	x.OnDecide(func(_ context.Context, e *sdk.Exchange) (sdk.Decision, error) {
@@ -107,7 +106,7 @@ func Guard() *sdk.Extension {
 	return x
 }
 
-// ServeMCP serves officialServer on stdin and stdout.
+// ServeMCP serves [OfficialServer] on stdin and stdout.
 func ServeMCP() {
 	if err := OfficialServer().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -166,7 +165,7 @@ func NewFolder(t testing.TB) *Folder {
 	return &Folder{t, t.TempDir(), make(map[string]config.Entry)}
 }
 
-// AddHooks is add for an extension whose hooks see the calls of all.
+// AddHooks is [Folder.Add] for an extension whose hooks see the calls of all extensions.
 func (f *Folder) AddHooks(id, manifest string) *Folder {
 	f.Entries[id] = config.Entry{Hooks: config.HooksAll}
 	return f.Add(id, manifest)
@@ -192,8 +191,8 @@ func Exe(t testing.TB) string {
 	return path
 }
 
-// Write saves a file as careful editors do: aside, and then renamed. A watching host that
-// looks between two writes in place would see a change of its own.
+// Write saves a file as careful editors do: it writes another file and renames it. If it wrote in place, a watching
+// host could see a half-written file as a change of its own.
 func (f *Folder) Write(name, text string) {
 	f.T.Helper()
 	f.Overwrite(name+"~", text)
@@ -218,10 +217,10 @@ const ToolsOfChild = `[capabilities]
 tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
 `
 
-// Child is the manifest of testExtension, or of another script with its tools.
+// Child returns the manifest of [Extension], or of another script with the same tools.
 func Child(script, more string) string { return ToolsOfChild + Plays(script, more) }
 
-// Plays is a [transport] that runs the test binary as a scripted child.
+// Plays returns a [transport] that runs the test binary as a scripted child.
 func Plays(script, more string) string {
 	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", processtest.ScriptVar, script, more)
 }
@@ -232,7 +231,7 @@ func (f *Folder) Open(o exthost.Options) *exthost.Host {
 	return f.OpenWith(f.Config(), o)
 }
 
-// Config searches the folder alone.
+// Config returns a configuration that searches only the folder.
 func (f *Folder) Config() *config.Config {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths, cfg.Extensions.Entries = []string{f.Dir}, maps.Clone(f.Entries)
@@ -259,7 +258,7 @@ func (f *Folder) OpenWith(cfg *config.Config, o exthost.Options) *exthost.Host {
 	return h
 }
 
-// Greet calls a tool of testExtension, that of the extension x.
+// Greet calls the tool greet of the extension x, which must be an [Extension].
 func Greet(t *testing.T, h *exthost.Host, name string) error {
 	t.Helper()
 	_, err := h.Call(Deadline(t), "ext_x_greet", map[string]any{"name": name})
@@ -283,7 +282,7 @@ func Names(h *exthost.Host) (list []string) {
 	return list
 }
 
-// Recorder is a client that keeps what it is told.
+// Recorder is a client that records its notifications.
 type Recorder struct {
 	Mu    sync.Mutex
 	Heard []string
@@ -304,7 +303,7 @@ func (r *Recorder) Notify(_ context.Context, method string, params json.RawMessa
 	return nil
 }
 
-// Told is what it has been told so far.
+// Told returns the notifications so far.
 func (r *Recorder) Told() []string {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -317,7 +316,7 @@ func Deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// Canceled is a context that has ended.
+// Canceled returns a context that has ended.
 func Canceled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -336,7 +335,7 @@ func Eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// Next waits for the next thing that the client is told.
+// Next waits for the next notification and returns its method.
 func (r *Recorder) Next(t *testing.T) string {
 	t.Helper()
 	select {
@@ -348,8 +347,7 @@ func (r *Recorder) Next(t *testing.T) string {
 	}
 }
 
-// Watched opens a host that watches the folder by the time it returns, and what
-// becomes of its reloads.
+// Watched opens a host and waits until it watches the folder. The channel receives the outcome of each reload.
 func (f *Folder) Watched(mode string, debounce time.Duration, o exthost.Options,
 ) (*exthost.Host, <-chan exthost.Reloaded) {
 	f.T.Helper()

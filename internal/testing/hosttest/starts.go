@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Scripted is a native extension in sh: it notes that it began, offers the tools of
-// tools.json beside it, and answers every call.
+// Scripted is a native extension in sh. It adds a line to the file begun when it starts, offers the tools in tools.json
+// beside it, and answers every call.
 const Scripted = `#!/bin/sh
 echo x >> "$EXTHOST_STATE_DIR/begun"
 while read -r line; do
@@ -30,7 +30,7 @@ const OffersTwo = "[capabilities]\ntools = [\"greet\", \"part\"]\n"
 
 var Background = exthost.Mode{Background: true}
 
-// Listed asks for the list of tools as a client does.
+// Listed requests the list of tools as a client does, and returns the sorted names.
 func Listed(t *testing.T, h *exthost.Host) (list []string) {
 	t.Helper()
 	raw, err := h.Do(Deadline(t), &protocol.Call{Method: protocol.MethodToolsList})

@@ -28,7 +28,7 @@ var exempt = map[string]string{
 	"supervisor":            "one state machine: every file is a part of its one update",
 }
 
-// TestCircles holds the files of each package against the bound: a larger circle is read as one file.
+// TestCircles bounds the circles of files in each package: to understand one file of a circle, one must read all.
 func TestCircles(t *testing.T) {
 	fset := token.NewFileSet()
 	exports, packages := list(t)

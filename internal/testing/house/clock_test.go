@@ -54,8 +54,9 @@ var wallClock = map[string]bool{
 	"Truncate":        true,
 }
 
-// Setting the clock, or suspending the machine, ends no call and starts nothing: code that waits or compares uses
-// the monotonic clock of [time.Now]. A test cannot set the machine's clock, so this one looks for calls that strip it.
+// Setting the clock, or suspending the machine, ends no call and starts nothing: code that waits or compares uses the
+// monotonic clock of [time.Now]. A test cannot set the machine's clock, so this one looks for calls that return times
+// without a monotonic clock.
 func TestNobodyReadsTheWallClock(t *testing.T) {
 	allowed := map[string]string{
 		"internal/wire/ndjson/transport.go":      "Unix", // a deadline that has passed by any clock

@@ -1,3 +1,3 @@
-// Package house has the tests of the architecture: which package may import which, and what the code as a whole keeps
-// to.
+// Package house has the tests of the architecture: which package may import which, and the rules for the code as a
+// whole.
 package house

@@ -11,7 +11,7 @@ import (
 
 const (
 	maxColumns = 120 // of a line, where a tab counts four
-	maxPaths   = 15  // through a function: one and one more for each branch
+	maxPaths   = 15  // through a function: 1, and 1 more for each branch
 )
 
 // TestLinesEndBeforeColumn120 looks at code and comments. Generated code, rows of tables, tags of fields, outputs of
@@ -75,7 +75,7 @@ func TestFunctionsAreSimple(t *testing.T) {
 	}
 }
 
-// paths returns the cyclomatic complexity of a function, without the functions that it makes.
+// paths returns the cyclomatic complexity of a function, without its function literals.
 func paths(f *ast.FuncDecl) int {
 	n := 1
 	ast.Inspect(f, func(node ast.Node) bool {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Between runs a proxy in front of the server at url until the test ends, and returns the proxy's URL. say is
-// called with each piece of data from the server, and must pass it on.
+// Between runs a proxy in front of the server at url until the test ends, and returns the proxy's URL. It calls say
+// with each piece of data from the server; say must pass the data on.
 func Between(t testing.TB, url string, say func(client net.Conn, words []byte)) string {
 	t.Helper()
 	return listen(t, func(client net.Conn) {
@@ -30,7 +30,7 @@ func Between(t testing.TB, url string, say func(client net.Conn, words []byte)) 
 	})
 }
 
-// Impostor runs a fake server until the test ends, which sends more after its first PONG. It returns its URL.
+// Impostor runs a fake server until the test ends, and returns its URL. The server sends more after each PONG.
 func Impostor(t testing.TB, more string) string {
 	t.Helper()
 	return listen(t, func(client net.Conn) {

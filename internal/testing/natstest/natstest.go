@@ -30,7 +30,7 @@ type Server struct {
 	Nkeys      []*server.NkeyUser // nil: as Users
 }
 
-// Knowing returns n clustered servers on free ports.
+// Knowing returns the configurations of n servers of one cluster, on free ports.
 func Knowing(t testing.TB, n int) (list []Server) {
 	t.Helper()
 	free := processtest.FreePorts(t, 2*n)

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Servers are the two servers. Their fields may be set before they are asked.
+// Servers are the MCP server and its authorization server. Their fields must be set before the first request.
 type Servers struct {
 	URL    string // of the MCP server
 	Issuer string // of the authorization server
@@ -25,21 +25,21 @@ type Servers struct {
 	Life       time.Duration // of access tokens; 0 is an hour
 	NoRefresh  bool          // no refresh tokens
 	NoRotation bool          // refresh tokens stay the same
-	Scopes     string        // that the MCP server asks for
-	Secret     bool          // the clients that register get secrets
+	Scopes     string        // scopes that the MCP server asks for
+	Secret     bool          // each registered client gets a secret
 
 	Faults
 	state
 }
 
-// Faults are what the servers do otherwise; those that are nil change nothing.
+// Faults change what the servers do. A nil fault changes nothing.
 type Faults struct {
-	Challenge func() string                                     // the header WWW-Authenticate; nil names the metadata
+	Challenge func() string                                     // header WWW-Authenticate; nil: it names the metadata
 	Resource  func(m map[string]any)                            // changes the metadata of the MCP server
-	Metadata  func(m map[string]any)                            // changes those of the authorization server
-	Callback  func(q url.Values)                                // changes what the browser is sent back with
+	Metadata  func(m map[string]any)                            // changes the metadata of the authorization server
+	Callback  func(q url.Values)                                // changes the query that the browser is sent back with
 	Token     func(w http.ResponseWriter, r *http.Request) bool // answers in place of the token endpoint
-	Tokens    func(m map[string]any)                            // changes its answers with tokens
+	Tokens    func(m map[string]any)                            // changes the tokens in answers of the token endpoint
 	Any       func(w http.ResponseWriter, r *http.Request) bool // answers in place of the authorization server
 	Server    func(w http.ResponseWriter, r *http.Request) bool // answers in place of the MCP server
 }
@@ -47,21 +47,21 @@ type Faults struct {
 // state is what the servers remember.
 type state struct {
 	mu        sync.Mutex
-	asked     map[string]int        // the requests to the authorization server, by path
-	codes     map[string]url.Values // the requests for authorization
+	asked     map[string]int        // number of requests to the authorization server, by path
+	codes     map[string]url.Values // requests for authorization, by code
 	grants    map[string]*grant     // by refresh token, old ones too
 	access    map[string]*grant
 	clients   map[string]bool
 	refreshes int
-	refused   int // refreshes
+	refused   int // number of refused refreshes
 	devices   map[string]bool
-	secrets   []string // that others may not see
+	secrets   []string // all values that have been secret
 }
 
 // grant is one login.
 type grant struct {
-	refresh  []string // the tokens so far, the current one last
-	used     bool     // the current tokens: from then on the earlier refresh token is stolen
+	refresh  []string // refresh tokens so far, the current one last
+	used     bool     // a current token was used; who now sends the previous refresh token has stolen it
 	access   string
 	expires  time.Time
 	scope    string
@@ -96,7 +96,7 @@ func New(t testing.TB) *Servers {
 	}))
 	t.Cleanup(remote.Close)
 	t.Cleanup(func() {
-		for session := range server.Sessions() { // whose ends were refused
+		for session := range server.Sessions() { // sessions that the client was not allowed to end
 			_ = session.Close()
 		}
 	})

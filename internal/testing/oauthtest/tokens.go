@@ -37,7 +37,7 @@ func (s *Servers) token(w http.ResponseWriter, r *http.Request) {
 			fail(w, "invalid_grant", "token "+token+" is not valid")
 			return
 		}
-		if previous { // the answer with the next one was lost
+		if previous { // the client did not get the answer with the next token
 			g.refresh = g.refresh[:len(g.refresh)-1]
 		}
 		s.refreshes++

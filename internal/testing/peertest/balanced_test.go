@@ -43,7 +43,7 @@ func (h *host) listenTwice(t *testing.T) string {
 	return balance(t, h.listen(t), other.listen(t, "--cluster", invitation))
 }
 
-// balance is a proxy in front of servers that gives each the next request.
+// balance returns the URL of a proxy that forwards requests to the servers in turn.
 func balance(t *testing.T, servers ...string) string {
 	t.Helper()
 	var targets []*url.URL
@@ -86,8 +86,8 @@ func balance(t *testing.T, servers ...string) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestBehindAProxy has every client list and call tools at two hosts behind a proxy that gives each
-// the next request, whatever the session.
+// TestBehindAProxy has every client list and call tools at two hosts behind a proxy that forwards requests to them in
+// turn, whatever the session.
 func TestBehindAProxy(t *testing.T) {
 	h := newHost(t, bundled(t))
 	url := h.listenTwice(t)

@@ -147,7 +147,7 @@ func wireHTTP(t *testing.T, url, versions string) *wire {
 	}
 }
 
-// headers returns the headers that the versions requires for a request.
+// headers returns the headers that clients of these versions must send with a request.
 func headers(frame, versions, session string) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	if versions == "legacy" {

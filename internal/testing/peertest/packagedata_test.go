@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// The graph of npm's server-memory outlives restarts, an upgrade, a fetch of what is locked, and its removal:
-// where exthost add has it kept, and beside its code, where the server keeps it by itself.
+// The graph of npm's server-memory survives restarts, an upgrade, a fetch of the locked version, and the removal of the
+// package: in the place that exthost add chooses, and beside the code, where the server has it by default.
 func TestGraphOutlivesItsPackage(t *testing.T) {
 	if os.Getenv(wildVar) == "" {
 		t.Skipf("NOT TESTED: %s installs from npm's registry for minutes; %s asks for it", t.Name(), wildVar)
@@ -45,7 +45,7 @@ func TestGraphOutlivesItsPackage(t *testing.T) {
 				return string(out)
 			}
 			t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", home).Run() }) // read-only directories
-			// What an older program has added sets no variable.
+			// A package that an older exthost has added sets no variable.
 			add := func(age string) {
 				run("add", "npm:@modelcontextprotocol/server-memory", "--min-release-age", age, "--yes")
 				if place == "in its state directory" {

@@ -180,9 +180,8 @@ func TestEverythingReportsProgress(t *testing.T) {
 	}
 }
 
-// TestManyCancellations cancels more calls than a server may have in flight. The reference
-// server does not answer cancelled calls, as MCP requires, which must not affect other
-// calls.
+// TestManyCancellations cancels more calls than a server may have in flight. The reference server does not answer them,
+// as MCP requires; other calls must not be affected.
 func TestManyCancellations(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))

@@ -18,11 +18,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestConformanceOverTheRelay runs the official conformance suite against exthost serve
-// --stdio. The suite speaks HTTP alone, so that an HTTP server of the test carries each
-// request to a client on stdio. What the suite says about HTTP itself is about that server;
-// everything else passes the relay and the host that the relay starts. The fixtures have
-// fixed names, and the server takes the prefix of the one extension away.
+// TestConformanceOverTheRelay runs the official conformance suite against exthost serve --stdio. The suite speaks only
+// HTTP, so an HTTP server of the test passes each request to a client on stdio. What the suite checks of HTTP itself
+// applies to that server; everything else passes the relay and the host that the relay starts. The suite expects fixed
+// names, so the server removes the prefix of the extension from names.
 func TestConformanceOverTheRelay(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)
@@ -276,7 +275,7 @@ func (c *stdioClient) concerned(params json.RawMessage) protocol.Peer {
 	return c.session.Client
 }
 
-// answer puts a request of the host to the client.
+// answer passes a request of the host to the client, and the client's answer back.
 func (c *stdioClient) answer(f *frame) {
 	reply := &frame{ID: f.ID}
 	var err error

@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReplayedConformance records a run of the official conformance suite, and runs the suite once more
-// against a replay of the recording: every check of every scenario, also of those that are not scored,
-// must come out as it did. Nothing is left out. What the suite says about HTTP is about the host in both
-// runs. It makes up the params of no request that reaches the server, so that the strict replay finds each.
+// TestReplayedConformance records a run of the official conformance suite, and runs the suite once more against a
+// replay of the recording. Every check of every scenario, scored or not, must have the same outcome. What the suite
+// checks of HTTP applies to the host in both runs. The suite makes up no params of requests that reach the server, so
+// the strict replay finds each request.
 func TestReplayedConformance(t *testing.T) {
 	needPeers(t)
 	server := buildEverything(t)

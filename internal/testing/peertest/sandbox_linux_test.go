@@ -17,12 +17,12 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// boxed is a server with the manifest that somebody writes who has read its README.
+// boxed is a server with the manifest that its README suggests.
 type boxed struct {
 	id       string
 	manifest string   // from [transport] on
 	calls    []call   // one for each tool at least
-	uncalled []string // they need a client that answers, or another call at the same time
+	uncalled []string // tools that need a client that answers, or another call at the same time
 }
 
 // boxes returns servers that work in dir.
@@ -140,7 +140,7 @@ func newRepository(t *testing.T, dir string) {
 	}
 }
 
-// Servers of others carry out every call within the sandbox that their README suggests.
+// Servers of other projects carry out every call within the sandbox that their README suggests.
 func TestSandboxedServers(t *testing.T) {
 	if _, err := new(sandbox.Policy).Check(); err != nil {
 		t.Skipf("NOT TESTED: %s: %v", t.Name(), err)

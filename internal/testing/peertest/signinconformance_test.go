@@ -18,10 +18,10 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// authScenarios are the suite's scenarios about signing in that a revision requires of a client.
-// Of the oldest revision, that for servers without any metadata is left out: later ones forbid to
-// sign in where the metadata do not promise PKCE. Those of extensions are about other ways of
-// signing in, such as client credentials, which exthost does not offer.
+// authScenarios are the suite's scenarios about signing in that a revision requires of a client. The scenario of the
+// oldest revision for servers without any metadata is left out, as later revisions forbid to sign in where the metadata
+// do not promise PKCE. So are scenarios of extensions of MCP, about ways of signing in that exthost does not offer,
+// such as client credentials.
 var authScenarios = map[string][]string{
 	"2025-03-26": {"2025-03-26-oauth-metadata-backcompat"},
 	"2025-11-25": legacyAuth,

@@ -17,15 +17,15 @@ import (
 // wildVar is the directory that .ci/wild creates.
 const wildVar = "EXTHOST_WILD"
 
-// wild is a server as a user has it: in a folder of its own in a project, with what it is installed with.
+// wild is a server as a user installs it: in a folder of its own in a project, with its dependencies.
 type wild struct {
 	id      string
-	from    string   // whose installation it has; "": its own
-	command []string // from its folder
-	env     string   // of its manifest
-	calls   []string // of which each start makes one: TOOL ARG...; DIR is its folder, N a number
-	code    string   // a file of its code, from its folder
-	shadow  string   // a file that is not there, which it would load
+	from    string   // id of the server whose installation it shares; "": its own
+	command []string // run in its folder
+	env     string   // environment in its manifest
+	calls   []string // TOOL ARG..., one for each start in turn; DIR is its folder, N a number
+	code    string   // a file of its code, relative to its folder
+	shadow  string   // a missing file that it would load, relative to its folder
 }
 
 var wilds = []wild{
@@ -152,8 +152,8 @@ func (p *project) install(root string, w wild) string {
 	return dir
 }
 
-// TestAWeekInFastMotion starts ten real servers twenty times each, which write what they write: nothing asks.
-// Then another hand changes each of them three times: everything asks.
+// TestAWeekInFastMotion starts ten real servers twenty times each. Whatever they write, nothing asks. Then somebody
+// else changes each of them three times, and everything asks.
 func TestAWeekInFastMotion(t *testing.T) {
 	root := os.Getenv(wildVar)
 	if root == "" {

@@ -54,8 +54,7 @@ func killChildren(before map[string]string) {
 	}
 }
 
-// held reports whether an [os.Process] of this program refers to the child pid. It has a
-// pidfd until Wait.
+// held reports whether an [os.Process] of this program refers to the child pid. An [os.Process] has a pidfd until Wait.
 func held(pid int) bool {
 	infos, _ := filepath.Glob("/proc/self/fdinfo/*")
 	return slices.ContainsFunc(infos, func(name string) bool {

@@ -14,15 +14,15 @@ import (
 	"github.com/exthost/exthost/internal/file"
 )
 
-// buildPatience is the time for a build, and for those of other test binaries that it waits for.
+// buildPatience bounds a build, including the wait for builds of other test binaries.
 const buildPatience = 10 * time.Minute
 
-// programs is where Build puts programs, from before a test changes the environment or the working directory.
+// programs is where Build puts programs. It is set before a test changes the environment or the working directory.
 var programs place
 
 type place struct {
 	run  string // directory of this run of the tests, shared by its shards
-	kept string // directory of what is kept from run to run
+	kept string // directory that is kept from run to run
 	work string // directory of the package
 }
 
@@ -36,8 +36,8 @@ func (p *place) open(run string) (err error) {
 	return err
 }
 
-// Build runs go build with args, flags and then main packages relative to the root of the module, and returns the
-// directory with the programs. They are built at a path that is kept between runs, so that the go command links only
+// Build runs go build and returns the directory with the programs. args are flags, followed by main packages relative
+// to the root of the module. Programs are built at a path that is kept between runs, so that the go command links only
 // what has changed, and then copied, so that no build replaces them before the tests of this package end. TestMain must
 // have called [Shards.Run].
 func Build(args ...string) (dir string, err error) { return programs.build(args) }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// newPlace returns where the tests of a module with one program build.
+// newPlace returns a place for builds, in a module with one program.
 func newPlace(t *testing.T) place {
 	t.Helper()
 	p := place{

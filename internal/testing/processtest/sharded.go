@@ -15,8 +15,8 @@ import (
 const (
 	// atOnce is how many shards run at a time. Tests of real processes wait most of the time.
 	atOnce = 6
-	// rounds is how many shards follow each other in each of these places. With more of them all places end at nearly
-	// the same time, but each shard costs the start of a process, and what the tests of a process share.
+	// rounds is how many shards run in each of these places, one after another. With more rounds, all places end at
+	// nearly the same time, but each shard costs the start of a process and the setup that its tests share.
 	rounds = 4
 )
 
@@ -36,8 +36,8 @@ type tests interface{ Run() int }
 // working directory, so that tests which look at the whole process, as [Leaks] does, or change it, need not wait for
 // each other. first names the tests that last longest: each starts before the others, in a process of its own.
 //
-// Run is that of m where one process must run all tests or where only a part of them runs: with -run, -skip, -bench,
-// -fuzz, -list, -shuffle, -cover or a profile. On Windows it always is.
+// Run runs m in this process if one process must run all tests, or if only a part of them runs: with -run, -skip,
+// -bench, -fuzz, -list, -shuffle, -cover or a profile. On Windows it always does.
 func Sharded(m *testing.M, first ...string) Shards { return Shards{tests: m, first: first} }
 
 // Run runs the tests and returns the exit code.
@@ -82,9 +82,9 @@ func broken(err error) int {
 	return 2
 }
 
-// shard runs the tests of one shard, and reports those that there were.
+// shard runs the tests of one shard, and reports their names.
 func (s Shards) shard(report string) int {
-	os.Unsetenv(reportVar) // children have the environment that they have without shards
+	os.Unsetenv(reportVar) // children get the same environment as without shards
 	if err := programs.open(filepath.Dir(report)); err != nil {
 		return broken(err)
 	}
@@ -146,7 +146,7 @@ func onlyOne() bool {
 		slices.ContainsFunc(partial, func(name string) bool { return option(name) != "" })
 }
 
-// groups cuts names into what a shard runs each. Neighbours, which are alike, come into different groups.
+// groups splits names into a group for each shard. Neighbours, which are often alike, get into different groups.
 func groups(names, first []string) (list [][]string, err error) {
 	for _, name := range first {
 		if !slices.Contains(names, name) {

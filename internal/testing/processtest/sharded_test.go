@@ -227,7 +227,7 @@ func (s subject) testPart(t *testing.T, names []string) {
 		{"-test.shuffle=1"},
 		{"-test.cpuprofile=" + filepath.Join(t.TempDir(), "profile")},
 	} {
-		// A shard that panics would not keep the rest from running.
+		// In shards, a panic would not keep the other tests from running.
 		out, code := s.run(t, append(args, "-test.v", "SUBJECT=panics")...)
 		if code != 2 || strings.Contains(out, "shard with") {
 			t.Errorf("%s: exit code %d\n%s", args, code, out)
@@ -254,7 +254,7 @@ func (s subject) testBroken(t *testing.T, _ []string) {
 	for how, why := range map[string]string{
 		"panics":     "exit status 2",
 		"exits":      "exit status 1",
-		"exits well": "exit status 2", // a panic of testing
+		"exits well": "exit status 2", // package testing panics
 		"kills":      "signal: killed",
 	} {
 		out, code := s.run(t, "SUBJECT="+how)
@@ -354,15 +354,15 @@ func (s subject) gone(t *testing.T, file string) {
 	}
 }
 
-// ended reports whether nobody has reaped a process that has ended.
+// ended reports whether the process is a zombie: it has ended, and nobody has reaped it.
 func ended(pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	return len(f) > 0 && f[0][0] == 'Z'
 }
 
-// No error in the groups leaves a test out, because what each shard found to run is compared with the list of all
-// tests.
+// A mistake in the groups cannot leave out a test, because the tests that the shards ran are compared with the list of
+// all tests.
 func TestShardsAreComplete(t *testing.T) {
 	for ran, complete := range map[string]bool{
 		"A B C":   true,

@@ -26,17 +26,17 @@ const quitGrace = 3 * time.Second
 // sharding is one run of all tests of a package.
 type sharding struct {
 	exe      string
-	dir      string    // for what the shards report, and the programs that tests build
+	dir      string    // directory for reports of shards and programs that tests build
 	deadline time.Time // zero without -timeout
 
 	mu     sync.Mutex // guards the fields below, and stdout
-	queue  [][]string // groups that no shard has begun
-	shards int        // that have begun
-	signal os.Signal  // that ends the run
-	ran    []string   // tests of shards that came to their end
-	broken bool       // a shard did not come to its end
+	queue  [][]string // groups that no shard has started
+	shards int        // number of shards started
+	signal os.Signal  // the signal that ends the run
+	ran    []string   // tests of the shards that ran to the end
+	broken bool       // a shard did not run to the end
 	failed bool
-	inputs bytes.Buffer // the files and variables that tests read, by which go test knows whether to run them again
+	inputs bytes.Buffer // files and variables that tests read; if any has changed, go test runs the tests again
 }
 
 // all runs the shards and returns the exit code of the tests.
@@ -94,7 +94,7 @@ func (r *sharding) next(ctx context.Context) (group []string, n int) {
 func (r *sharding) shard(ctx context.Context, n int, group []string) {
 	report := filepath.Join(r.dir, fmt.Sprint("shard", n))
 	var out bytes.Buffer
-	err := os.WriteFile(report+".log", nil, 0o600) // testing expects one that exists
+	err := os.WriteFile(report+".log", nil, 0o600) // package testing expects the file to exist
 	if err == nil {
 		cmd := exec.CommandContext(ctx, r.exe, r.args(report, group)...)
 		cmd.Env = append(os.Environ(), reportVar+"="+report)
@@ -111,7 +111,7 @@ func (r *sharding) shard(ctx context.Context, n int, group []string) {
 	r.ended(report, group, out.Bytes(), err)
 }
 
-// args are the arguments of a shard: those of this process, then what differs.
+// args returns the arguments of a shard: those of this process, then arguments that override them.
 func (r *sharding) args(report string, group []string) []string {
 	args := append(slices.Clone(os.Args[1:]), "-test.run=^("+strings.Join(group, "|")+")$")
 	given := false
@@ -131,7 +131,7 @@ func (r *sharding) args(report string, group []string) []string {
 // verdicts are the last lines of test binaries. They follow an output that may lack its newline.
 var verdicts = regexp.MustCompile(`\x16?(PASS|FAIL)\n`)
 
-// ended prints the output of a shard and notes what it ran.
+// ended prints the output of a shard and records which tests it ran.
 func (r *sharding) ended(report string, group []string, out []byte, err error) {
 	if all := verdicts.FindAllIndex(out, -1); len(all) > 0 { // earlier ones belong to the output of a test
 		last := all[len(all)-1]
@@ -151,7 +151,7 @@ func (r *sharding) ended(report string, group []string, out []byte, err error) {
 	r.read(inputs)
 	var exit *exec.ExitError
 	if failed := errors.As(err, &exit) && exit.ExitCode() == 1; missing == nil && (err == nil || failed) {
-		return // all tests ran, and those that failed have said so
+		return // all tests ran, and failures are in the output
 	}
 	r.broken = true
 	fmt.Printf("shard with %s: %v\n", strings.Join(group, ", "), cmp.Or(err, missing))
@@ -160,7 +160,7 @@ func (r *sharding) ended(report string, group []string, out []byte, err error) {
 // inputsHeading is the first line of a file of -test.testlogfile.
 const inputsHeading = "# test log\n"
 
-// read notes what the tests of a shard read. Paths are relative to the directory of the package until a line says
+// read records what the tests of a shard read. Paths are relative to the directory of the package until a line says
 // chdir.
 func (r *sharding) read(inputs []byte) {
 	inputs = bytes.TrimPrefix(inputs, []byte(inputsHeading))
@@ -170,14 +170,14 @@ func (r *sharding) read(inputs []byte) {
 	}
 }
 
-// complete compares the tests that ran with those that there are.
+// complete returns an error unless the shards ran exactly the tests of names.
 func (r *sharding) complete(names []string) error {
 	slices.Sort(names)
 	slices.Sort(r.ran)
 	switch {
 	case len(r.queue) > 0:
 		return fmt.Errorf("not run: %s", strings.Join(slices.Concat(r.queue...), ", "))
-	case !r.broken && !slices.Equal(names, r.ran): // one that broke off has its own message
+	case !r.broken && !slices.Equal(names, r.ran): // a broken shard has its own message
 		return fmt.Errorf("the tests are %s, the shards ran %s", strings.Join(names, ", "), strings.Join(r.ran, ", "))
 	}
 	return nil

@@ -30,7 +30,7 @@ func Piped(t testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out *bufio.Reader) {
 	return in, bufio.NewReader(stdout)
 }
 
-// Dialogue is a process that is told lines and answers each with one.
+// Dialogue is a process that answers each line on its stdin with one line.
 type Dialogue struct {
 	t   testing.TB
 	in  io.WriteCloser
@@ -69,14 +69,14 @@ func (d *Dialogue) Tell(line string) string {
 	return d.Answer()
 }
 
-// Child is a process that a host runs, as package process has them.
+// Child has the methods that [FirstLine] needs of a process that package process has started.
 type Child interface {
 	Tail() []string
 	Kill()
 	Done() <-chan struct{}
 }
 
-// Stdout is where a Child says something.
+// Stdout is the stdout of a [Child].
 type Stdout interface {
 	io.ReadCloser
 	SetReadDeadline(t time.Time) error

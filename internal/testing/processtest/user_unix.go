@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// User is somebody for whom the test binary runs scripts. Only root can be others.
+// User is a user as whom the test binary runs scripts. Only root can run them as another user.
 type User struct {
 	Exe        string // a copy of the test binary that the user can run, see [CopySelf]
 	ID         uint32
-	NoNewPrivs bool // the scripts run with no_new_privs; takes setpriv
+	NoNewPrivs bool // the scripts run with no_new_privs; needs setpriv
 }
 
 // CopySelf copies the test binary to where every user can run it.
@@ -44,7 +44,7 @@ func CopySelf(t testing.TB) string {
 	return path
 }
 
-// Command is the command that runs a script.
+// Command returns the command that runs a script as u.
 func (u User) Command(script string) *exec.Cmd {
 	cmd := exec.Command(u.Exe)
 	if u.NoNewPrivs {
@@ -57,7 +57,7 @@ func (u User) Command(script string) *exec.Cmd {
 	return cmd
 }
 
-// Says runs a script and returns what it says.
+// Says runs a script and returns its output, trimmed.
 func (u User) Says(t testing.TB, script string) string {
 	t.Helper()
 	out, err := u.Command(script).Output()

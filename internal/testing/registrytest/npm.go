@@ -23,26 +23,26 @@ import (
 	"time"
 )
 
-// Unknown is the age of a release of which the registry does not say when it was published.
+// Unknown is the age of a release for which the registry states no time of publication.
 const Unknown = time.Duration(-1)
 
-// Release is one version of a package of npm's.
+// Release is one version of an npm package.
 type Release struct {
 	Name, Version string
 	JSON          map[string]any    // further members of package.json
 	Files         map[string]string // by path
 	Age           time.Duration     // since it was published; default a year
-	Archive       []byte            // in place of that of Files
-	Served        []byte            // in place of the archive that the hash is of
-	Integrity     *string           // in place of the archive's
-	URL           string            // in place of the archive's
-	Redirect      string            // that the archive's address answers
+	Archive       []byte            // replaces the archive of Files
+	Served        []byte            // what is served, if not the archive that the hash is of
+	Integrity     *string           // replaces the archive's integrity
+	URL           string            // replaces the archive's URL
+	Redirect      string            // where the archive's address redirects to
 }
 
-// NPM is a registry of npm's.
+// NPM is an npm registry.
 type NPM struct {
 	*httptest.Server
-	Authorization string // the header that requests need; "": none. Set it before the first.
+	Authorization string // header that requests need; "": none; set before the first request
 	Below         string // the path that all addresses begin with, such as /t0ken; "": none
 
 	mu       sync.Mutex
@@ -56,7 +56,7 @@ func NewNPM(t testing.TB, releases ...Release) *NPM {
 	return r
 }
 
-// StartNPM starts a registry. Close it.
+// StartNPM starts a registry. The caller closes it.
 func StartNPM(releases ...Release) *NPM {
 	r := &NPM{releases: map[string][]Release{}}
 	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
@@ -66,7 +66,7 @@ func StartNPM(releases ...Release) *NPM {
 	return r
 }
 
-// ReleaseOf is the release that a folder with a package.json holds.
+// ReleaseOf returns the release in a folder with a package.json.
 func ReleaseOf(dir string) (r Release, err error) {
 	r.Files = map[string]string{}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -92,7 +92,7 @@ func ReleaseOf(dir string) (r Release, err error) {
 	return r, nil
 }
 
-// Environ are the variables with which npm uses the registry.
+// Environ returns the variables that make npm use the registry.
 func (r *NPM) Environ(dir string) map[string]string {
 	return map[string]string{
 		"npm_config_registry":      r.URL,
@@ -111,7 +111,7 @@ func (r *NPM) Publish(release Release) {
 	r.releases[release.Name] = append(list, release)
 }
 
-// Move has the registry answer below a path only, while it serves.
+// Move changes Below while the registry runs.
 func (r *NPM) Move(below string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +204,7 @@ func (one Release) packageJSON() map[string]any {
 	return v
 }
 
-// Hash is the hash of the archive, as the registry states it.
+// Hash returns the hash of the archive in the registry's notation.
 func (one Release) Hash() string {
 	sum := sha512.Sum512(one.archive())
 	return "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
@@ -232,7 +232,7 @@ type Entry struct {
 	Size             int64
 }
 
-// TarGz is an archive with these entries.
+// TarGz returns an archive with the entries.
 func TarGz(entries ...Entry) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -257,6 +257,6 @@ func TarGz(entries ...Entry) []byte {
 		}
 		_, _ = w.Write([]byte(e.Body))
 	}
-	_, _ = w.Close(), z.Close() // into memory
+	_, _ = w.Close(), z.Close() // writes to memory
 	return out.Bytes()
 }

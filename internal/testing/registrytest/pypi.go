@@ -18,25 +18,25 @@ import (
 	"time"
 )
 
-// Wheel is one version of a package of Python's.
+// Wheel is one version of a Python package.
 type Wheel struct {
 	Name, Version string
 	Requires      []string
-	Scripts       string            // of [console_scripts]
-	Metadata      string            // in place of the headers
+	Scripts       string            // content of [console_scripts]
+	Metadata      string            // replaces the default metadata
 	Files         map[string]string // by path
 	Age           time.Duration     // since it was published; default a year
-	Served        []byte            // in place of the archive that the hash is of
-	Filename      string            // in place of that of a wheel for every machine
+	Served        []byte            // what is served, if not the archive that the hash is of
+	Filename      string            // replaces the name of a wheel for every machine
 	NoHash        bool
-	URL           string // in place of the file's
-	Archive       []byte // in place of that of Files
+	URL           string // replaces the URL of the file
+	Archive       []byte // replaces the archive of Files
 }
 
-// PyPI is an index of Python's packages.
+// PyPI is an index of Python packages.
 type PyPI struct {
 	*httptest.Server
-	Authorization string // the header that requests need; "": none. Set it before the first.
+	Authorization string // header that requests need; "": none; set before the first request
 	Below         string // the path that all addresses begin with, such as /t0ken; "": none
 
 	mu     sync.Mutex
@@ -50,14 +50,14 @@ func NewPyPI(t testing.TB, wheels ...Wheel) *PyPI {
 	return p
 }
 
-// StartPyPI starts an index. Close it.
+// StartPyPI starts an index. The caller closes it.
 func StartPyPI(wheels ...Wheel) *PyPI {
 	p := &PyPI{wheels: wheels}
 	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
 	return p
 }
 
-// Environ are the variables with which pip uses the index, and nothing of this user's.
+// Environ returns the variables that make pip use the index, and no settings of the user who runs the test.
 func (p *PyPI) Environ() map[string]string {
 	return map[string]string{
 		"PIP_INDEX_URL":       p.URL + "/simple",
@@ -70,7 +70,7 @@ func (p *PyPI) Environ() map[string]string {
 	}
 }
 
-// Move has the index answer below a path only, while it serves.
+// Move changes Below while the index runs.
 func (p *PyPI) Move(below string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +197,7 @@ func (one Wheel) archive() []byte {
 	return Zip(entries...)
 }
 
-// Zip is an archive with these entries; one with Link is a symbolic link.
+// Zip returns an archive with the entries. An entry with a Link is a symbolic link.
 func Zip(entries ...Entry) []byte {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
@@ -214,6 +214,6 @@ func Zip(entries ...Entry) []byte {
 		}
 		_, _ = f.Write([]byte(e.Body))
 	}
-	_ = w.Close() // into memory
+	_ = w.Close() // writes to memory
 	return out.Bytes()
 }

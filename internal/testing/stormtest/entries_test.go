@@ -8,8 +8,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 )
 
-// Wherever a write is cut, the entries before it and after it are there, and that one is
-// there whole or not at all.
+// Wherever a write is cut, the entries before and after it are complete, and its own entry is complete or missing.
 func TestCutWrites(t *testing.T) {
 	var before, cut strings.Builder
 	for to, entry := range map[*strings.Builder]string{&before: "3.12", &cut: "3.123"} {

@@ -18,7 +18,7 @@ import (
 // Full reports whether tests run at full size.
 var Full = os.Getenv("EXTHOST_STORM") != ""
 
-// Racing says that the race detector is in this binary.
+// Racing reports whether the race detector is in this binary.
 var Racing = sync.OnceValue(func() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -83,8 +83,7 @@ func Claim[T int | float64 | time.Duration](t *testing.T, what string, limit T, 
 // patience is how long all tests of a binary wait together for a quiet machine.
 var patience = 4 * time.Minute
 
-// awaitQuiet waits until a thread that wants to run does so at once, for at most a minute,
-// and returns how long it waited.
+// awaitQuiet waits, for at most a minute, until threads run as soon as they are ready, and returns how long it waited.
 func awaitQuiet() (waited time.Duration) {
 	began := time.Now()
 	for wait := min(time.Minute, patience); waited < wait && lateness() > 2*time.Millisecond; {
