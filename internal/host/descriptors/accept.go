@@ -80,7 +80,7 @@ func (k *Known) Accept(selected func(Pending) bool) (changed bool, err error) {
 		return slices.ContainsFunc(list, func(p Pending) bool { return p.Tool == t.Name })
 	}
 	now := *k.last
-	now.Accepted = slices.DeleteFunc(append([]protocol.Tool{}, k.last.Accepted...), isOf) // not nil
+	now.Accepted = slices.DeleteFunc(append([]protocol.Tool{}, k.last.Accepted...), isOf) // never nil
 	for _, t := range k.last.Handshake.Tools {
 		if isOf(t) {
 			now.Accepted = append(now.Accepted, t)

@@ -40,7 +40,7 @@ func (e *Entry) judge(last *Entry, announced bool) {
 	e.Withdrawn = slices.DeleteFunc(slices.Clone(last.Withdrawn), isOffered)
 	if e.Accepted == nil {
 		back := slices.DeleteFunc(slices.Clone(last.Withdrawn), func(t protocol.Tool) bool { return !isOffered(t) })
-		before := append(append([]protocol.Tool{}, last.Handshake.Tools...), back...) // not nil
+		before := append(append([]protocol.Tool{}, last.Handshake.Tools...), back...) // never nil
 		gone := slices.Concat(e.Withdrawn, slices.DeleteFunc(slices.Clone(last.Handshake.Tools), isOffered))
 		if announced && !alters(before, offered) && sizeOf(gone) <= maxWithdrawn {
 			e.Withdrawn = gone

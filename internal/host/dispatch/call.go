@@ -30,7 +30,7 @@ import (
 type Call struct {
 	Exchange governance.Exchange // as policies see it
 	Request  *protocol.Call      // as the caller made it
-	Snapshot *snapshot.Snapshot  // entered; the call leaves it
+	Snapshot *snapshot.Snapshot  // the call has entered it, and leaves it at the end
 	View     *toolset.View       // what the caller sees; nil: everything. Parts of another call have none
 	Target   snapshot.Target     // nil: the host answers
 	Instance *unit.Instance      // the last instance that admitted the call; nil before

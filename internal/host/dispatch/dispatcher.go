@@ -255,7 +255,7 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 		return
 	}
 	x, began := &c.Exchange, c.stages.began
-	took := time.Since(began) // one look at the clock
+	took := time.Since(began) // reads the clock only once
 	e := stats.Ended{
 		At:       began.Add(took),
 		Entry:    c.entry != nil,
@@ -347,7 +347,7 @@ func failureText(kind protocol.Kind) string {
 func afterFailure(u *unit.Unit, kind protocol.Kind) string {
 	const slow = "raise call_timeout under [runtime] if it is only slow"
 	switch {
-	// its process has ended
+	// the process has ended with the call: there is nothing to restart
 	case kind == protocol.CallTimeout && u.Candidate.Manifest.Transport.Kind == manifest.KindExec:
 		return slow
 	case kind == protocol.CallTimeout:

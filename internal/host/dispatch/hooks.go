@@ -41,8 +41,8 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 	return c.Snapshot.Hooks.Run(context.WithValue(ctx, instanceKey{}, unit.SessionKey(c.Request.Session)), &e)
 }
 
-// RunHooks runs the before-call hooks of a tool call, which may refuse it or change its arguments. Policies see
-// changed arguments again.
+// RunHooks runs the before-call hooks of a tool call, which may refuse it or change its arguments. Policies decide
+// about changed arguments again.
 func RunHooks(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		if !c.isToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {

@@ -29,7 +29,7 @@ func (c *Call) Passed(name status.StageName, from time.Time) (now time.Time) {
 
 // now is cheaper than time.Now, which reads two clocks: that matters for a call of some microseconds.
 func (s *stages) now() time.Time {
-	if s.began.IsZero() { // entered, but not counted
+	if s.began.IsZero() { // only entered: it has no start
 		return time.Now()
 	}
 	return s.began.Add(time.Since(s.began))

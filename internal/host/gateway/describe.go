@@ -27,7 +27,7 @@ var toolsOnly = json.RawMessage(`{"tools":{"listChanged":true}}`)
 // instance for s is started if needed, or else of all extensions that have started. Texts of a server pass the
 // policies of the response flow, and lose invisible characters.
 func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
-	g.Clients.note(s) // stateless clients begin with this
+	g.Clients.note(s) // a stateless client calls Describe first
 	if s.Extension == "" {
 		return g.describeAll(ctx, s)
 	}

@@ -64,7 +64,7 @@ func (l *Subscriptions) hasRoom(to subscription, who *protocol.Session) bool {
 	return l.follows(to, who) || l.bytes[who]+to.cost() <= maxFollowed
 }
 
-// follows is called with the lock held.
+// follows reports whether a session follows a resource. It is called with the lock held.
 func (l *Subscriptions) follows(to subscription, who *protocol.Session) bool {
 	f := l.to[to]
 	if f == nil {

@@ -13,7 +13,7 @@ import (
 // told is the state of each toolset's lists as clients of the toolset know them: at the time of the last notification
 // or, before any, when the first client came.
 type told struct {
-	mu sync.Mutex // guards of
+	mu sync.Mutex // guards the field below
 	of map[string]known
 }
 
@@ -73,7 +73,7 @@ func (t *told) changed(now *snapshot.Snapshot, sessions []*protocol.Session) map
 // searchLists are the lists of search sessions, as hashes. These lists seldom change, unlike the tools that a search
 // finds.
 type searchLists struct {
-	mu sync.Mutex // guards of
+	mu sync.Mutex // guards the field below
 	of map[*protocol.Session][sha256.Size]byte
 }
 

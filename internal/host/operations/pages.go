@@ -37,7 +37,7 @@ func (n *Nodes) Page(ctx context.Context, s *protocol.Session, origin string, sh
 	handle, _ := rawjson.Text(rawjson.Get(arguments, "handle"))
 	node, remoteHandle, qualified := strings.Cut(handle, "/")
 	if qualified && node != n.self && (s == nil || s.Node == "") { // results are not passed on between nodes
-		if s != nil && n.sessions.IfAttached(s, func() {}) { // the owner was told only of attached sessions
+		if s != nil && n.sessions.IfAttached(s, func() {}) { // the node knows attached sessions only
 			p.Session = s.ID
 		}
 		return n.pageOf(ctx, node, rawjson.Set(slices.Clone(arguments), "handle", rawjson.Quote(remoteHandle)), p)

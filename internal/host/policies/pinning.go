@@ -132,7 +132,7 @@ func listedItem(kind pins.Kind, raw json.RawMessage) pins.Item {
 		return pins.NewListed(kind, raw)
 	}
 	t, err := tools.ParseDescriptor(raw)
-	if err != nil { // clients may still read it
+	if err != nil { // clients may be able to read it all the same
 		t = protocol.Tool{InputSchema: raw}
 		t.Name, _ = rawjson.Text(rawjson.Get(raw, "name"))
 	}

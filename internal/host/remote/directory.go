@@ -39,7 +39,7 @@ type Directory struct {
 type told struct {
 	state string
 	shown bool               // its descriptors were published
-	hs    *runtime.Handshake // at that time
+	hs    *runtime.Handshake // the handshake at that time
 }
 
 // New returns an empty directory. events returns the callbacks of an extension.

@@ -124,7 +124,7 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 		hs, state, before := x.Handshake(), x.Unit.Status().State, known[x.ID()]
 		var own []protocol.Tool
 		for _, e := range s.Catalog.Extension(x.ID()) {
-			if x.LocalTool(e.Tool) != nil { // not of another node only
+			if x.LocalTool(e.Tool) != nil { // else only other nodes have the tool
 				own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw})
 			}
 		}

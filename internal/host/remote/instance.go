@@ -87,8 +87,8 @@ func (i *instance) call(ctx context.Context, r *runtime.Request, notify bool) (j
 	return result, i.named(err)
 }
 
-// named returns the error of a call as one of this host: it names the node, and omits the names of extension and
-// tool, which are valid at that node only.
+// named returns the error of a call as one of this host: with the name of the node, the extension's id at this host,
+// and no tool, because the tool's name is valid at that node only.
 func (i *instance) named(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
@@ -96,7 +96,7 @@ func (i *instance) named(err error) error {
 	}
 	told := *e
 	told.Extension, told.Tool = i.set.id, ""
-	if e.Kind != protocol.ExtensionError { // the text of that is the extension's own
+	if e.Kind != protocol.ExtensionError { // an extension's own text stays as it is
 		told.Message = "node " + i.node + ": " + e.Message
 	}
 	if (e.Kind == protocol.Rejected || e.Kind == protocol.GovernanceUnavailable) && rawjson.IsObject(e.Data) {

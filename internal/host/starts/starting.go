@@ -94,8 +94,8 @@ func (s *Starting) IsDone() bool {
 // Done returns a channel that is closed when every unit has started or failed.
 func (s *Starting) Done() <-chan struct{} { return s.done }
 
-// Select returns the extensions left in the set for which f is true, by id. known tells f whether the tools of x
-// were known before its start. changed is closed when a unit leaves the set.
+// Select returns the extensions left in the set for which f is true, sorted by id. known tells f whether the tools of
+// x were known before its start. changed is closed when a unit leaves the set.
 func (s *Starting) Select(f func(x *unit.Extension, known bool) bool,
 ) (left []*unit.Extension, changed <-chan struct{}) {
 	if s.IsDone() {

@@ -52,8 +52,8 @@ func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, v
 	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name, view) })
 }
 
-// TryOwner starts extensions of all at once that may own a tool of this name that view shows, and whose server has
-// been unreachable since the host was started. So a call need not wait for their next scheduled start.
+// TryOwner starts each extension in all that may own a tool of this name that view shows, if its server has been
+// unreachable since the host was started: a call need not wait for the next scheduled start.
 func (s *Waits) TryOwner(ctx context.Context, all iter.Seq[*unit.Extension], extension, name string,
 	view *toolset.View) {
 	for x := range all {

@@ -88,7 +88,7 @@ const (
 // failureLog bounds the log lines about failed calls.
 type failureLog struct {
 	mu       sync.Mutex // guards the fields below
-	began    time.Time  // begin of the current span
+	began    time.Time  // start of the current span
 	lines    int        // in the current span
 	unlogged int64      // failures since the last line
 }

@@ -43,7 +43,7 @@ func (h *Histogram) load() *latency.Histogram {
 	return h.firstAlone()
 }
 
-// Latency returns nil if nothing was recorded.
+// Latency returns the figures for the status, nil if nothing was recorded.
 func (h *Histogram) Latency() *status.Latency { return latencyOf(h.load()) }
 
 // Totals returns the count, sum and distribution.

@@ -304,8 +304,8 @@ func (u *Unit) NeedsStart() bool {
 	return u.trial.wanted || !onDemand(u.Spec) || !declares(u.Spec) && u.handshake.Load() == nil
 }
 
-// StartsOnCall reports whether a call starts an instance at once after a failed start: the unit is reached over
-// the network.
+// StartsOnCall reports whether a call starts an instance at once after a failed start: only for a unit that is
+// reached over the network.
 func (u *Unit) StartsOnCall() bool {
 	return manifest.IsRemote(u.Candidate.Manifest.Transport.Kind) && !onDemand(u.Spec) && u.Phase.Failure() != "" &&
 		!u.Phase.is(supervisor.Ready)
@@ -314,7 +314,7 @@ func (u *Unit) StartsOnCall() bool {
 // Want is what a call requires of an instance.
 type Want struct {
 	Session *protocol.Session // nil: a Go caller
-	Tool    string            // the extension's own tool name; "": another method
+	Tool    string            // the extension's own tool name; "": a request for no tool
 	Raw     json.RawMessage   // the tool's descriptor as shown to the caller
 	Not     []*Instance       // instances that have refused the call
 	Node    string            // cluster node that takes the call; "": any
