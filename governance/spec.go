@@ -107,13 +107,13 @@ type Spec struct {
 	Flows    []Flow `json:"flows,omitempty"`                    // empty: both
 	// the exchanges that the policy decides about; empty: all
 	Match Match `json:"match,omitzero"`
-	// within the category and the layer: lower runs first, then by name; default 0
+	// order within the category and the layer: lower runs first, equal ones by name; default 0
 	Priority int   `json:"priority,omitempty"`
 	Layer    Layer `json:"-"` // who states the policy; default LayerProject
-	// the directory that the files which the policy writes must be in; "": any
+	// the policy may write files below this directory only; "": anywhere
 	Within string `json:"-"`
 
-	// for one decision, in milliseconds; 0 is 3000
+	// time limit of one decision, in milliseconds; 0 is 3000
 	Timeout time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`
 	// from start to ready, in milliseconds; 0 is 30000
 	HandshakeTimeout time.Duration `json:"handshake_timeout_ms,omitempty" jsonschema:"type=integer"`
@@ -137,7 +137,7 @@ type Spec struct {
 	Hooks []string `json:"hooks,omitempty"`
 	// ignore and disable mean required: false
 	OnError string `json:"on_error,omitempty" jsonschema:"enum=fail,enum=ignore,enum=disable"`
-	// alternatives; one with tools or server_ids only becomes match
+	// alternatives of which one must hold; a single one with only tools or server_ids becomes match
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

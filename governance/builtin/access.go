@@ -28,7 +28,7 @@ import (
 //	  reason: "ask Ada"       # part of the denial
 //
 // The default does not apply to requests for lists. Lists omit the tools that the caller may not
-// call; lists at other nodes of a cluster do not apply these rules.
+// call; other nodes of a cluster do not apply these rules to their lists.
 type accessConfig struct {
 	Default string       `json:"default"`
 	Rules   []accessRule `json:"rules"`

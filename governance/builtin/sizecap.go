@@ -26,9 +26,9 @@ type Offloader interface{ OffloadTo(store *results.Store) }
 //	preview_bytes: 4096  # length of the preview; at most half of max_bytes; default 4096
 //
 // The preview names a handle, with which the model reads on by calling the tool
-// exthost_result_page. That tool is listed while such a policy exists. The stored text is
-// the one that this policy receives, so it runs after all
-// other content policies, unless a priority is stated. Category content only.
+// exthost_result_page. That tool is listed while such a policy exists. The policy stores the
+// text that it receives, so it runs after all other content policies, unless a priority is
+// stated. Category content only.
 type sizeCapConfig struct {
 	MaxBytes     int `json:"max_bytes"`
 	PreviewBytes int `json:"preview_bytes"`
