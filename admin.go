@@ -225,11 +225,11 @@ func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, erro
 	return a.h.reloads.Reload(ctx, only...)
 }
 
-// Restart replaces the instances of an extension, or of policy:NAME, and forgets their failures, which ends the
-// state failed. Calls in flight have the extension's drain_timeout to end. Restart waits until the new instances can
-// be called, and returns why one cannot; when ctx ends, Restart returns and the restart goes on. Instances that were
-// never called stay stopped. The error is requirement_missing if the extension may not run here, tool_not_found if it
-// is unknown.
+// Restart replaces the instances of an extension, or of policy:NAME, and forgets earlier failures, so that the state
+// is no longer failed. Calls in flight have the extension's drain_timeout to end. Restart waits until the new
+// instances can be called, and returns why one cannot; when ctx ends, Restart returns and the restart goes on.
+// Instances that were never called stay stopped. The error is requirement_missing if the extension may not run here,
+// tool_not_found if it is unknown.
 func (a Admin) Restart(ctx context.Context, id string) error {
 	return a.h.nodes.Local.Restart(ctx, id)
 }

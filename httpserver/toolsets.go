@@ -41,8 +41,8 @@ func (t *toolsetRule) unrestrictedOnly(next http.Handler) http.Handler {
 	})
 }
 
-// withDefault returns r with the default toolset, unless middleware has already set a toolset, or free is set: then
-// the client needs none.
+// withDefault returns r with the default toolset, unless middleware has already set a toolset. free means that the
+// client needs none: r is then returned as it is.
 func (t *toolsetRule) withDefault(r *http.Request, free bool) *http.Request {
 	if t.byDefault == "" || free || mcpserver.ToolsetOf(r.Context()) != "" {
 		return r

@@ -60,7 +60,7 @@ type Setup struct {
 	Config      json.RawMessage // the merged [config], valid against [config_schema]
 }
 
-// OnSetup sets a function to run before the first call. Its error fails the start and is shown to the operator.
+// OnSetup sets a function to run before the first call. An error of f fails the start and is shown to the operator.
 // OnSetup panics if called twice.
 func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
 	if x.setup != nil {

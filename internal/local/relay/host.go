@@ -334,8 +334,8 @@ func (h *Host) signal() {
 	}
 }
 
-// Recheck disconnects clients whose values differ for variables that extensions depend on now. Their relays find
-// another host.
+// Recheck disconnects the clients that have other values of variables on which extensions now depend. The relays of
+// these clients find another host.
 func (h *Host) Recheck() {
 	names := h.Variables()
 	h.mu.Lock()

@@ -153,8 +153,8 @@ func Client(server string) *http.Client {
 	return &http.Client{Transport: t, Timeout: exchangeTimeout, CheckRedirect: follow}
 }
 
-// follow refuses to redirect a POST, because its response has to come from the requested server, and to send a
-// token to another origin.
+// follow refuses redirects that would send a token to another origin, and redirects of a POST, because the response
+// to a POST has to come from the requested server.
 func follow(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	away := first.Header.Get("Authorization") != "" && origin(r.URL) != origin(first.URL)

@@ -114,9 +114,8 @@ func newReader(known Files, l *contentCache) *reader {
 
 // Folder returns the files in dir that affect what runs: files that interpreters and tools load, executables, and
 // the files in named, which are absolute paths. Link targets are included. Keys are relative to dir. A file whose
-// version in known is unchanged is not read again. Data files, which extensions may write, are left out: neither
-// their mode, name, extension nor content is that of code. It fails if a file cannot be read, or if there are too
-// many.
+// version in known is unchanged is not read again. Data files, which extensions may write, are left out: files with
+// neither mode, name, ending nor content of code. Folder fails if a file cannot be read, or if there are too many.
 func Folder(dir string, named []string, known Files) (Files, error) {
 	s, err := folder(dir, named, known, nil)
 	if err != nil {

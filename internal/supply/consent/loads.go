@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/file"
 )
 
-// files adds files. For a script it also adds the folder in which Node or Python looks for further code; for a link
-// to a script, that of the target too.
+// files adds files. For a script it also adds the folder in which Node or Python looks for further code. For a link
+// to a script it adds the folder of the target too.
 func (l *lines) files(paths []string) {
 	for _, path := range paths {
 		l.paths = append(l.paths, path)
