@@ -13,9 +13,9 @@ import (
 
 // Listing is the configuration of lists of tools of all extensions.
 type Listing struct {
-	// what tools/list returns to a client of all extensions: all: every tool; search: ext_find, which finds tools by
-	// the words of a task, ext_call, which calls them, and the favourites; auto: as search where the list would have
-	// more than search_above tokens, unless the client is known to load tools on demand; default all
+	// what tools/list returns to a client of all extensions. all (default) lists every tool. search lists ext_find,
+	// which finds tools by the words of a task, ext_call, which calls them, and the favourites. auto is search if the
+	// list would have more than search_above tokens, unless the client is known to load tools on demand
 	Mode string `json:"mode" jsonschema:"enum=all,enum=search,enum=auto"`
 	// tokens of a list, as exthost tools list estimates them, above which auto searches; default 10000
 	SearchAbove int `json:"search_above" jsonschema:"minimum=0"`

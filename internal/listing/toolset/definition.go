@@ -16,13 +16,13 @@ import (
 
 // Definition is a toolset as a configuration states it.
 type Definition struct {
-	// patterns of what clients see: of names such as ext_git_log of tools and prompts, and of ext_git_ with the URI
-	// behind it for resources; default: everything
+	// patterns of what clients see: the names of tools and prompts, such as ext_git_log, and for a resource its URI
+	// behind ext_git_; default: everything
 	Include []string `json:"include,omitempty"`
-	Exclude []string `json:"exclude,omitempty"` // patterns of what they do not see, whatever include says
-	// what the names of tools and prompts begin with in place of ext_; "" is none; default ext_
+	Exclude []string `json:"exclude,omitempty"` // patterns of what clients do not see, even if included
+	// the prefix of the names of tools and prompts in place of ext_; "": none; default ext_
 	Prefix *string `json:"prefix,omitempty"`
-	// descriptions of tools in place of their own, by their names such as ext_git_log
+	// descriptions that replace those of tools, by the name of the tool, such as ext_git_log
 	Describe map[string]string `json:"describe,omitempty"`
 }
 
