@@ -18,7 +18,7 @@ import (
 // noLimit is a timeout that no call reaches.
 const noLimit = time.Duration(math.MaxInt64 / 4)
 
-// available returns nil if the child takes calls, else the reason.
+// available returns nil if the child accepts calls, else the error for a call.
 func (c *child) available() *protocol.Error {
 	switch {
 	case c == nil || c.handshake.Load() == nil:
@@ -107,12 +107,12 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	givenUp := errors.Is(err, jsonrpc.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, context.Canceled)
 	if givenUp && jsonrpc.Written(err) && c.traits.cancels {
-		c.countUnanswered() // at once, as it may take long to tell an HTTP server that the call has ended
+		c.countUnanswered() // counted at once: it may take long to tell an HTTP server that the call has ended
 	}
 	return fault
 }
 
-// unanswered translates the error of a call that got no valid answer. It does not set the outcome.
+// unanswered translates the error of a call that got no valid answer. It does not set Outcome.
 func (c *child) unanswered(ctx context.Context, err error) *protocol.Error {
 	var invalid *jsonrpc.InvalidResponse
 	var known *protocol.Error
@@ -256,7 +256,7 @@ func wireError(err error) error {
 	return &jsonrpc.Error{Code: int64(w.Code), Message: w.Message, Data: w.Data}
 }
 
-// faultOf returns err if it is a *protocol.Error, else wraps it in one of the given kind.
+// faultOf returns err itself if it is a *protocol.Error, else an error of the given kind that wraps err.
 func faultOf(err error, kind protocol.Kind) *protocol.Error {
 	if fault, ok := errors.AsType[*protocol.Error](err); ok {
 		return fault

@@ -27,7 +27,7 @@ func (s *Spec) CommandLine() ([]string, error) {
 // self is the command name that stands for the host's own executable.
 const self = "exthost"
 
-// command returns a copy of words whose first word is the path of the executable.
+// command returns a copy of words in which the path of the executable replaces its name.
 func (s *Spec) command(words []string) ([]string, error) {
 	if len(words) == 0 {
 		words = []string{""} // Resolve returns the error for an empty command

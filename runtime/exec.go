@@ -25,7 +25,7 @@ type ExecRuntime struct {
 	startedAt time.Time
 	handshake atomic.Pointer[Handshake] // nil until the commands are resolved
 	commands  map[string]*template      // by tool name; set before handshake
-	missing   map[string]error          // by tool name, why it has no command; set before handshake
+	missing   map[string]error          // by tool name: why the tool has no command; set before handshake
 
 	calls    atomic.Uint64
 	inFlight atomic.Int64
@@ -42,8 +42,8 @@ func newExec(s Spec) *ExecRuntime {
 	return e
 }
 
-// Serve implements [Instance]. It resolves the commands of all tools and waits. When ctx ends, it kills the calls in
-// flight.
+// Serve implements [Instance]. It resolves the commands of all tools and waits for the end of ctx. Then it kills the
+// calls in flight.
 func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	h, err := e.prepare()
 	if err != nil {

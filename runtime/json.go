@@ -20,7 +20,7 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// mayHave returns false if raw cannot have a member key. It is much faster than a search for the member.
+// mayHave returns false if raw certainly has no member key. It is much faster than a search for the member.
 func mayHave(raw json.RawMessage, key string) bool {
 	return bytes.Contains(raw, []byte(key)) || bytes.Contains(raw, []byte(`\u`))
 }
@@ -40,7 +40,7 @@ func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMes
 	return append(out, raw[1:]...)
 }
 
-// textOf returns the string member key; "" if there is none.
+// textOf returns the value of the string member key; "" if there is none.
 func textOf(raw json.RawMessage, key string) (text string) {
 	text, _ = rawjson.Text(rawjson.Get(raw, key))
 	return text

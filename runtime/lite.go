@@ -56,7 +56,7 @@ func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return tool
 
 func (*lite) followChanges(context.Context, *jsonrpc.Conn) bool { return false }
 
-// arguments returns the arguments of a tools/call, with Meta as their _meta.
+// arguments returns the arguments of a tools/call. Their member _meta is Meta.
 func arguments(r *Request) json.RawMessage {
 	args := rawjson.Get(r.Params, "arguments")
 	if !rawjson.IsObject(args) {

@@ -108,7 +108,7 @@ func (s *Spec) clientOptions() (mcpclient.Options, error) {
 	return o, nil
 }
 
-// Token returns the content of the transport's token_env or token_file; "" if it has neither.
+// Token returns the content of the transport's token_env or token_file; "" if neither is stated.
 func (s *Spec) Token() (string, error) {
 	t := &s.Manifest.Transport
 	switch {
@@ -140,7 +140,7 @@ type tokenReporter struct {
 	last string
 }
 
-// seen reports a token unless it is the same as before, and returns it.
+// seen reports a token that differs from the previous one. It returns its arguments.
 func (t *tokenReporter) seen(token string, err error) (string, error) {
 	if err != nil || token == "" || t.report == nil {
 		return token, err
@@ -245,7 +245,7 @@ func (r *remote) setTools(tools []protocol.Tool) {
 }
 
 // remoteFault translates an error of an HTTP exchange. It returns nil for other errors, and for errors that end the
-// run, which are reported at its end.
+// run, because those are reported when the run has ended.
 func remoteFault(err error) *protocol.Error {
 	var status *mcpclient.StatusError
 	var broken *mcpclient.BrokenError

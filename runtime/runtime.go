@@ -24,14 +24,14 @@ type Spec struct {
 	Manifest *manifest.Manifest // required; its transport is stdio, exec, http, sse, nats or replay
 	Options  manifest.Options   // from Manifest.Runtime.Resolve; zero durations mean no limit
 
-	Config json.RawMessage // of a native extension; nil is {}
+	Config json.RawMessage // a native extension's config; nil is {}
 	// Capabilities are the native or MCP client capabilities that the host can relay to the client; nil is {}.
 	Capabilities json.RawMessage
 	StateDir     string
 	HostVersion  string
 	Self         string               // executable for command = "exthost"; "" searches PATH
 	Env          []string             // the child's complete environment
-	Containment  *process.Containment // of the started processes; nil: process group only
+	Containment  *process.Containment // containment of the started processes; nil: process group only
 	Logger       *slog.Logger         // already has the extension's id; nil discards
 	Tap          *wiretap.Wire        // sees every frame; nil for none
 	Record       *recorder.Wire       // sees every frame, the handshake and the end; nil for none
@@ -110,8 +110,8 @@ type Login interface {
 	Needed() string
 }
 
-// Services connects to extensions that are services on NATS. Package cluster/services implements it, so that embedding
-// programs without NATS do not link its client.
+// Services connects to extensions that are services on NATS. Package cluster/services implements it, so that programs
+// which embed the host without NATS do not link the NATS client.
 type Services interface {
 	// Connect connects to the service of s, with secrets already resolved. The connection lasts until the transport is
 	// closed; ctx bounds only the connecting. The errors, also the transport's, are *protocol.Error; an error without
@@ -155,7 +155,7 @@ type Request struct {
 	// Owner identifies the calling party and must be comparable; nil for none. A request of the child that names no
 	// call goes to the owner of the calls in flight, if all have the same.
 	Owner  any
-	Origin string // id of the decision about the call, for a cluster node; "" for none
+	Origin string // id of the decision about the call, sent to a cluster node; "" for none
 	// Capabilities are the caller's MCP client capabilities, for stateless servers. Capabilities in the _meta of Params
 	// take precedence. Nil: Spec.Capabilities.
 	Capabilities json.RawMessage
@@ -165,14 +165,14 @@ type Request struct {
 
 // Handshake is the checked result of a handshake.
 type Handshake struct {
-	ServerVersion   string                // of the extension; "" if unknown
+	ServerVersion   string                // the extension's version; "" if unknown
 	Protocol        string                // native, mcp, lite or exec
 	ProtocolVersion string                // MCP revision; "" for other protocols
 	Tools           []protocol.Tool       // in the offered order
 	Hooks           []string              // in the offered order
-	Capabilities    json.RawMessage       // of an MCP server, raw
-	Instructions    string                // of an MCP server
-	ServerInfo      json.RawMessage       // of an MCP server, raw; nil if absent
+	Capabilities    json.RawMessage       // an MCP server's capabilities, raw
+	Instructions    string                // an MCP server's instructions
+	ServerInfo      json.RawMessage       // an MCP server's serverInfo, raw; nil if absent
 	Diagnostics     []protocol.Diagnostic // about rejected tools and hooks
 }
 
@@ -217,8 +217,8 @@ func New(s Spec) (Instance, error) {
 	return nil, protocol.Errorf(protocol.ManifestInvalid, "transport kind %q has no runtime", t.Kind)
 }
 
-// Resolved returns s with the values of secrets in place of references; s itself if it has none. The error is a
-// *protocol.Error.
+// Resolved returns a copy of s with the values of secrets in place of references, or s itself if it has no references.
+// The error is a *protocol.Error.
 func (s *Spec) Resolved(ctx context.Context) (*Spec, error) {
 	out, fault := s.resolved(ctx)
 	if fault != nil {
@@ -244,8 +244,8 @@ func (s *Spec) withID(err *protocol.Error) *protocol.Error {
 	return err
 }
 
-// stallTimeout bounds how long the child may read nothing. It is at most CallTimeout, as a call that cannot be written
-// cannot be answered in time either.
+// stallTimeout bounds how long the child may read nothing from its stdin. It is at most CallTimeout, as a call that
+// cannot be written cannot be answered in time either.
 func (s *Spec) stallTimeout() time.Duration {
 	if s.writeTimeout > 0 {
 		return s.writeTimeout

@@ -92,7 +92,7 @@ func (b *Standby) watch(p *idleProcess) {
 	}
 }
 
-// take hands over the process; nil if none is ready.
+// take returns the process, which then belongs to the caller; nil if none is ready.
 func (b *Standby) take() *idleProcess {
 	if b == nil {
 		return nil

@@ -33,8 +33,8 @@ var installerWords = []string{"npm", "npm:", "progress:", "packages:", "resolvin
 	"downloading", "downloaded",
 	"building", "built", "using", "preparing", "prepared", "creating", "installing"}
 
-// installing reports whether the process may be a package runner that is still installing its program, as the program
-// has written nothing yet.
+// installing reports whether the process may be a package runner that is still installing its program: so far, the
+// program has written nothing.
 func (c *child) installing() bool {
 	return c.spec.Manifest.Transport.Downloads() && c.startLog != nil && !c.startLog.spoke.Load() &&
 		!c.noise.framed.Load()

@@ -40,7 +40,7 @@ type idleProcess struct {
 	proc     *process.Process
 	startLog *startLog
 	taken    chan struct{}          // closed when a Standby has handed over the process
-	still    func() *protocol.Error // from its permit; nil for a process started by Serve
+	still    func() *protocol.Error // the second part of its permit; nil for a process started by Serve
 }
 
 func (s *Spec) startProcess(ctx context.Context) (*idleProcess, *protocol.Error) {
@@ -105,7 +105,7 @@ func (s *Spec) noisyHandshake() bool {
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	p := s.Standby.take()
 	if p != nil {
-		if fault := p.still(); fault != nil { // its program may have changed
+		if fault := p.still(); fault != nil { // the program may have changed since the start
 			s.Logger.Warn("the standby process is replaced", "reason", protocol.Reason(fault), "pid", p.proc.PID())
 			p.end(ctx, s.Options.ShutdownGrace)
 			p = nil

@@ -13,7 +13,7 @@ import (
 
 // strays are a child's answers that belong to no call.
 type strays struct {
-	limit  *rate.Limiter // of log lines
+	limit  *rate.Limiter // limits the log lines
 	last   atomic.Pointer[string]
 	ending atomic.Bool // the child was asked to shut down, and may answer that request
 }

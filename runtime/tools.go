@@ -36,8 +36,8 @@ type review struct {
 	diagnostics []protocol.Diagnostic
 }
 
-// reviewDescriptors checks the shape of every descriptor, and the names against declared, the manifest's
-// [capabilities]: a list admits only its names, nil admits all.
+// reviewDescriptors checks the shape of every descriptor. It also checks the names against declared, the manifest's
+// [capabilities]: a list admits only its names, a missing list admits all.
 func reviewDescriptors(extension string, o descriptors, declared *manifest.Capabilities) *review {
 	r := &review{extension: extension}
 	names := r.readTools(o.tools)
