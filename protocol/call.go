@@ -18,8 +18,8 @@ type Peer interface {
 type Session struct {
 	ID     string // unique among live sessions; "" for a modern request
 	Caller string // the authenticated caller; "" when anonymous
-	// Instance distinguishes clients without a session: by their connection, or by address and stated name. "" for
-	// sessions, and if nothing is known.
+	// Instance distinguishes clients without a session: by their connection, or by address and the name that they
+	// state. It is "" for clients with a session, and if nothing is known.
 	Instance string
 	Version  string    // MCP revision of the client; "" for Go callers
 	Front    string    // FrontHTTP, FrontSSE or FrontStdio; "" for Go callers
@@ -55,7 +55,7 @@ const (
 type Description struct {
 	Capabilities json.RawMessage // MCP server capabilities, an object
 	Instructions string          // advice for the client's model; "" is none
-	ServerInfo   json.RawMessage // of the session's one extension, as sent; nil for the host's own
+	ServerInfo   json.RawMessage // serverInfo of the session's one extension, as sent; nil: the host's own
 }
 
 // Call is one request or notification to an extension or the host.

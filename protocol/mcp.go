@@ -38,7 +38,7 @@ const (
 
 	// ExtensionTasks is the capability of modern tasks. Legacy tasks have the capability "tasks".
 	ExtensionTasks = MetaPrefix + "tasks"
-	// ExtensionSkills serves skills (SEP-2640): resources with lists of their own.
+	// ExtensionSkills is the extension for skills (SEP-2640): resources that have lists of their own.
 	ExtensionSkills = MetaPrefix + "skills"
 	// ExtensionUI is MCP Apps (SEP-1865): pages that clients show beside results.
 	ExtensionUI = MetaPrefix + "ui"
@@ -62,7 +62,7 @@ const (
 	MethodComplete             = "completion/complete"
 	MethodSkillsList           = "skills/list"              // of [ExtensionSkills]
 	MethodSkillsGet            = "skills/get"               // of [ExtensionSkills]
-	MethodDirectoryRead        = "resources/directory/read" // of [ExtensionSkills], with directoryRead
+	MethodDirectoryRead        = "resources/directory/read" // of [ExtensionSkills], if the server states directoryRead
 	MethodSetLevel             = "logging/setLevel"         // legacy
 	MethodTasksList            = "tasks/list"               // legacy
 	MethodTasksGet             = "tasks/get"

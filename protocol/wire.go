@@ -33,7 +33,7 @@ type InitializeResult struct {
 
 // DecideParams are the params of governance/decide: one flow of an exchange for a native policy.
 type DecideParams struct {
-	ID   string `json:"id,omitempty"` // of the exchange, the same in both flows
+	ID   string `json:"id,omitempty"` // id of the exchange, the same in both flows
 	Flow string `json:"flow"`         // request or response
 	// to_extension, or to_caller for requests and notifications of an extension
 	Direction string `json:"direction"`
@@ -44,11 +44,11 @@ type DecideParams struct {
 	Node      string `json:"node,omitempty"`
 	Extension string `json:"extension,omitempty"` // the target; "" for a method of the host
 	Tool      string `json:"tool,omitempty"`      // the registered name; "" outside tools/call
-	// of the HTTP request, by lower-case name; category authentication only, nil if the call did not arrive over
-	// HTTP
+	// headers of the HTTP request, by lower-case name; only for category authentication, nil if the call did not arrive
+	// over HTTP
 	Headers map[string]string `json:"headers,omitempty"`
 	Request json.RawMessage   `json:"request,omitempty"` // the params
-	// the result; beside Error, the part of the error that may be changed
+	// the result; if Error is set, the part of the error that may be changed
 	Response json.RawMessage `json:"response,omitempty"`
 	Error    *WireError      `json:"error,omitempty"` // instead of a result
 	// the final decision of the exchange; category audit only
@@ -118,7 +118,7 @@ type toolResult struct {
 }
 
 func (r ToolResult) parse() (p toolResult) {
-	_ = json.Unmarshal(r, &p) // anything but an object counts as empty
+	_ = json.Unmarshal(r, &p) // anything but an object is read as {}
 	return p
 }
 
