@@ -230,7 +230,7 @@ func (f *finisher) checkStdioDestination(path string, d *Destination) {
 	}
 }
 
-// only reports the stated fields that belong to another type.
+// only reports each stated field as being only for kind.
 func (f *finisher) only(path, kind string, stated map[string]bool) {
 	for _, field := range slices.Sorted(maps.Keys(stated)) {
 		if stated[field] {

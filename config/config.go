@@ -99,8 +99,8 @@ type Extensions struct {
 	Env Env `json:"env" project:"tighten"`
 	// values that a manifest's [runtime] does not state
 	Defaults manifest.Runtime `json:"defaults" project:"tighten"`
-	// directories whose files are used, with everything below, also if other users own or may write them; / means
-	// all; not in a project's file; default: none
+	// directories whose files are used, at any depth, even if other users own or may write them; / means all; not in a
+	// project's file; default: none
 	SafeDirectories []string `json:"safe_directories" project:"tighten" path:"true"`
 	// which code of the working directory may run: ask: what the user agreed to; lock: what exthost.lock states;
 	// off: all; not in a project's file; default ask
@@ -237,7 +237,7 @@ type Server struct {
 	Listen string `json:"listen" project:"yes"`
 	// bearer token; default: none, which serves loopback only
 	Auth Auth `json:"auth,omitzero" project:"tighten"`
-	// the toolset of clients without one of their own, who can use no other; default: they see everything
+	// the toolset of clients that have none of their own; they can use no other; default: they see everything
 	Toolset string `json:"toolset,omitempty" project:"tighten"`
 	// callers with tokens of their own, by name; with any, every HTTP client needs a token; not in a project's
 	// file; default: none
@@ -289,8 +289,8 @@ type Auth struct {
 	// an authorization server whose tokens are also accepted; default: none
 	OAuth OAuth `json:"oauth,omitzero"`
 
-	// Linux: whose local processes are answered without a token: user: this user's and root's; any: all; not in a
-	// project's file; default user
+	// Linux: whose processes on this machine are answered without a token: user: this user's and root's; any: all; not
+	// in a project's file; default user
 	Loopback string `json:"loopback,omitempty" jsonschema:"enum=user,enum=any"`
 }
 

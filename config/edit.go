@@ -13,7 +13,7 @@ import (
 // Edited is the result of [SetListed].
 type Edited struct {
 	File    string `json:"file"`    // the file that states the list; "" if none does
-	Line    int    `json:"line"`    // of the list, 1-based; 0 if unknown
+	Line    int    `json:"line"`    // line of the list, 1-based; 0 if unknown
 	Changed bool   `json:"changed"` // false: the list was as requested
 	Created bool   `json:"created"` // the file is new
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// LoadOptions state where [Load] reads from. The zero value is the current directory, the process's environment
+// LoadOptions state where [Load] reads from. The zero value stands for the current directory, the process's environment
 // and the platform's directories.
 type LoadOptions struct {
 	File      string   // --config, laid over the directory's files; default $EXTHOST_CONFIG, else none
@@ -59,8 +59,8 @@ func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
 }
 
-// Refused is the error of an invalid configuration: the diagnostics of [Load]. If Options.Reread returns it, the
-// host shows them in its status.
+// Refused is the error of an invalid configuration: the diagnostics of [Load]. If Options.Reread returns a Refused, the
+// host shows its diagnostics in the status.
 type Refused []protocol.Diagnostic
 
 // Error returns one line for each diagnostic.

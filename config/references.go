@@ -14,7 +14,7 @@ import (
 // foundReference is a value with references to secrets.
 type foundReference struct {
 	key    string
-	names  []string // of the secrets
+	names  []string // names of the secrets
 	policy bool     // the value goes to a policy
 	wrong  string   // why the reference is refused; "" if it is allowed
 }

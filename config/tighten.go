@@ -19,7 +19,7 @@ import (
 type guard struct {
 	*loader
 	was       *Config
-	positions strict.Positions // of was
+	positions strict.Positions // positions of the values in was
 }
 
 func (l *loader) guard() *guard {
@@ -94,12 +94,12 @@ func (g *guard) refuse(path string, now, was reflect.Value) {
 	}
 }
 
-// states reports whether the directory's files state a scalar. A section or list is only refused if they change it.
+// states reports whether the directory's files state a string. Values of other kinds are only refused if they change.
 func (g *guard) states(path string, kind reflect.Kind) bool {
 	return kind == reflect.String && g.decoder.Positions[path] != g.positions[path]
 }
 
-// nextTo returns what to do about a key that a project's file cannot state.
+// nextTo returns the hint for a key that a project's file cannot state.
 func nextTo(path string) string {
 	if path == "extensions.trust" {
 		return "state it in the user's file, with --trust or in EXTHOST_TRUST"

@@ -63,7 +63,7 @@ func badURL(raw string) (problem, hint string) {
 	return "", ""
 }
 
-// against makes path absolute relative to dir. "" stays "".
+// against returns path, if it is relative, as an absolute path from dir. "" stays "".
 func against(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

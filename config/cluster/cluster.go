@@ -27,8 +27,8 @@ type Membership struct {
 	// with urls: TLS certificates; default: the system's
 	TLS Certificates `json:"tls,omitzero"`
 
-	Name string `json:"name,omitempty"` // of the cluster; default that of join, else main
-	// this host's name in the cluster, unique among its nodes; default that of join, else the host name
+	Name string `json:"name,omitempty"` // name of the cluster; default: the name in join, else main
+	// this host's name in the cluster, unique among its nodes; default: the name in join, else the host name
 	Node string `json:"node,omitempty"`
 
 	// what other nodes see of this host's extensions: the first match counts, the rest is not shared; default:

@@ -9,8 +9,8 @@ import (
 // ByHand is the error for a file in a notation that is not changed automatically, with the text to add to the file.
 type ByHand = edit.ByHand
 
-// State writes to a file which cluster the host joins and the hub that runs in it, and leaves every other byte
-// unchanged. The file need not exist, its directory must. The error may be a *[ByHand].
+// State writes to a configuration file which cluster the host joins, and the hub that runs in the host. It leaves every
+// other byte unchanged. The file need not exist, its directory must. The error may be a *[ByHand].
 func State(file, join string, h Hub) error {
 	unlock, err := edit.Lock(file)
 	if err != nil {

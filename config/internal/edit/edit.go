@@ -53,7 +53,7 @@ func Apply(name string, data []byte, l List) (changed []byte, line int, err erro
 	return changed, line, nil
 }
 
-// change changes the list in text, which states doc.
+// change changes the list in text, whose content is doc.
 func (l *List) change(file notation, text string, doc map[string]any) (_ string, err error) {
 	have, stated := list(doc, l.Section, l.Key)
 	if !stated && len(l.Add) == 0 && l.Remove == "" {
@@ -118,8 +118,8 @@ func (n notation) read(data []byte) (doc map[string]any, err error) {
 	return doc, err
 }
 
-// rewrite applies change to the text of a file, without byte order mark and with \n as line ends. The error is refusal
-// if the new text is not as wanted.
+// rewrite applies change to the text of a file, without byte order mark and with \n as line ends. It returns the error
+// refusal if the new content is not as wanted.
 func (n notation) rewrite(data []byte, refusal error, wanted func(after map[string]any) bool,
 	change func(text string) (string, error)) ([]byte, error) {
 	body := bytes.TrimPrefix(data, bom)

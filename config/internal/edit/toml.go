@@ -112,7 +112,7 @@ func addTableTOML(text string, t *Table) string {
 	return appended(text, linesTOML(t))
 }
 
-// insertTOML adds a key to an existing table, after another of the keys that are set, else first.
+// insertTOML adds a key to an existing table: after another key of t.Set that the table has, else as the first.
 func (t *Table) insertTOML(text string, s Setting) (string, bool) {
 	line := s.Key + " = " + strconv.Quote(s.Value)
 	for _, other := range t.Set {
@@ -175,8 +175,8 @@ func removeTableTOML(text string, t *Table) (string, bool) {
 	}
 }
 
-// cutBlockTOML removes the table with the header at at, up to its last key, and one adjacent blank line. Comments
-// after the last key may be about the next table and stay.
+// cutBlockTOML removes the table whose header is at the offset at, up to its last key, and one adjacent blank line.
+// Comments after the last key stay, as they may be about the next table.
 func cutBlockTOML(text string, at int) string {
 	start := lineStart(text, at)
 	end := min(lineEnd(text, at)+1, len(text))
