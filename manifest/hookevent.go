@@ -42,7 +42,7 @@ var aliases = map[string]HookEvent{
 // HookEvents returns all hook points, in the order of an agent loop.
 func HookEvents() []HookEvent { return slices.Clone(hookEvents) }
 
-// ParseHookEvent reads a name in snake_case, PascalCase or as Claude Code has it.
+// ParseHookEvent reads a name in snake_case, in PascalCase or as Claude Code spells it.
 func ParseHookEvent(name string) (HookEvent, bool) {
 	if e, ok := aliases[name]; ok {
 		return e, true

@@ -208,7 +208,7 @@ type HookSpec struct {
 	// run without a shell; a relative path with a slash starts at the folder of the manifest
 	Command Command   `toml:"command" json:"command"`
 	Timeout *Duration `toml:"timeout" json:"timeout,omitempty"` // default 15 s
-	// the decision if the hook fails: allow or deny; default deny at gates, allow for an extension's own
+	// the decision if the hook fails: allow or deny; default: deny at gates for the operator's hooks, else allow
 	OnError  string `toml:"on_error" json:"on_error,omitempty"`
 	Priority int    `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// SidecarName is the file of MCP servers that other clients keep beside a manifest.
+// SidecarName is the name of the file beside a manifest in which other clients list MCP servers.
 const SidecarName = ".mcp.json"
 
 // ServerID returns the extension id of an owner's MCP server: {owner}.{name}, the name in lower case with _ for

@@ -21,7 +21,7 @@ var (
 		"ppc64le", "riscv64", "s390x"}
 )
 
-// commonNames map other names to those of the Go toolchain.
+// commonNames map other names of platforms to those of the Go toolchain.
 var commonNames = map[string]string{
 	"macos":   "darwin",
 	"osx":     "darwin",
