@@ -34,7 +34,7 @@ func (d *Decoder) expand(path string, n *Node, text string) string {
 	})
 }
 
-// resolve makes path absolute, relative to where it is stated. "" stays "".
+// resolve makes a relative path absolute, from the [Decoder.Base] of pos. "" stays "".
 func (d *Decoder) resolve(pos Pos, path string) string {
 	if path == "" {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// field is a struct field as files see it.
+// field is a struct field as it appears in files.
 type field struct {
 	name  string // its json name
 	index int

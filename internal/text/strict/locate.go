@@ -19,8 +19,8 @@ type locator struct {
 
 // level is the position of a key or value in the tree.
 type level struct {
-	depth int // of keys and arrays
-	bytes int // of the keys
+	depth int // nesting of keys and arrays
+	bytes int // length of the keys
 }
 
 // keyPart is one part of a dotted key.

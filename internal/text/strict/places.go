@@ -2,9 +2,9 @@ package strict
 
 // Place is where a TOML text states a value, as offsets into the text.
 type Place struct {
-	Key   int // of the last part of its key
-	Start int // of the value: for a table, of its brace, or of the first header or key that names it
-	End   int // of what follows the value; Start for a table without braces
+	Key   int // offset of the last part of its key
+	Start int // offset of the value; for a table, of its brace or of the first header or key that names it
+	End   int // offset of what follows the value; Start for a table without braces
 }
 
 // LocateTOML returns the place of the value at keys. ok is false if there is none or data is not TOML.

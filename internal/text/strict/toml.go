@@ -18,7 +18,7 @@ type Rules struct {
 	Values   int  // default 50,000
 	KeyBytes int  // total of all keys down to a value; default: unlimited
 	Work     int  // parts of each key times its depth, summed; default: unlimited
-	AtKeys   bool // a value's position is its key's; default: its own
+	AtKeys   bool // the position of a value is that of its key; default: where it begins
 }
 
 const (
