@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Log keeps diagnostics. Its methods are safe for concurrent use.
+// Log stores diagnostics. Its methods are safe for concurrent use.
 type Log struct {
 	log *slog.Logger
 
@@ -32,7 +32,7 @@ const maxLines = 1000
 // New returns an empty log that writes to l.
 func New(l *slog.Logger) *Log { return &Log{log: l} }
 
-// Write logs a diagnostic without keeping it.
+// Write logs a diagnostic without storing it.
 func (l *Log) Write(d protocol.Diagnostic) {
 	level := map[protocol.Level]slog.Level{
 		protocol.LevelInfo: slog.LevelDebug, protocol.LevelWarn: slog.LevelWarn, protocol.LevelError: slog.LevelError,
@@ -65,7 +65,7 @@ func added(list, before []protocol.Diagnostic) (fresh []protocol.Diagnostic) {
 	return fresh
 }
 
-// Add keeps a diagnostic, and logs it if it is new.
+// Add stores a diagnostic, and logs it if it is new.
 func (l *Log) Add(d protocol.Diagnostic) {
 	l.mu.Lock()
 	known := slices.Contains(l.starts, d)
@@ -106,8 +106,8 @@ func (l *Log) SetDescriptors(diags []protocol.Diagnostic) {
 	}
 }
 
-// SetRefused keeps and logs why a reload was refused; nil clears it. An error without diagnostics of its own
-// becomes one of code config_invalid.
+// SetRefused stores and logs why a reload was refused; nil clears it. An error without diagnostics of its own becomes
+// one of code config_invalid.
 func (l *Log) SetRefused(err error) {
 	var diags []protocol.Diagnostic
 	if err != nil {
@@ -148,14 +148,14 @@ func refusal(err error) (diags []protocol.Diagnostic) {
 	}
 }
 
-// All returns files and all kept diagnostics. It is never nil.
+// All returns files and all stored diagnostics. It is never nil.
 func (l *Log) All(files []protocol.Diagnostic) []protocol.Diagnostic {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]protocol.Diagnostic{}, slices.Concat(l.refused, files, l.starts, l.descriptors)...)
 }
 
-// Capped returns the first max diagnostics, and one more that counts the rest.
+// Capped returns the first max diagnostics, and one more that states how many are left out.
 func Capped(diags []protocol.Diagnostic, max int) []protocol.Diagnostic {
 	if len(diags) <= max {
 		return diags

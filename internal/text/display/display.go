@@ -103,7 +103,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// unsafeRune includes U+FFFD, because invalid UTF-8 decodes to it.
+// unsafeRune reports whether Escape replaces r. That includes U+FFFD, because invalid UTF-8 decodes to it.
 func unsafeRune(r rune) bool {
 	return r == utf8.RuneError || r != '\t' && !unicode.IsGraphic(r)
 }

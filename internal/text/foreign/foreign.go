@@ -27,7 +27,7 @@ var noEffect = map[string]string{
 // Depth is the maximum length of a path in noEffect.
 const Depth = 4
 
-// NoEffect reports whether the key at path is known to have no effect, and its replacement, "" if there is none.
+// NoEffect reports whether the key at path is known to have no effect, and what replaces it, "" if nothing does.
 func NoEffect(path ...string) (instead string, known bool) {
 	joined := strings.Join(path, ".")
 	if len(path) == Depth {

@@ -54,7 +54,7 @@ func Set(obj json.RawMessage, key string, value json.RawMessage) json.RawMessage
 	return Edit(obj, map[string]json.RawMessage{key: value})
 }
 
-// Delete returns obj without members key; obj itself if there is none.
+// Delete returns obj without the members named key; obj itself if there is none.
 func Delete(obj json.RawMessage, key string) json.RawMessage {
 	if Get(obj, key) == nil {
 		return obj

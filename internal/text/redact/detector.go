@@ -50,7 +50,7 @@ var secretsAlone = sync.OnceValue(func() *Detector {
 	return d
 })
 
-// HoldsSecret reports whether text contains a secret by its form. E-mail addresses and card numbers do not count.
+// HoldsSecret reports whether a part of text has the form of a secret. E-mail addresses and card numbers do not count.
 func HoldsSecret(text string) bool {
 	w := search{Detector: secretsAlone(), ctx: context.Background(), hides: true}
 	return len(w.spans([]byte(text))) > 0

@@ -11,10 +11,10 @@ import (
 // maxNesting bounds JSON within strings of JSON.
 const maxNesting = 3
 
-// JSON replaces every finding in strings and keys of raw by [redacted:rule]; all other bytes stay. Strings are
-// searched decoded, recursively where they hold JSON. A value is searched together with its key, as key":"value,
-// since the key may identify a secret. A base64 string with a finding is masked as a whole. Valid JSON stays
-// valid, and truncated JSON is masked up to its end. The only error is ctx's.
+// JSON replaces every finding in strings and keys of raw by [redacted:rule]; all other bytes stay. Strings are decoded
+// for the search, and JSON in a string is searched in the same way. A value is searched together with its key, as
+// key":"value, since the key may identify a secret. A base64 string with a finding is masked as a whole. Valid JSON
+// stays valid, and truncated JSON is masked up to its end. The only error is ctx's.
 func (d *Detector) JSON(ctx context.Context, raw []byte) ([]byte, Findings, error) {
 	w := search{Detector: d, ctx: ctx}
 	return w.maskAll(raw, func(raw []byte) []span { return merge(w.jsonSpans(nil, raw, 0)) })

@@ -106,9 +106,9 @@ func excerpt[T string | []byte](masked T, cut bool, most int) T {
 	return masked[:min(len(masked), most)]
 }
 
-// Recorded masks a JSON value for a recording: secrets that k or others know, halves of them and any escaping
-// included, and secrets by their form. Other bytes stay, and valid JSON stays valid: a number that is a secret
-// becomes a string.
+// Recorded masks secrets in a JSON value, for a recording: secrets that k or others know, in any escaping, their
+// halves, and secrets by their form. Other bytes stay, and valid JSON stays valid: a number that is a secret becomes a
+// string.
 func (k *Known) Recorded(raw []byte, others ...*Known) []byte {
 	for _, set := range append(others, k) {
 		if set != nil {
