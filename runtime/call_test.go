@@ -122,7 +122,7 @@ func (broken) Call(context.Context, string, json.RawMessage) (json.RawMessage, e
 func (broken) Notify(context.Context, string, json.RawMessage) error { panic("in Notify") }
 
 // TestPanicEndsOneMessageOfTheChild makes the host panic on a request and a notification, both within a call and
-// outside of one. The child gets an error for each request, and its answer reaches the caller.
+// outside of one. The child gets an error for each request, and the child's answer to the call reaches the caller.
 func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
 	fault(t)
 	s := spec(t, `init echo; read; `+
@@ -160,7 +160,8 @@ func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
 	}
 }
 
-// silent is a client that answers no question before its ctx ends, and reports what becomes of them.
+// silent is a client that answers no question of the child before the ctx of the question ends. It reports when a
+// question arrives and when its ctx ends.
 type silent struct {
 	*noter
 	events chan string

@@ -27,7 +27,7 @@ func TestAnswerBehindALastFlood(t *testing.T) {
 }
 
 // TestLongRequestsOfAChildAreBounded has a child send requests of nearly the maximum length to a host that does not
-// answer. The host holds few of them, refuses the others, and reads on.
+// answer. The host accepts a few of the requests, refuses the others, and continues to read.
 func TestLongRequestsOfAChildAreBounded(t *testing.T) {
 	fault(t)
 	var held atomic.Int64

@@ -174,7 +174,7 @@ func TestHandshakeAnswerWithWrongID(t *testing.T) {
 	wantContains(t, err.Error(), "2 times with an id that was never sent")
 }
 
-// TestHandshakeAnswerWithZeroID answers everything with the id 0, which no request to an MCP server has.
+// TestHandshakeAnswerWithZeroID has the child answer everything with the id 0, which no request to an MCP server has.
 func TestHandshakeAnswerWithZeroID(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`,

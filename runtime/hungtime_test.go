@@ -274,7 +274,7 @@ func TestBusyIsNotReplaced(t *testing.T) {
 		most     int    // MaxInFlight
 	}{
 		"16 callers": {16, 0, "", 0},
-		// a native child owes an answer to each of their calls
+		// a native child owes an answer to each call of a caller that has left
 		"callers that leave":                     {16, time.Second, "", 0},
 		"MCP, callers that leave":                {16, time.Second, protocol.MCP20251125, 64},
 		"MCP, callers that leave and fill it up": {16, time.Second, protocol.MCP20251125, 4},

@@ -495,8 +495,8 @@ func (*lent) Needed() string { return "" }
 func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 	call := func(_ string, body []byte) bool { return bytes.Contains(body, []byte(protocol.MethodToolsCall)) }
 	for name, c := range map[string]struct {
-		refuses func(session string, body []byte) bool // of requests outside of a session opened later
-		always  bool                                   // other requests too, except initialize
+		refuses func(session string, body []byte) bool // reports whether a request gets 401
+		always  bool                                   // refuses applies to sessions opened later too
 		lost    bool
 	}{
 		"the session is lost": {
@@ -515,8 +515,8 @@ func TestRemoteSessionRefusedAsCredentials(t *testing.T) {
 				processtest.Leaks(t)
 				inner := sdkHandler(t, "sessions")
 				var on atomic.Bool
-				var session atomic.Pointer[string] // of the run
-				var left atomic.Int32              // trial sessions that were not ended
+				var session atomic.Pointer[string] // the run's session
+				var left atomic.Int32              // number of trial sessions that were not ended
 				url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					body, _ := io.ReadAll(q.Body)
 					q.Body = io.NopCloser(bytes.NewReader(body))
@@ -675,8 +675,8 @@ func TestRemoteRefusalKeepsSession(t *testing.T) {
 	}
 }
 
-// TestRemoteErrorWithoutAnID has the server report the failure of one of two calls without its id, but on its stream,
-// so that this call fails with the server's error. It is logged too.
+// TestRemoteErrorWithoutAnID has the server report the failure of one of two calls. The error has no id, but is on the
+// stream of the call, so that the call fails with the server's error. The error is logged too.
 func TestRemoteErrorWithoutAnID(t *testing.T) {
 	for name, c := range map[string]struct {
 		code              int

@@ -218,7 +218,7 @@ func writeBytes(n string) {
 	}
 }
 
-// ask writes n requests of that many bytes, and reads until the host has refused as many as it must.
+// ask writes n requests with size bytes of padding, and reads until the host has refused the stated number of them.
 func (s *scriptStdin) ask(args string) {
 	var n, size, refused int
 	fmt.Sscan(args, &n, &size, &refused)
