@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// busy makes this binary edit the clients of a directory until it is killed.
+// busy is the variable that makes this binary edit the clients of a directory until it is killed.
 const busy = "EXTHOST_TEST_EDITS"
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func clientsOf(t *testing.T, dir string) map[string]config.Client {
 	return cfg.Server.Clients
 }
 
-// Concurrent additions are all kept, and of several with one name exactly one wins.
+// Concurrent additions are all kept. Of several additions with one name, exactly one succeeds.
 func TestConcurrentEditsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
