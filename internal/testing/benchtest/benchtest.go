@@ -1,6 +1,6 @@
-// Package benchtest compares ways of calling a child process. The first way is usually the
-// floor: a child that copies bytes over pipes. The ways take turns, so that disturbances
-// affect all of them, and the median of nine turns counts.
+// Package benchtest compares ways of calling a child process. The first way is usually the floor: a child that copies
+// bytes over pipes. The ways take turns, so that disturbances affect all of them, and the result is the median of nine
+// turns.
 package benchtest
 
 import (

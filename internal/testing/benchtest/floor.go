@@ -91,8 +91,8 @@ func StartCommand(tb testing.TB, cmd *exec.Cmd) (in, out *os.File) {
 	return in, out
 }
 
-// Floor starts the floor's child and returns the way of calling it. A single caller reads
-// its answers itself; several callers share one reader.
+// Floor starts the floor's child and returns the Way that calls it. A single caller reads its answers itself; several
+// callers share one reader.
 func (l Load) Floor(b testing.TB) Way {
 	b.Helper()
 	f := &floor{

@@ -28,7 +28,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Patience bounds every wait of a test; none is expected to last.
+// Patience bounds every wait of a test. No wait is expected to take that long.
 const Patience = 60 * time.Second
 
 // Extension is the native extension of the tests.

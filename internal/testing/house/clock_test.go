@@ -62,7 +62,7 @@ func TestNobodyReadsTheWallClock(t *testing.T) {
 		"internal/wire/ndjson/transport.go":      "Unix", // a deadline that has passed by any clock
 		"internal/proc/process/isolate_linux.go": "Unix", // the same
 
-		"internal/testing/processtest/sharded.go": "Parse", // of flags
+		"internal/testing/processtest/sharded.go": "Parse", // it parses flags, not times
 	}
 	for _, dir := range []string{
 		"supervisor",

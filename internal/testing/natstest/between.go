@@ -44,7 +44,8 @@ func Impostor(t testing.TB, more string) string {
 	})
 }
 
-// listen calls take for each connection, on its own goroutine, until the test ends. It returns the URL.
+// listen accepts connections until the test ends, and returns the URL. It calls take for each connection, on a
+// goroutine of its own.
 func listen(t testing.TB, take func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

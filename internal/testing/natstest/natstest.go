@@ -18,14 +18,14 @@ import (
 // Name is the name of [Verb] in test scripts.
 const Name = "natsd"
 
-// Server configures a server on the loopback interface. Its name is s and its port.
+// Server configures a server on the loopback interface. The server's name is s and Port.
 type Server struct {
 	Port       string
 	RoutesPort string             // for other servers; "": no cluster
 	Routes     []string           // RoutesPort of all servers
 	MaxPayload int32              // 0: default
 	Store      string             // directory of JetStream; "": no JetStream
-	Token      string             // required from clients; "": none
+	Token      string             // token that clients must present; "": none
 	Users      []*server.User     // nil: everybody may connect
 	Nkeys      []*server.NkeyUser // nil: as Users
 }

@@ -19,12 +19,12 @@ import (
 
 // Servers are the MCP server and its authorization server. Their fields must be set before the first request.
 type Servers struct {
-	URL    string // of the MCP server
-	Issuer string // of the authorization server
+	URL    string // URL of the MCP server
+	Issuer string // URL of the authorization server
 
-	Life       time.Duration // of access tokens; 0 is an hour
+	Life       time.Duration // lifetime of access tokens; 0 is an hour
 	NoRefresh  bool          // no refresh tokens
-	NoRotation bool          // refresh tokens stay the same
+	NoRotation bool          // a refresh does not replace the refresh token
 	Scopes     string        // scopes that the MCP server asks for
 	Secret     bool          // each registered client gets a secret
 

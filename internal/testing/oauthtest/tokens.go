@@ -58,7 +58,7 @@ func (s *Servers) token(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer gives the next tokens of a grant. s.mu is held.
+// answer responds with the next tokens of a grant. The caller holds s.mu.
 func (s *Servers) answer(w http.ResponseWriter, g *grant) {
 	life := s.Life
 	if life == 0 {

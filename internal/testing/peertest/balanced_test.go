@@ -116,7 +116,8 @@ func TestBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestConformanceBehindAProxy runs the official conformance suite against two hosts behind such a proxy.
+// TestConformanceBehindAProxy runs the official conformance suite against two hosts behind a proxy that forwards
+// requests to them in turn.
 func TestConformanceBehindAProxy(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)
@@ -127,7 +128,7 @@ func TestConformanceBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestTasksBehindAProxy runs tools as tasks at two hosts behind such a proxy.
+// TestTasksBehindAProxy runs tools as tasks at two hosts behind a proxy that forwards requests to them in turn.
 func TestTasksBehindAProxy(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))

@@ -257,8 +257,9 @@ func (c *stdioClient) readAll(out io.Reader) {
 	}
 }
 
-// concerned returns the client that a message of the host is for: that of the call with its
-// progress token, or of the latest call, or of the session.
+// concerned returns the client that a message of the host is for: the caller of the latest call that has the message's
+// progress token, or of the latest call if there is no token. If there is no such call, it is the client of the
+// session.
 func (c *stdioClient) concerned(params json.RawMessage) protocol.Peer {
 	token := rawjson.Get(params, "progressToken")
 	c.mu.Lock()

@@ -48,8 +48,8 @@ func TestReplayedConformance(t *testing.T) {
 	}
 }
 
-// outcomesOf runs the suite against a host with one extension, which has ended when it returns. It
-// returns the line that counts the tests, and the checks of each scenario with their status.
+// outcomesOf runs the suite against a host with one extension, and ends the host. It returns the line that counts the
+// tests, and the checks of each scenario with their status.
 func outcomesOf(t *testing.T, name, revision, transport string, flags ...string,
 ) (counts string, outcomes map[string][]string) {
 	t.Helper()

@@ -24,7 +24,7 @@ type server struct {
 	env   []string
 	apart []string // environment of a second instance, which must not share its state
 	tools int      // number of tools for a client without capabilities
-	calls []call   // by their own names
+	calls []call   // with the server's own tool names
 }
 
 // fastMCP returns the server of testdata, run by the peers' Python.

@@ -71,7 +71,7 @@ var wilds = []wild{
 		"fastmcp_server.py", "json.py"},
 }
 
-// project is a folder with real servers that its user has agreed to.
+// project is a folder with real servers. Its user has agreed to run them.
 type project struct {
 	*testing.T
 	dir, home string

@@ -56,7 +56,7 @@ func newSubject(t *testing.T) subject {
 	return s
 }
 
-// write writes a file that is old enough for go test to keep results which depend on it.
+// write writes a file with a modification time so old that go test caches results which depend on the file.
 func (s subject) write(name, text string) {
 	s.Helper()
 	path := filepath.Join(s.dir, name)

@@ -92,8 +92,8 @@ func FreePorts(t testing.TB, n int) (list []string) {
 	return list
 }
 
-// FreePort returns a free TCP port of the loopback interface. No other call gets it before release, in whatever
-// process: a UDP socket with the same number reserves it.
+// FreePort returns a free TCP port of the loopback interface. Until release, no other call in any process gets the same
+// port: a UDP socket with the same number reserves it.
 func FreePort() (port string, release func(), err error) {
 	for range portCount {
 		port = strconv.Itoa(firstPort + rand.IntN(portCount))

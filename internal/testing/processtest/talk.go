@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// patience is how long a child may take to say something on a busy machine.
+// patience is how long a child may take to write a line on a busy machine.
 const patience = time.Minute
 
 // Piped starts cmd and returns its stdin and its stdout. The caller waits for cmd.

@@ -31,7 +31,7 @@ type Release struct {
 	Name, Version string
 	JSON          map[string]any    // further members of package.json
 	Files         map[string]string // by path
-	Age           time.Duration     // since it was published; default a year
+	Age           time.Duration     // time since publication; default a year
 	Archive       []byte            // replaces the archive of Files
 	Served        []byte            // what is served, if not the archive that the hash is of
 	Integrity     *string           // replaces the archive's integrity
@@ -103,7 +103,7 @@ func (r *NPM) Environ(dir string) map[string]string {
 	}
 }
 
-// Publish adds a version, or replaces it.
+// Publish adds a version, or replaces an existing one.
 func (r *NPM) Publish(release Release) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,7 +228,7 @@ func (one Release) archive() []byte {
 // Entry is one entry of an archive.
 type Entry struct {
 	Name, Body, Link string
-	Type             byte // of archive/tar; default a file
+	Type             byte // type flag of archive/tar; default a file
 	Size             int64
 }
 

@@ -25,7 +25,7 @@ type Wheel struct {
 	Scripts       string            // content of [console_scripts]
 	Metadata      string            // replaces the default metadata
 	Files         map[string]string // by path
-	Age           time.Duration     // since it was published; default a year
+	Age           time.Duration     // time since publication; default a year
 	Served        []byte            // what is served, if not the archive that the hash is of
 	Filename      string            // replaces the name of a wheel for every machine
 	NoHash        bool
@@ -77,7 +77,7 @@ func (p *PyPI) Move(below string) {
 	p.Below = below
 }
 
-// Publish adds a version, or replaces it.
+// Publish adds a version, or replaces an existing one.
 func (p *PyPI) Publish(w Wheel) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
