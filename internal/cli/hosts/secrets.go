@@ -11,7 +11,6 @@ import (
 	"github.com/exthost/exthost/internal/file/ownership"
 	"github.com/exthost/exthost/internal/secret/secrets"
 	"github.com/exthost/exthost/internal/secret/secrets/agefile"
-	"github.com/exthost/exthost/internal/secret/secrets/keystore"
 	"github.com/exthost/exthost/internal/secret/secrets/stored"
 	"github.com/exthost/exthost/internal/supply/consent"
 )
@@ -21,7 +20,7 @@ func Secrets(cfg *config.Config) exthost.Secrets {
 	s := cfg.Secrets
 	switch s.Provider {
 	case config.SecretsKeyring:
-		return keystore.Store{Timeout: s.Timeout.Std()}
+		return stored.Keyring{Timeout: s.Timeout.Std()}
 	case config.SecretsCommand:
 		return stored.Command{Argv: s.Command, Dir: s.Dir, Env: os.Environ(), Timeout: s.Timeout.Std()}
 	case config.SecretsEnv:

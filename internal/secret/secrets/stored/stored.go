@@ -1,4 +1,5 @@
-// Package stored reads secrets from the host's environment, from files, or from the output of a command.
+// Package stored reads secrets from the host's environment, from files, from the output of a command, or from the
+// system's keyring.
 package stored
 
 import (

@@ -1,4 +1,4 @@
-package keystore
+package stored
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 func TestKeyring(t *testing.T) {
 	processtest.Leaks(t)
 	keyring.MockInit()
-	s := Store{Timeout: time.Minute}
+	s := Keyring{Timeout: time.Minute}
 	if err := s.Set("github", "v1"); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestKeyring(t *testing.T) {
 func TestKeyringThatIsLocked(t *testing.T) {
 	processtest.Leaks(t)
 	keyring.MockInitWithError(errors.New("the collection is locked"))
-	s := Store{Timeout: time.Minute}
+	s := Keyring{Timeout: time.Minute}
 	for _, err := range []error{s.Set("x", "canary"), s.Remove("x"), look(s, "x")} {
 		if err == nil || !strings.Contains(err.Error(), "the keyring cannot be used: the collection is locked") ||
 			strings.Contains(err.Error(), "canary") {
@@ -67,7 +67,7 @@ func TestKeyringThatIsLocked(t *testing.T) {
 	}
 }
 
-func look(s Store, name string) error {
+func look(s Keyring, name string) error {
 	_, err := s.Lookup(context.Background(), name)
 	return err
 }

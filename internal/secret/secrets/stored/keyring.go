@@ -1,6 +1,4 @@
-// Package keystore keeps secrets in the system's keyring: the macOS Keychain, the Windows Credential Manager, or
-// the Secret Service of a desktop.
-package keystore
+package stored
 
 import (
 	"context"
@@ -14,20 +12,21 @@ import (
 	"github.com/exthost/exthost/internal/secret/secrets"
 )
 
-// service is the service name of the entries.
+// service is the service name of the entries in a keyring.
 const service = "exthost"
 
-// Store is the user's keyring. It is safe for concurrent use.
-type Store struct {
+// Keyring keeps secrets in the user's keyring: the macOS Keychain, the Windows Credential Manager, or the Secret
+// Service of a desktop. It is safe for concurrent use.
+type Keyring struct {
 	Timeout time.Duration // per request; a locked keyring asks the user
 }
 
-// running admits one request at a time. Requests to the keyring cannot be canceled: a hanging one keeps its slot,
+// asking admits one request at a time. Requests to the keyring cannot be canceled: a hanging one keeps its slot,
 // and later ones time out instead of piling up.
-var running = make(chan struct{}, 1)
+var asking = make(chan struct{}, 1)
 
 // Lookup returns a secret's value. The error is a [*secrets.Error].
-func (s Store) Lookup(ctx context.Context, name string) (value string, err error) {
+func (s Keyring) Lookup(ctx context.Context, name string) (value string, err error) {
 	value, err = s.ask(ctx, func() (string, error) { return keyring.Get(service, name) })
 	switch {
 	case err == nil:
@@ -46,16 +45,16 @@ func (s Store) Lookup(ctx context.Context, name string) (value string, err error
 }
 
 // Check always returns nil, because looking could make the keyring ask the user to unlock it.
-func (Store) Check(string) error { return nil }
+func (Keyring) Check(string) error { return nil }
 
 // Set stores a secret, replacing an earlier value.
-func (s Store) Set(name, value string) error {
+func (s Keyring) Set(name, value string) error {
 	_, err := s.ask(context.Background(), func() (string, error) { return "", keyring.Set(service, name, value) })
 	return err
 }
 
 // Remove removes a secret. The error wraps [fs.ErrNotExist] if there is none.
-func (s Store) Remove(name string) error {
+func (s Keyring) Remove(name string) error {
 	_, err := s.ask(context.Background(), func() (string, error) { return "", keyring.Delete(service, name) })
 	if errors.Is(err, keyring.ErrNotFound) {
 		return fs.ErrNotExist
@@ -64,7 +63,7 @@ func (s Store) Remove(name string) error {
 }
 
 // ask runs request, and stops waiting for it when ctx ends or after Timeout.
-func (s Store) ask(ctx context.Context, request func() (string, error)) (string, error) {
+func (s Keyring) ask(ctx context.Context, request func() (string, error)) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout,
 		fmt.Errorf("the keyring gave no answer within %v", s.Timeout))
 	defer cancel()
@@ -74,12 +73,12 @@ func (s Store) ask(ctx context.Context, request func() (string, error)) (string,
 	}
 	answers := make(chan answer, 1)
 	select {
-	case running <- struct{}{}:
+	case asking <- struct{}{}:
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 	go func() { // at most one; ends when the keyring answers
-		defer func() { <-running }()
+		defer func() { <-asking }()
 		value, err := request()
 		answers <- answer{value, err}
 	}()
