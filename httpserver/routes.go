@@ -11,13 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/httpserver/internal/dashboard"
-	"github.com/exthost/exthost/httpserver/internal/metrics"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -57,7 +51,7 @@ func (s *Server) newRoutes() http.Handler {
 	}
 	if s.options.Admin != nil {
 		mux.Handle(apiRoot+"/", operatorOnly(withStreamEnd(s.ending, s.options.Admin)))
-		mux.Handle("GET /ui/", dashboard.Handler())
+		mux.Handle("GET /ui/", dashboardHandler())
 	}
 	if o := s.options.OAuth; o != nil {
 		metadata := o.metadata(s.options.MCP.Name)
@@ -116,15 +110,6 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	s.options.Logger.Debug("not ready", "error", err)
 	w.Header().Set("Retry-After", "1")
 	writeStatus(w, http.StatusServiceUnavailable, `{"status":"not ready","kind":"`+string(kind)+`"}`)
-}
-
-// Metrics returns a handler that serves the metrics of a host to Prometheus. It reads the host's own counters at each
-// scrape. Label values come from closed sets or the configuration; tools beyond 4096 share one value.
-func Metrics(h *exthost.Host) http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(metrics.Collector{Host: h}, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
 }
 
 func writeStatus(w http.ResponseWriter, status int, body string) {

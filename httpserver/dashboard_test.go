@@ -1,4 +1,4 @@
-package dashboard
+package httpserver
 
 import (
 	"io/fs"
@@ -10,14 +10,14 @@ import (
 )
 
 // Text never becomes markup or script.
-func TestPagesAreStrict(t *testing.T) {
+func TestDashboardPagesAreStrict(t *testing.T) {
 	risky := regexp.MustCompile(
 		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\("|DOMParser|srcdoc|javascript:| style="|<script(>| [^>]*>[^<])|\bon\w+="`)
-	err := fs.WalkDir(pages, "ui", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(dashboardFiles, "ui", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := pages.ReadFile(path)
+		data, err := dashboardFiles.ReadFile(path)
 		if found := risky.Find(data); found != nil {
 			t.Errorf("%s has %q", path, found)
 		}
@@ -28,13 +28,13 @@ func TestPagesAreStrict(t *testing.T) {
 	}
 	for _, page := range []string{"", "app.js", "style.css", "icon.svg"} {
 		w := httptest.NewRecorder()
-		Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/ui/"+page, nil))
-		if w.Code != http.StatusOK || w.Header().Get("Content-Security-Policy") != policy ||
+		dashboardHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/ui/"+page, nil))
+		if w.Code != http.StatusOK || w.Header().Get("Content-Security-Policy") != dashboardPolicy ||
 			w.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %v", page, w.Code, w.Header())
 		}
 	}
-	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
-		t.Error(policy)
+	if strings.Contains(dashboardPolicy, "unsafe") || strings.Contains(dashboardPolicy, "*") {
+		t.Error(dashboardPolicy)
 	}
 }

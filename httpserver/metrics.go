@@ -1,10 +1,12 @@
-// Package metrics exports the measures of a host as Prometheus metrics.
-package metrics
+package httpserver
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
@@ -12,9 +14,17 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Collector is a [prometheus.Collector] of a host's measures. Label values come from closed sets or the
-// configuration; tools beyond 4096 share one value.
-type Collector struct{ Host *exthost.Host }
+// Metrics returns a handler that serves the metrics of a host to Prometheus. It reads the host's own counters at each
+// scrape. Label values come from closed sets or the configuration; tools beyond 4096 share one value.
+func Metrics(h *exthost.Host) http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collector{Host: h}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
+}
+
+// collector is a [prometheus.Collector] of a host's measures.
+type collector struct{ Host *exthost.Host }
 
 var (
 	descInfo       = desc("info", "1, with the version of the host", "version")
@@ -77,7 +87,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // Describe implements [prometheus.Collector].
-func (c Collector) Describe(descs chan<- *prometheus.Desc) {
+func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descSpans, descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts,
 		descStarts, descMemory, descBreakers,
@@ -90,7 +100,7 @@ func (c Collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect implements [prometheus.Collector].
-func (c Collector) Collect(metrics chan<- prometheus.Metric) {
+func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	m, s := c.Host.Admin().Measures(), sink(metrics)
 	s.gauge(descInfo, 1, m.Status.Version)
 	s.gauge(descSessions, m.Sessions)
@@ -144,17 +154,19 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-var states = []string{
+// extensionStates are the values of the label state.
+var extensionStates = []string{
 	string(supervisor.Idle), string(supervisor.Spawning), string(supervisor.Ready), string(supervisor.Restarting),
 	string(supervisor.Draining),
 	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateUntrusted,
 	status.StateDisabled, status.StateNotReady,
 }
 
+// sink takes the metrics of one scrape.
 type sink chan<- prometheus.Metric
 
 func (s sink) status(x *status.Extension) {
-	for _, state := range states {
+	for _, state := range extensionStates {
 		is := 0
 		if state == x.State {
 			is = 1
