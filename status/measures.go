@@ -1,9 +1,10 @@
 package status
 
 import (
+	"time"
+
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/observe/latency"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -15,7 +16,12 @@ type Latency struct {
 }
 
 // Durations is the count, sum and distribution of durations.
-type Durations = latency.Totals
+type Durations struct {
+	Count uint64
+	Sum   time.Duration
+	// number of durations below the key, which is 128 µs, 256 µs and so on up to 134 s; exact to a microsecond
+	Below map[time.Duration]uint64
+}
 
 // Measures is the source of metrics: [Status] and counts since the host was opened. Counts never decrease while
 // the host runs, except for an extension that a reload removed and another added again.

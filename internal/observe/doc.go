@@ -1,3 +1,3 @@
-// Package observe groups what shows the inside of a running host: log records, frames and durations. Counts and events
+// Package observe groups what shows the inside of a running host: log records and frames. Counts, durations and events
 // are in host/stats; traces, which only the program sends, in cli/traces.
 package observe

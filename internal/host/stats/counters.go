@@ -12,7 +12,6 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/observe/latency"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -52,7 +51,7 @@ func mentionsError(result []byte) bool {
 type Counters struct {
 	tools  table[toolKey, toolCounters]
 	hooks  table[hookKey, atomic.Int64]
-	points table[hooks.Point, latency.Histogram]
+	points table[hooks.Point, distribution]
 }
 
 type toolKey struct{ extension, tool string }

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/internal/observe/latency"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -13,7 +12,7 @@ import (
 // once and never called.
 type Histogram struct {
 	first   atomic.Int64 // the first duration plus one; 0: none
-	buckets atomic.Pointer[latency.Histogram]
+	buckets atomic.Pointer[distribution]
 }
 
 // Record counts a duration.
@@ -28,15 +27,15 @@ func (h *Histogram) Record(d time.Duration) {
 }
 
 // firstAlone returns buckets with the first duration, if any.
-func (h *Histogram) firstAlone() *latency.Histogram {
-	buckets := new(latency.Histogram)
+func (h *Histogram) firstAlone() *distribution {
+	buckets := new(distribution)
 	if first := h.first.Load(); first > 0 {
 		buckets.Record(time.Duration(first - 1))
 	}
 	return buckets
 }
 
-func (h *Histogram) load() *latency.Histogram {
+func (h *Histogram) load() *distribution {
 	if buckets := h.buckets.Load(); buckets != nil {
 		return buckets
 	}
@@ -49,7 +48,7 @@ func (h *Histogram) Latency() *status.Latency { return latencyOf(h.load()) }
 // Totals returns the count, sum and distribution.
 func (h *Histogram) Totals() status.Durations { return h.load().Totals() }
 
-func latencyOf(h *latency.Histogram) *status.Latency {
+func latencyOf(h *distribution) *status.Latency {
 	q := h.Quantiles(0.5, 0.95)
 	if q == nil {
 		return nil

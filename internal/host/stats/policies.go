@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/observe/latency"
 	"github.com/exthost/exthost/status"
 )
 
@@ -23,7 +22,7 @@ type policyFlow struct {
 
 type flowCounts struct {
 	continued, rejected, errors, dropped, shadow atomic.Int64
-	took                                         latency.Histogram
+	took                                         distribution
 
 	mu    sync.Mutex
 	codes map[string]int64

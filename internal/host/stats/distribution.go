@@ -1,46 +1,43 @@
-// Package latency counts durations in a histogram of fixed size, without locks, and estimates quantiles.
-package latency
+package stats
 
 import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/exthost/exthost/status"
 )
 
 const (
-	unit     = time.Microsecond // shorter durations count as 0
-	subBits  = 3
-	sub      = 1 << subBits // buckets per power of two; a bucket's width is at most 1/8 of its lower bound
-	maxPower = 32           // number of powers of two; 2^32 µs are 71 minutes
-	buckets  = (maxPower - subBits + 1) * sub
+	unit        = time.Microsecond // shorter durations count as 0
+	subBits     = 3
+	sub         = 1 << subBits // buckets per power of two; a bucket's width is at most 1/8 of its lower bound
+	maxPower    = 32           // number of powers of two; 2^32 µs are 71 minutes
+	bucketCount = (maxPower - subBits + 1) * sub
 )
 
-// Histogram counts durations. The zero value is empty. It takes 2 KiB. Its methods are safe for concurrent use.
-type Histogram struct {
-	counts [buckets]atomic.Uint64
+// distribution counts durations in a histogram of fixed size, without locks, and estimates quantiles. The zero value is
+// empty. It takes 2 KiB. Its methods are safe for concurrent use.
+type distribution struct {
+	counts [bucketCount]atomic.Uint64
 	sum    atomic.Int64 // of all durations, in nanoseconds
 }
 
 // Record counts d. A duration of more than 71 minutes falls into the last bucket.
-func (h *Histogram) Record(d time.Duration) {
+func (h *distribution) Record(d time.Duration) {
 	h.counts[bucket(d)].Add(1)
 	h.sum.Add(int64(d))
 }
 
-// Totals are the counts of a histogram.
-type Totals struct {
-	Count uint64
-	Sum   time.Duration
-	// number of durations below the key, which is 128 µs, 256 µs and so on up to 134 s; exact to a microsecond
-	Below map[time.Duration]uint64
-}
-
-// The keys of Totals.Below are 2^lowest to 2^highest microseconds.
+// The keys of [status.Durations.Below] are 2^lowest to 2^highest microseconds.
 const lowest, highest = 7, 27
 
 // Totals returns the counts so far, which never decrease. Durations recorded during the call may be missing.
-func (h *Histogram) Totals() Totals {
-	t := Totals{Below: make(map[time.Duration]uint64, highest-lowest+1), Sum: time.Duration(h.sum.Load())}
+func (h *distribution) Totals() status.Durations {
+	t := status.Durations{
+		Below: make(map[time.Duration]uint64, highest-lowest+1),
+		Sum:   time.Duration(h.sum.Load()),
+	}
 	for i := range h.counts {
 		if bound := lowerBound(i); i >= sub && i%sub == 0 && bound >= unit<<lowest && bound <= unit<<highest {
 			t.Below[bound] = t.Count
@@ -58,7 +55,7 @@ func bucket(d time.Duration) int {
 	}
 	power := bits.Len64(n) - 1 // at least subBits
 	if power >= maxPower {
-		return buckets - 1
+		return bucketCount - 1
 	}
 	return (power-subBits+1)<<subBits + int(n>>(power-subBits))&(sub-1)
 }
@@ -74,8 +71,8 @@ func lowerBound(i int) time.Duration {
 
 // Quantiles returns the q-quantile of the durations for each q between 0 and 1, exact to 7 % and a microsecond; nil if
 // the histogram is empty. Durations recorded during the call may be missing.
-func (h *Histogram) Quantiles(qs ...float64) []time.Duration {
-	var counts [buckets]uint64
+func (h *distribution) Quantiles(qs ...float64) []time.Duration {
+	var counts [bucketCount]uint64
 	var total uint64
 	for i := range h.counts {
 		counts[i] = h.counts[i].Load()
@@ -92,7 +89,7 @@ func (h *Histogram) Quantiles(qs ...float64) []time.Duration {
 }
 
 // quantile returns the middle of the bucket with the rank-th duration.
-func quantile(counts *[buckets]uint64, rank uint64) time.Duration {
+func quantile(counts *[bucketCount]uint64, rank uint64) time.Duration {
 	var seen uint64
 	for i, n := range counts {
 		seen += n
@@ -100,5 +97,5 @@ func quantile(counts *[buckets]uint64, rank uint64) time.Duration {
 			return (lowerBound(i) + lowerBound(i+1)) / 2
 		}
 	}
-	return lowerBound(buckets)
+	return lowerBound(bucketCount)
 }

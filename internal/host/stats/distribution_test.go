@@ -1,4 +1,4 @@
-package latency
+package stats
 
 import (
 	"math/rand/v2"
@@ -18,7 +18,7 @@ func TestQuantilesAgainstSorting(t *testing.T) {
 		"short":       func() time.Duration { return time.Duration(r.Int64N(int64(20 * time.Microsecond))) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var h Histogram
+			var h distribution
 			list := make([]time.Duration, 10_000)
 			for i := range list {
 				list[i] = draw()
@@ -39,8 +39,8 @@ func TestQuantilesAgainstSorting(t *testing.T) {
 	}
 }
 
-func TestEmptyAndExtremes(t *testing.T) {
-	var h Histogram
+func TestEmptyDistributionAndExtremes(t *testing.T) {
+	var h distribution
 	if got := h.Quantiles(0.5); got != nil {
 		t.Errorf("of nothing: %v", got)
 	}
@@ -56,7 +56,7 @@ func TestEmptyAndExtremes(t *testing.T) {
 
 // Buckets are contiguous and in order: an upper bound is in the next bucket.
 func TestBucketsMeet(t *testing.T) {
-	for i := range buckets {
+	for i := range bucketCount {
 		if got := bucket(lowerBound(i)); got != i {
 			t.Errorf("bucket %d begins at %v, which is in bucket %d", i, lowerBound(i), got)
 		}
@@ -67,7 +67,7 @@ func TestBucketsMeet(t *testing.T) {
 }
 
 func TestConcurrentRecords(t *testing.T) {
-	var h Histogram
+	var h distribution
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -83,8 +83,8 @@ func TestConcurrentRecords(t *testing.T) {
 	}
 }
 
-func BenchmarkRecord(b *testing.B) {
-	var h Histogram
+func BenchmarkDistribution(b *testing.B) {
+	var h distribution
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			h.Record(300 * time.Microsecond)
@@ -95,7 +95,7 @@ func BenchmarkRecord(b *testing.B) {
 // Totals equal the counts in a sorted list and never decrease.
 func TestTotals(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	var h Histogram
+	var h distribution
 	var list []time.Duration
 	var sum time.Duration
 	for range 10_000 {
