@@ -142,9 +142,9 @@ func (c *child) unanswered(ctx context.Context, err error) *protocol.Error {
 	return c.waitExit(ctx)
 }
 
-// waitExit waits for the end of the run, which comes soon after its connection has failed, and returns the reason. The
-// run itself waits for handlers of the connection, so a call made by a handler must not wait: its ctx has ended by
-// then.
+// waitExit waits for the end of the run and returns the reason. The end comes soon, as the connection has failed. The
+// ctx of a call made by a handler of the connection has already ended: such a call must not wait, as the run waits for
+// the handler.
 func (c *child) waitExit(ctx context.Context) *protocol.Error {
 	select {
 	case <-c.done:
@@ -221,7 +221,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 	}
 }
 
-// owesAll reports whether unanswered abandoned calls use up MaxInFlight, so that no call is left for the child.
+// owesAll reports whether the child owes answers to MaxInFlight abandoned calls, so that it can get no other call.
 func (c *child) owesAll() bool {
 	most := c.spec.Options.MaxInFlight
 	return most > 0 && c.conn.Stats().Abandoned >= most

@@ -147,7 +147,7 @@ func TestPanicEndsOneMessageOfTheChild(t *testing.T) {
 	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(`{}`)}); err != nil {
 		t.Errorf("the next call: %v", err)
 	}
-	r.stop() // after the dump
+	r.stop() // once the child has dumped its unanswered requests
 	refusal := `"error":{"code":-32603,"message":"the request broke off inside the host, which is at fault; its log says where"}}`
 	want := []string{`{"jsonrpc":"2.0","id":1,` + refusal, `{"jsonrpc":"2.0","id":2,` + refusal}
 	if diff := cmp.Diff(want, r.Info().Stderr); diff != "" {

@@ -30,7 +30,7 @@ type endpoint interface {
 	Stop(ctx context.Context, grace time.Duration) error // stops gracefully, then by force
 	Kill()                                               // kills without waiting
 	Tail() []string                                      // last lines of stderr
-	evidence(ready bool) *protocol.Evidence              // about the end; incomplete before Done
+	evidence(ready bool) *protocol.Evidence              // evidence about the end; incomplete before Done
 	exit() string                                        // describes the end; valid after Done
 }
 
@@ -50,7 +50,7 @@ type child struct {
 	tokens    tokenSource
 	watches   resourceWatches
 	handshake atomic.Pointer[Handshake] // nil until the handshake is done
-	hooks     []string                  // from the handshake
+	hooks     []string                  // names of hooks, from the handshake
 	roots     json.RawMessage           // the answer to roots/list; nil: the callers are asked
 
 	endReason    chan *protocol.Error // holds the first reason for ending the run
@@ -59,11 +59,11 @@ type child struct {
 	tasks        concurrent.Gate
 
 	connDone chan struct{} // closed when the connection has ended
-	connErr  error         // why; set before connDone is closed
+	connErr  error         // why the connection ended; set before connDone is closed
 
 	stopping atomic.Bool
 	done     chan struct{}   // closed when the run has ended
-	cause    *protocol.Error // why; set before done is closed
+	cause    *protocol.Error // why the run ended; set before done is closed
 }
 
 // newChild returns a child that is not connected yet.

@@ -26,7 +26,7 @@ type fakeWire struct {
 	mu     sync.Mutex                   // one write at a time
 	peer   func(m jsonrpc.Message)      // receives what is written
 	full   func(m jsonrpc.Message) bool // reports whether there is no room for m; nil: there is always room
-	log    *slog.Logger                 // of the run; nil discards
+	log    *slog.Logger                 // the run's log; nil discards
 	lines  chan string                  // written by the peer
 	closed chan struct{}
 	close  func()
@@ -163,7 +163,7 @@ func TestHungIsReplacedInTime(t *testing.T) {
 		deadline    time.Duration
 		recycle     bool
 		callTimeout time.Duration // 30 s by default
-		want        time.Duration // until the end of the run
+		want        time.Duration // time until the end of the run
 	}{
 		"one caller":                                 {silence, false, 1, 0, false, 0, 160 * time.Second},
 		"one caller, recycle_on_hang":                {silence, false, 1, 0, true, 0, 40 * time.Second},

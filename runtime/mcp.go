@@ -131,8 +131,8 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 }
 
 // outgoing passes on the caller's _meta without the keys that only legacy or only modern versions define. A server with
-// a session gets none of these keys. A stateless server gets them from the host: the protocol version of the
-// connection, and the capabilities and client info, because the server acts on them, of the caller if stated.
+// a session gets none of these keys. A stateless server gets the protocol version of the host's connection. It gets the
+// caller's capabilities and client info if the caller states them, because it acts on them, else the host's.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := WithoutIdentity(orEmpty(r.Params))
 	asIs := token == nil && r.Meta == nil

@@ -15,8 +15,8 @@ import (
 type native struct{ spec *Spec }
 
 // traits differ for a service on NATS. Other hosts call it too, so request ids must be unique across hosts, and the
-// host does not shut it down. Its answers can be lost, and ending the run would free no process, so it may ignore
-// canceled calls.
+// host does not shut it down. The service need not answer canceled calls: answers can be lost, and ending the run would
+// free no process.
 func (d *native) traits() traits {
 	own := d.spec.Manifest.Transport.Kind != manifest.KindNATS
 	return traits{cancels: true, mayIgnoreCanceled: !own, shutdown: own, zeroID: own, randomID: !own}

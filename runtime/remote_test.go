@@ -675,8 +675,8 @@ func TestRemoteRefusalKeepsSession(t *testing.T) {
 	}
 }
 
-// TestRemoteErrorWithoutAnID has the server report the failure of one of two calls. The error has no id, but is on the
-// stream of the call, so that the call fails with the server's error. The error is logged too.
+// TestRemoteErrorWithoutAnID has the server report the failure of one of two calls. The error has no id, but is on that
+// call's stream, so that call fails with the server's error. The error is logged too.
 func TestRemoteErrorWithoutAnID(t *testing.T) {
 	for name, c := range map[string]struct {
 		code              int

@@ -61,7 +61,8 @@ type Spec struct {
 	Standby *Standby
 
 	// Resolve replaces references to secrets by their values, and passes the values to Secret. It is called before each
-	// process start and each connection, which fail if it does. Nil: there are no references.
+	// process start and each connection. If it returns an error, there is no start or connection. Nil: there are no
+	// references.
 	Resolve func(ctx context.Context, s *Spec) (*Spec, error)
 
 	// Login provides the tokens for a remote server, unless the manifest states a token. May be nil.

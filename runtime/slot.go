@@ -172,8 +172,8 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 	}
 }
 
-// lastLook waits a little longer for a result if the end of the limit, due, was noticed late; see [jsonrpc.CatchUp]. ok
-// reports whether the result came.
+// lastLook waits for a result up to [jsonrpc.CatchUp] longer, if it was noticed late that due has passed. ok reports
+// whether the result came.
 func lastLook[T any](due time.Time, outcome <-chan T) (v T, ok bool) {
 	if due.IsZero() || !jsonrpc.Late(due) {
 		return v, false

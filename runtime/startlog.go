@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// startLog logs a process's stderr. MCP servers may complain about handshake requests that they do not know. So lines
-// are held back during the handshake, and matter only if it fails or takes long.
+// startLog logs a process's stderr. MCP servers may complain about handshake requests that they do not know, so lines
+// are held back during the handshake. They are logged at their own level only if the handshake fails or takes long.
 type startLog struct {
 	log *slog.Logger
 
