@@ -67,6 +67,6 @@ type Call struct {
 	Notify    bool            // a notification: no response is expected
 	Client    Peer            // gets the extension's messages during the request; nil drops them
 	Node      string          // the cluster node to use; "" for any node that has the extension
-	Begun     bool            // refuse with ErrNoTask what concerns tasks that the caller did not start here
+	Begun     bool            // refuse requests about tasks that the caller did not start here, with ErrNoTask
 	Origin    string          // the decision id of the node that forwarded the call; "" for none
 }
