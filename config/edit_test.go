@@ -15,7 +15,7 @@ import (
 func TestSetListedChangesOneFile(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
-		files        map[string]string // before
+		files        map[string]string // the files before the edit
 		environ      []string
 		key, id      string
 		listed       bool

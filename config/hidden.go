@@ -26,7 +26,7 @@ func hide(variables map[string]string) hiddenValues {
 		}
 		reference := "${" + name + "}"
 		pairs = append(pairs, pair{value, reference})
-		if quoted := strconv.Quote(value); quoted[1:len(quoted)-1] != value { // as an error quotes it
+		if quoted := strconv.Quote(value); quoted[1:len(quoted)-1] != value { // an error may quote the value
 			pairs = append(pairs, pair{quoted[1 : len(quoted)-1], reference})
 		}
 	}

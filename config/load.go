@@ -22,7 +22,7 @@ import (
 // and the platform's directories.
 type LoadOptions struct {
 	File      string   // --config, laid over the directory's files; default $EXTHOST_CONFIG, else none
-	Dir       string   // has exthost.yaml or config/; default the current directory
+	Dir       string   // directory with exthost.yaml or config/; default the current directory
 	Environ   []string // NAME=value; default os.Environ()
 	UserDir   string   // default $XDG_CONFIG_HOME/exthost, else the platform's; "none": not read
 	SystemDir string   // default /etc/exthost, %ProgramData%\exthost; "none": not read
@@ -36,7 +36,7 @@ type LoadOptions struct {
 
 // Flag is one command-line flag that was given.
 type Flag struct {
-	Name   string   // as written: --listen
+	Name   string   // the flag as written: --listen
 	Key    string   // the key that it sets: server.listen
 	Values []string // one, or more for a list
 }
@@ -155,11 +155,12 @@ var lateKeys = regexp.MustCompile(
 	`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)` +
 		`|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
 
-// late records an unset variable if only one extension or destination needs the value at path, and returns true. If it
-// returns false, the configuration is invalid, because the value concerns the host or the rules for calls.
+// late reports whether an unset variable may stay in the value at path. A hook replaces it when it runs. If only one
+// extension or destination needs the value, late records the variable. Other values concern the host or the rules for
+// calls, so there the variable makes the configuration invalid.
 func (l *loader) late(path string, pos strict.Pos, name string) bool {
 	if strings.HasPrefix(path, "hooks[") {
-		return true // a hook has its own env
+		return true // a hook has an env of its own
 	}
 	if !lateKeys.MatchString(path) {
 		return false

@@ -223,7 +223,7 @@ func (g *guard) keepUnprivileged(path string, privileged *bool) {
 	g.restore(key)
 }
 
-// keepValue reverts a key with undo, and warns, unless its value is the same as before.
+// keepValue reverts a key with undo, and warns, unless same is true: the directory's files have not loosened its value.
 func (g *guard) keepValue(path string, same bool, undo func()) {
 	if !same {
 		undo()

@@ -73,8 +73,8 @@ func notToken(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
-// CheckTracingEndpoint returns why an address is not accepted for spans. Credentials in it are refused, since every
-// error would log them.
+// CheckTracingEndpoint returns why an address is not accepted for spans. An address with credentials is refused, since
+// every error would log the address.
 func CheckTracingEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {

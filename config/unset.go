@@ -23,8 +23,8 @@ func (u unset) String() string {
 		u.name)
 }
 
-// noteUnset adds the unset variables to the problems of the extensions and destinations that need them, unless a
-// stronger layer replaced the value.
+// noteUnset notes each unset variable at the extension or destination that needs it, unless a stronger layer has
+// replaced the value.
 func (f *finisher) noteUnset(all []unset) {
 	of := func(section, name string) (list []string) {
 		for _, u := range all {
