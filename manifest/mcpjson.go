@@ -17,7 +17,7 @@ type mcpFile struct{ *strict.Report }
 // ${NAME} and moves httpUrl to the URL of a server of type http.
 type mcpServer struct {
 	name       string
-	path       string // in the file: servers.NAME
+	path       string // path in the file: servers.NAME
 	definition mcpDefinition
 	asksUser   bool // a value contains ${input:NAME}
 
