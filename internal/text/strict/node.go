@@ -19,7 +19,7 @@ import (
 type Pos struct {
 	File         string
 	Line, Column int    // 1-based, the column in bytes; 0 if unknown
-	Source       string // of values from no file: "flag --listen", "env EXTHOST_LOG_LEVEL"
+	Source       string // where a value from no file comes from: "flag --listen", "env EXTHOST_LOG_LEVEL"
 	Wrong        bool   // [Decoder.Exact] has reported the value as invalid
 }
 

@@ -28,8 +28,8 @@ func LocateTOML(data []byte, keys ...string) (p Place, ok bool) {
 type Statement struct {
 	Start, End int      // offsets of its lines, the last line break included
 	Table      []string // keys of the header, or of the one above the key
-	Key        []string // below Table; nil for a header
-	Place      Place    // of the value; zero for a header
+	Key        []string // keys below Table; nil for a header
+	Place      Place    // place of the value; zero for a header
 }
 
 // Statements returns the statements of a text that [TOML] accepts, in order.

@@ -13,7 +13,7 @@ import (
 
 // Report collects the diagnostics of files that are read together.
 type Report struct {
-	Code        string // of [Report.Add] and [Report.Warn]
+	Code        string // code of diagnostics from [Report.Add] and [Report.Warn]
 	Diagnostics []protocol.Diagnostic
 }
 
