@@ -18,9 +18,9 @@ type Log struct {
 	log *slog.Logger
 
 	mu          sync.Mutex            // guards the fields below
-	starts      []protocol.Diagnostic // about starts
-	descriptors []protocol.Diagnostic // about descriptors in the current snapshot
-	refused     []protocol.Diagnostic // why the configuration on disk is not in force
+	starts      []protocol.Diagnostic // diagnostics about starts
+	descriptors []protocol.Diagnostic // diagnostics about descriptors in the current snapshot
+	refused     []protocol.Diagnostic // reasons why the configuration on disk is not in force
 	since       time.Time             // start of the minute that written counts in
 	written     int                   // lines about descriptors; may exceed maxLines
 }
