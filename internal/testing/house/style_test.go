@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxColumns = 120 // of a line, where a tab counts four
+	maxColumns = 120 // of a line; a tab counts as four
 	maxPaths   = 15  // through a function: 1, and 1 more for each branch
 )
 

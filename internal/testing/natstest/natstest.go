@@ -21,13 +21,13 @@ const Name = "natsd"
 // Server configures a server on the loopback interface. The server's name is s and Port.
 type Server struct {
 	Port       string
-	RoutesPort string             // for other servers; "": no cluster
+	RoutesPort string             // port for other servers; "": no cluster
 	Routes     []string           // RoutesPort of all servers
 	MaxPayload int32              // 0: default
 	Store      string             // directory of JetStream; "": no JetStream
 	Token      string             // token that clients must present; "": none
 	Users      []*server.User     // nil: everybody may connect
-	Nkeys      []*server.NkeyUser // nil: as Users
+	Nkeys      []*server.NkeyUser // nil: everybody may connect
 }
 
 // Knowing returns the configurations of n servers of one cluster, on free ports.

@@ -21,8 +21,8 @@ const (
 type endpoint struct {
 	Transport string            `json:"transport"`         // stdio, http or sse
 	Versions  string            `json:"versions"`          // legacy, modern or auto, which negotiates the best
-	URL       string            `json:"url,omitempty"`     // of the HTTP server
-	Command   []string          `json:"command,omitempty"` // of a host on stdio
+	URL       string            `json:"url,omitempty"`     // URL of the HTTP server
+	Command   []string          `json:"command,omitempty"` // command line of a host on stdio
 	Env       map[string]string `json:"env,omitempty"`     // added to the client's default environment
 }
 
@@ -42,7 +42,7 @@ type report struct {
 // answer is the outcome of one call.
 type answer struct {
 	Result  *result `json:"result,omitempty"`
-	Code    int     `json:"code,omitempty"` // of a JSON-RPC error
+	Code    int     `json:"code,omitempty"` // code of a JSON-RPC error
 	Message string  `json:"message,omitempty"`
 }
 

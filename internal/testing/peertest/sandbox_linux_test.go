@@ -20,7 +20,7 @@ import (
 // boxed is a server with the manifest that its README suggests.
 type boxed struct {
 	id       string
-	manifest string   // from [transport] on
+	manifest string   // the manifest from [transport] on
 	calls    []call   // one for each tool at least
 	uncalled []string // tools that need a client that answers, or another call at the same time
 }

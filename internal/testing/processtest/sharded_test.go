@@ -26,7 +26,7 @@ import (
 type subject struct {
 	*testing.T
 	dir    string
-	binary string // of its tests
+	binary string // the binary of its tests
 }
 
 func newSubject(t *testing.T) subject {
@@ -192,7 +192,7 @@ func (s subject) testEvents(t *testing.T, names []string) {
 			seen[event.Action+" "+event.Test]++
 		}
 	}
-	want := map[string]int{"pass ": 1} // of the package
+	want := map[string]int{"pass ": 1} // the package itself
 	for _, name := range append(slices.Clone(names), "TestSubtests/0", "TestSubtests/1", "TestSubtests/2",
 		"FuzzSeeds/seed#0") {
 		want["run "+name], want["pass "+name] = 1, 1

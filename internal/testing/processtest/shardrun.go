@@ -201,7 +201,7 @@ func (r *sharding) verdict(names []string) int {
 		word, code = "FAIL", 1
 	}
 	if option("v") == "test2json" {
-		word = "\x16" + word // as testing marks it
+		word = "\x16" + word // as package testing marks it
 	}
 	fmt.Println(word)
 	return code
