@@ -24,7 +24,7 @@ import (
 type List struct {
 	Section, Key string   // Section.Key, such as extensions.disabled
 	Add          []string // appended in order, unless already in the list
-	Remove       string   // "" removes nothing; without Add and Remove, a missing list is added empty
+	Remove       string   // "" removes nothing; if Add is empty too, a missing list is added as []
 }
 
 // Apply changes a list in data, the content of the file called name. It returns the 1-based line of the change, or
