@@ -42,7 +42,7 @@ func Parse(path string, data []byte) (*Manifest, []protocol.Diagnostic) {
 	return parse(path, data, nil)
 }
 
-// parse is Parse, with the servers of a .mcp.json in case the manifest states none.
+// parse is [Parse], but a manifest that states no MCP servers gets those of beside, from a .mcp.json.
 func parse(path string, data []byte, beside map[string]Server) (*Manifest, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	root := read(path, data, r, strict.TOML)
