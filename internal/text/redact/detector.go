@@ -168,7 +168,7 @@ func (w *search) canceled() bool {
 	return w.hits%64 == 0 && w.ctx.Err() != nil
 }
 
-// maskAll masks the spans that find returns, until it returns none.
+// maskAll masks the spans that find returns, again and again until find returns none.
 func (w *search) maskAll(text []byte, find func([]byte) []span) ([]byte, Findings, error) {
 	var found Findings
 	w.hides = mayHide(text)

@@ -84,8 +84,8 @@ func (r *Redactor) Text(text string, most int) string {
 	return excerpt(text, cut, most)
 }
 
-// JSON is Text for JSON: escapes in strings are resolved, and halves of known secrets are masked too. The only
-// error is ctx's.
+// JSON is [Redactor.Text] for JSON: escapes in strings are resolved, and halves of known secrets are masked too. The
+// only error is ctx's.
 func (r *Redactor) JSON(ctx context.Context, raw []byte, most int) ([]byte, error) {
 	raw, cut := raw[:min(len(raw), most+ahead)], len(raw) > most+ahead
 	if r != nil {

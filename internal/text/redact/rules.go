@@ -178,7 +178,8 @@ var rulesByID = sync.OnceValue(func() map[string]*rule {
 	return byID
 })
 
-// compile runs when the first keyword is found, because most rules are never used.
+// compile compiles the expressions of r. It runs when a keyword of r is found for the first time, because most rules
+// are never used.
 func (r *rule) compile() (e expressions) {
 	e.prefix, _ = regexp.MustCompile(r.Regex).LiteralPrefix()
 	regex := r.Regex
