@@ -34,11 +34,13 @@ type Watcher struct {
 	stop     chan struct{}
 	running  sync.WaitGroup
 
-	view atomic.Pointer[view]
+	view    atomic.Pointer[view]
+	polling atomic.Bool // the system's events no longer count
 
 	mu         sync.Mutex // guards the fields below
 	system     *fsnotify.Watcher
-	pollReason error // why the Watcher polls; nil if it uses the system's events
+	pollReason error             // why the Watcher polls; nil if it uses the system's events
+	seen       [sha256.Size]byte // the fingerprint of the latest poll or Mark
 	closed     bool
 }
 
@@ -113,20 +115,21 @@ func isLimit(err error) bool {
 // poll starts polling because of err. mu is held.
 func (w *Watcher) poll(err error) error {
 	w.pollReason = err
+	w.polling.Store(true) // before the fingerprint: a change that an event signals must not hide the change back
 	system := w.system
 	w.system = nil
-	seen := w.view.Load().fingerprint()
+	w.seen = w.view.Load().fingerprint()
 	w.running.Go(func() {
 		if system != nil {
 			_ = system.Close() // without mu, because Close waits for the reader of the events
 		}
-		w.pollLoop(seen)
+		w.pollLoop()
 	})
 	return err
 }
 
 // pollLoop polls until Close.
-func (w *Watcher) pollLoop(seen [sha256.Size]byte) {
+func (w *Watcher) pollLoop() {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
@@ -135,11 +138,28 @@ func (w *Watcher) pollLoop(seen [sha256.Size]byte) {
 			return
 		case <-tick.C:
 		}
-		if now := w.view.Load().fingerprint(); now != seen {
-			seen = now
+		if w.see() {
 			w.notify()
 		}
 	}
+}
+
+// Mark is called before a search. While the Watcher polls, it compares with what the search may see: a change that only
+// the search has seen is signalled when it is undone.
+func (w *Watcher) Mark() {
+	if w.polling.Load() {
+		w.see()
+	}
+}
+
+// see replaces the latest fingerprint, and reports whether it has changed.
+func (w *Watcher) see() (changed bool) {
+	now := w.view.Load().fingerprint()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed = now != w.seen
+	w.seen = now
+	return changed
 }
 
 // fingerprint hashes the names, sizes and times of the files in view.
@@ -174,7 +194,7 @@ func (w *Watcher) listen(system *fsnotify.Watcher) {
 			if !ok {
 				return
 			}
-			if w.view.Load().matches(e) {
+			if !w.polling.Load() && w.view.Load().matches(e) {
 				w.notify()
 			}
 		case err, ok := <-system.Errors:

@@ -151,6 +151,27 @@ func TestWatcherPolls(t *testing.T) {
 	}
 }
 
+// A change that is undone after a search is signalled, even if no poll saw it: the search may have seen it.
+func TestPollingSignalsAChangeBack(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatcher()
+	defer w.Close()
+	w.interval = time.Second
+	w.add = func(*fsnotify.Watcher, string) error { return syscall.ENOSPC }
+	if err := w.Watch(below(dir)); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("Watch: %v", err)
+	}
+	put(t, dir+"/wanted", "1")
+	w.Mark()
+	for len(w.Changed()) > 0 {
+		<-w.Changed()
+	}
+	if err := os.Remove(dir + "/wanted"); err != nil {
+		t.Fatal(err)
+	}
+	told(t, w, "a removed file")
+}
+
 // Result.Dirs has every directory in which a change may change the result.
 func TestDirs(t *testing.T) {
 	dir := t.TempDir()

@@ -185,6 +185,7 @@ func (w *Watch) check(ctx context.Context) {
 	if mode == status.WatchOff {
 		return
 	}
+	w.watcher.Mark()
 	found, err := w.host.CatchUp(ctx, mode == config.WatchReload, since)
 	if ctx.Err() != nil {
 		return

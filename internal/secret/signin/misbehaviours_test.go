@@ -231,7 +231,7 @@ var approvals = map[string]misbehaviour{
 		set: both(back("iss", "https://other.example"),
 			func(s *oauthtest.Servers) { also(s, "error", "call 555-1234") }),
 		want: "is of the authorization server",
-		not:  "555",
+		not:  "555-1234",
 	},
 	"state of another login": {set: back("state", "other"), want: errGaveUp.Error()},
 	"answer without a state": {set: back("state", ""), want: errGaveUp.Error()},
