@@ -94,7 +94,7 @@ func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 		return s.lost
 	}
 	p := s.beginLocked(&s.probe, func(p *probe) { p.answer, p.gone = s.ping() })
-	s.doubting++
+	x.settled = true
 	s.mu.Unlock()
 	select {
 	case <-p.done:
@@ -102,15 +102,24 @@ func (s *Streamable) lostAfter(x *exchange, said refusal, text string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	others := len(s.exchanges) - s.doubting
-	s.doubting--
 	switch {
 	case x.ctx.Err() != nil:
 		return nil
-	case p.gone, p.answer == said && (said.unread() || others <= 0):
+	case p.gone, p.answer == said && (said.unread() || !s.worksLocked()):
 		return fmt.Errorf("%w: %s", ErrSessionGone, text)
 	}
 	return nil
+}
+
+// worksLocked reports whether the server may work on a request: one without a response or a refusal. An answered one
+// is still among the exchanges until its goroutine has ended.
+func (s *Streamable) worksLocked() bool {
+	for _, x := range s.exchanges {
+		if !x.settled {
+			return true
+		}
+	}
+	return false
 }
 
 // beginLocked returns the probe *at, which is in progress, or starts one there.

@@ -32,7 +32,6 @@ type Streamable struct {
 	opening   []byte               // the initialize request of the session
 	wrong     []string             // credentials that were refused in another session too
 	rest      time.Time            // wrong is not tried in another session before this time
-	doubting  int                  // exchanges that wait for a probe
 	lost      error                // why the session or the server is gone, or nil
 	drained   chan struct{}        // closed when no request is in flight; nil unless lose waits for it
 	session   string               // "" before initialize and for servers without sessions
@@ -50,6 +49,7 @@ type exchange struct {
 	cancel context.CancelFunc
 
 	refusal refusal // the error in its response
+	settled bool    // its response has arrived, or it was refused; guarded by Streamable.mu
 }
 
 // NewStreamable returns a transport, which connects with its first message. It fails only if the
@@ -244,13 +244,16 @@ func (s *Streamable) handleJSON(x *exchange, body []byte) error {
 // deliverFor delivers a message of the answer to x. The response to initialize sets the session's version before the
 // reader sees it.
 func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
-	if x.method == protocol.MethodInitialize && m.Method == "" && m.Error == nil {
+	if m.Method == "" {
 		s.mu.Lock()
-		s.version, _ = rawjson.Text(rawjson.Get(m.Result, "protocolVersion"))
+		x.settled = true
+		if x.method == protocol.MethodInitialize && m.Error == nil {
+			s.version, _ = rawjson.Text(rawjson.Get(m.Result, "protocolVersion"))
+		}
 		s.mu.Unlock()
-	}
-	if m.Method == "" && m.Error != nil {
-		x.refusal = refusalOf(http.StatusOK, &m)
+		if m.Error != nil {
+			x.refusal = refusalOf(http.StatusOK, &m)
+		}
 	}
 	m.Of = x.id
 	s.deliver(m)
