@@ -46,8 +46,8 @@ func Tool() protocol.Tool {
 }
 
 // Call executes the page tool and returns an MCP tool result: the text of the page and its
-// position. Bad arguments are an error of kind invalid_arguments. If shows returns false for the
-// source of a result, the result is treated as unknown; a nil shows allows all.
+// position. Bad arguments are an error of kind invalid_arguments. A result for
+// whose source shows returns false is treated as unknown; if shows is nil, none is.
 func (s *Store) Call(owner Owner, shows func(Source) bool, arguments json.RawMessage) (json.RawMessage, error) {
 	a := struct {
 		Handle string `json:"handle"`

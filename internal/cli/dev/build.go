@@ -19,9 +19,9 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// builder runs the command [dev] build before the extension is swapped, if a file of [dev] watch has changed. If a file
-// is saved between the end of a build and the check of the built program, the extension is swapped twice: to that
-// program, and to that of the next build.
+// builder runs the command [dev] build before the extension is swapped, if a file of [dev] watch has changed since the
+// last good build. A file that is saved between the end of a build and the check of the built program causes two swaps:
+// one to that program, and one to the program of the next build.
 type builder struct {
 	dir   string
 	built string // state of the files at the last good build: names, sizes, times

@@ -26,8 +26,8 @@ const hubWait = 10 * time.Second
 // lockWait is how long to wait until another host of this machine is no longer the same node.
 const lockWait = time.Second
 
-// beNode makes this process the configured node. Only one process of the machine can be that node, but hosts in all
-// directories of a user share its configuration.
+// beNode makes this process the configured node. All hosts of a user share the configuration of the node, whatever
+// directory they serve, but only one process of the machine can be the node. beNode takes a lock; unlock releases it.
 func beNode(ctx context.Context, m *settings.Membership) (unlock func(), err error) {
 	dir, err := stateOf("cluster", append([]string{m.Join, m.Node, m.Name, m.Hub.Listen}, m.URLs...)...)
 	if err != nil {

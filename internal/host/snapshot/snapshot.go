@@ -28,7 +28,7 @@ type Snapshot struct {
 	once  sync.Once
 }
 
-// View returns the view of a session, nil for everything. It fails if the session's toolset does not exist, so
+// View returns what a session sees; a nil view shows everything. It fails if the session's toolset does not exist, so
 // that a session of a removed toolset sees nothing.
 func (s *Snapshot) View(of *protocol.Session) (*toolset.View, error) {
 	if of == nil || of.Toolset == "" {

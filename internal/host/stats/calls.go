@@ -32,7 +32,7 @@ type Calls struct {
 }
 
 // Requested counts a request once, by its outcome for the caller, even if it was sent to several instances.
-// served is the time that instances had it, if reached is set.
+// reached tells whether an instance received the request, and served is then the time that instances spent on it.
 func (c *Calls) Requested(o status.Outcome, reached bool, served time.Duration) {
 	c.requests.Add(1)
 	if reached {

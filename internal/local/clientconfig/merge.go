@@ -33,7 +33,8 @@ func Merge(existing, added []byte) (merged []byte, kept []string, err error) {
 	return b.Bytes(), kept, err
 }
 
-// merge adds the members of more to have. Top-level sections are merged, the entries in them are not.
+// merge adds to have the members of more. Top-level sections are merged. An entry that have already contains is kept as
+// it is, and its name is added to kept.
 func merge(have, more *yaml.Node, kept *[]string, depth int) error {
 	for i := 0; i+1 < len(more.Content); i += 2 {
 		key, value := more.Content[i], more.Content[i+1]

@@ -8,7 +8,8 @@ type passing struct {
 	fromHost bool
 }
 
-// pass announces the next piece to write. It returns false if l has ended.
+// pass records that piece is about to be written to l. It returns false if l is no longer the link of the relay: then
+// piece must not be written.
 func (r *relay) pass(l *link, piece []byte, fromHost bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

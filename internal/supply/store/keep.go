@@ -50,8 +50,8 @@ type restoration struct {
 	aside Left
 }
 
-// makeRoom moves aside the files that differ from those of the tree, that are in place of its directories, and that
-// are code beside the tree.
+// makeRoom moves aside what is in the way of the tree: files whose content differs, files where the tree has a
+// directory, and code that the tree does not contain.
 func (r *restoration) makeRoom() error {
 	found, err := list(r.dir)
 	if err != nil {

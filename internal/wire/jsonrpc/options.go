@@ -30,7 +30,8 @@ type Options struct {
 	Inline bool
 
 	// Notified handles the peer's notifications that belong to no call, one at a time and in order, on its own
-	// goroutine. At most 1024 are queued, about 16 MiB; further ones are dropped and counted. Nil drops all.
+	// goroutine. At most 1024 of them or about 16 MiB are queued; further ones are dropped and counted. If
+	// Notified is nil, all are dropped.
 	Notified func(ctx context.Context, n *Message)
 
 	// Token returns the [CallOptions].Token of the call that an incoming request or notification belongs to, or "".
