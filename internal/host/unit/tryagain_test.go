@@ -38,8 +38,8 @@ func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 					MaxQueue:    8,
 					Restart: manifest.RestartOptions{
 						MaxAttempts: -1,
-						BaseBackoff: time.Hour,
-						MaxBackoff:  time.Hour,
+						BaseBackoff: 10_000 * time.Hour, // of which a random part is waited
+						MaxBackoff:  10_000 * time.Hour,
 					},
 				},
 			},
@@ -114,8 +114,8 @@ func dialingUnit(t *testing.T, maxQueue int) (u *Unit, refused chan struct{}) {
 				MaxQueue:    maxQueue,
 				Restart: manifest.RestartOptions{
 					MaxAttempts: -1,
-					BaseBackoff: time.Hour,
-					MaxBackoff:  time.Hour,
+					BaseBackoff: 10_000 * time.Hour, // of which a random part is waited
+					MaxBackoff:  10_000 * time.Hour,
 				},
 			},
 		},
@@ -177,8 +177,8 @@ func TestInstancesShareTheBoundOfWhatIsHeld(t *testing.T) {
 					MaxInFlight: 8,
 					Restart: manifest.RestartOptions{
 						MaxAttempts: -1,
-						BaseBackoff: time.Hour,
-						MaxBackoff:  time.Hour,
+						BaseBackoff: 10_000 * time.Hour, // of which a random part is waited
+						MaxBackoff:  10_000 * time.Hour,
 					},
 				},
 			},
