@@ -34,14 +34,13 @@ type Watcher struct {
 	stop     chan struct{}
 	running  sync.WaitGroup
 
-	view    atomic.Pointer[view]
-	polling atomic.Bool // the system's events no longer count
+	view       atomic.Pointer[view]
+	pollReason atomic.Pointer[error] // why the Watcher polls; nil while it uses the system's events
 
-	mu         sync.Mutex // guards the fields below
-	system     *fsnotify.Watcher
-	pollReason error             // why the Watcher polls; nil if it uses the system's events
-	seen       [sha256.Size]byte // the fingerprint of the latest poll or Mark
-	closed     bool
+	mu     sync.Mutex // guards the fields below
+	system *fsnotify.Watcher
+	seen   [sha256.Size]byte // the fingerprint of the latest poll or Mark
+	closed bool
 }
 
 // view is the current Places of a Watcher.
@@ -78,12 +77,12 @@ func (w *Watcher) Watch(p Places) (polls error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.view.Swap(now)
+	before, reason := w.view.Swap(now), w.pollReason.Load()
 	switch {
 	case w.closed:
 		return nil
-	case w.pollReason != nil:
-		return w.pollReason
+	case reason != nil:
+		return *reason
 	case w.system == nil:
 		system, err := fsnotify.NewWatcher()
 		if err != nil {
@@ -114,8 +113,7 @@ func isLimit(err error) bool {
 
 // poll starts polling because of err. mu is held.
 func (w *Watcher) poll(err error) error {
-	w.pollReason = err
-	w.polling.Store(true) // before the fingerprint: a change that an event signals must not hide the change back
+	w.pollReason.Store(&err) // before the fingerprint: a change that an event signals must not hide the change back
 	system := w.system
 	w.system = nil
 	w.seen = w.view.Load().fingerprint()
@@ -147,7 +145,7 @@ func (w *Watcher) pollLoop() {
 // Mark is called before a search. While the Watcher polls, it compares with what the search may see: a change that only
 // the search has seen is signalled when it is undone.
 func (w *Watcher) Mark() {
-	if w.polling.Load() {
+	if w.pollReason.Load() != nil {
 		w.see()
 	}
 }
@@ -194,7 +192,7 @@ func (w *Watcher) listen(system *fsnotify.Watcher) {
 			if !ok {
 				return
 			}
-			if !w.polling.Load() && w.view.Load().matches(e) {
+			if w.pollReason.Load() == nil && w.view.Load().matches(e) {
 				w.notify()
 			}
 		case err, ok := <-system.Errors:
