@@ -22,31 +22,37 @@ func (away) Serve(context.Context, func()) error { return errors.New("cannot be 
 func (away) Handshake() *runtime.Handshake       { return nil }
 func (away) Info() (i runtime.Info)              { return i }
 
+// unreachable returns a unit of a server over HTTP, whose scheduled restarts never come, except for the first, which has
+// no delay.
+func unreachable(maxQueue int, start func(runtime.Spec, string) (runtime.Instance, error)) *Unit {
+	m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
+	return New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
+		Candidate: discovery.Candidate{ID: "x", Manifest: m},
+		Spec: runtime.Spec{
+			ID:       "x",
+			Manifest: m,
+			Options: manifest.Options{
+				CallTimeout: time.Minute,
+				MaxInFlight: 8,
+				MaxQueue:    maxQueue,
+				Restart: manifest.RestartOptions{
+					MaxAttempts: -1,
+					BaseBackoff: 10_000 * time.Hour, // of which a random part is waited
+					MaxBackoff:  10_000 * time.Hour,
+				},
+			},
+		},
+		Start: start,
+	})
+}
+
 // An unreachable server gets at most one connection per second, however many calls come and when.
 func TestManyCallsTryAServerAgainOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
 		var connections atomic.Int64
-		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
-			Candidate: discovery.Candidate{ID: "x", Manifest: m},
-			Spec: runtime.Spec{
-				ID:       "x",
-				Manifest: m,
-				Options: manifest.Options{
-					CallTimeout: time.Minute,
-					MaxInFlight: 8,
-					MaxQueue:    8,
-					Restart: manifest.RestartOptions{
-						MaxAttempts: -1,
-						BaseBackoff: 10_000 * time.Hour, // of which a random part is waited
-						MaxBackoff:  10_000 * time.Hour,
-					},
-				},
-			},
-			Start: func(runtime.Spec, string) (runtime.Instance, error) {
-				connections.Add(1)
-				return away{}, nil
-			},
+		u := unreachable(8, func(runtime.Spec, string) (runtime.Instance, error) {
+			connections.Add(1)
+			return away{}, nil
 		})
 		defer func() { _ = u.Stop(context.Background(), 0) }()
 		if u.Start(t.Context()) == nil || !u.StartsOnCall() {
@@ -101,26 +107,8 @@ func (d dialing) Serve(context.Context, func()) error {
 // dialingUnit returns a unit whose first start has failed, and whose restart dials until refused is closed. The start
 // after that succeeds.
 func dialingUnit(t *testing.T, maxQueue int) (u *Unit, refused chan struct{}) {
-	m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
 	starts := make(chan runtime.Instance, 3)
-	u = New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
-		Candidate: discovery.Candidate{ID: "x", Manifest: m},
-		Spec: runtime.Spec{
-			ID:       "x",
-			Manifest: m,
-			Options: manifest.Options{
-				CallTimeout: time.Minute,
-				MaxInFlight: 8,
-				MaxQueue:    maxQueue,
-				Restart: manifest.RestartOptions{
-					MaxAttempts: -1,
-					BaseBackoff: 10_000 * time.Hour, // of which a random part is waited
-					MaxBackoff:  10_000 * time.Hour,
-				},
-			},
-		},
-		Start: func(runtime.Spec, string) (runtime.Instance, error) { return <-starts, nil },
-	})
+	u = unreachable(maxQueue, func(runtime.Spec, string) (runtime.Instance, error) { return <-starts, nil })
 	refused = make(chan struct{})
 	starts <- away{}
 	starts <- dialing{refused: refused} // the first restart has no delay
@@ -166,26 +154,10 @@ func TestCallFailsWhereTheQueueOfAStartIsFull(t *testing.T) {
 // The two instances of a unit share one bound on the memory of held messages.
 func TestInstancesShareTheBoundOfWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
 		held := make(chan *runtime.Held, 2)
-		u := New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
-			Candidate: discovery.Candidate{ID: "x", Manifest: m},
-			Spec: runtime.Spec{
-				ID:       "x",
-				Manifest: m,
-				Options: manifest.Options{
-					MaxInFlight: 8,
-					Restart: manifest.RestartOptions{
-						MaxAttempts: -1,
-						BaseBackoff: 10_000 * time.Hour, // of which a random part is waited
-						MaxBackoff:  10_000 * time.Hour,
-					},
-				},
-			},
-			Start: func(s runtime.Spec, _ string) (runtime.Instance, error) {
-				held <- s.Held
-				return away{}, nil
-			},
+		u := unreachable(8, func(s runtime.Spec, _ string) (runtime.Instance, error) {
+			held <- s.Held
+			return away{}, nil
 		})
 		defer func() { _ = u.Stop(context.Background(), 0) }()
 		_ = u.Start(t.Context())
