@@ -115,8 +115,8 @@ func TestStartScales(t *testing.T) {
 	}
 }
 
-// TestKnownStartScales checks the same for known lazy extensions, of which no process starts: one thousand are ready
-// within two seconds, and five thousand take as long each.
+// TestKnownStartScales starts hosts with lazy extensions whose descriptors are known, so that no process starts: one
+// thousand are ready within two seconds, and with five thousand each takes no longer.
 func TestKnownStartScales(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector would be measured")

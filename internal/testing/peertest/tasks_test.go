@@ -101,8 +101,8 @@ func (h *host) runsTasks(t *testing.T, url string, s server) {
 	}
 }
 
-// TestReplayedTasks records two clients that run tools as tasks at the same time, and has two others do so with the
-// replay. They get the same results, however often each asks for the state of its task.
+// TestReplayedTasks records two clients that run tools as tasks at the same time. Two other clients then make the same
+// calls to the replay, and get the same results, however often each asks for the state of its task.
 func TestReplayedTasks(t *testing.T) {
 	needPeers(t)
 	cassette, config := filepath.Join(t.TempDir(), "tasks.cassette"), filepath.Join(t.TempDir(), "record.yaml")
