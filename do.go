@@ -77,8 +77,8 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	return h.gateway.Attach(ctx, s)
 }
 
-// Describe describes what the host serves to s. If s belongs to one extension, Describe starts an instance of it if none
-// runs; a destination describes itself. Otherwise it describes all extensions that have started.
+// Describe describes what the host serves to s. If s belongs to one extension, Describe starts an instance of it if
+// none runs; a destination describes itself. Otherwise it describes all extensions that have started.
 func (h *Host) Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error) {
 	return h.gateway.Describe(ctx, s)
 }

@@ -22,8 +22,8 @@ func (away) Serve(context.Context, func()) error { return errors.New("cannot be 
 func (away) Handshake() *runtime.Handshake       { return nil }
 func (away) Info() (i runtime.Info)              { return i }
 
-// unreachable returns a unit of a server over HTTP, whose scheduled restarts never come, except for the first, which has
-// no delay.
+// unreachable returns a unit of a server over HTTP. Its first restart has no delay; further scheduled restarts never
+// come.
 func unreachable(maxQueue int, start func(runtime.Spec, string) (runtime.Instance, error)) *Unit {
 	m := &manifest.Manifest{Transport: manifest.Transport{Kind: manifest.KindHTTP, Protocol: manifest.ProtocolMCP}}
 	return New(&Env{Log: slog.New(slog.DiscardHandler)}, Options{
