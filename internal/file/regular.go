@@ -33,6 +33,25 @@ func ReadRegular(path string, limit int64, followLinks bool) ([]byte, fs.FileInf
 	return data, info, err
 }
 
+// ReadRegularIn returns at most limit bytes of a regular file below root, and its FileInfo, without blocking on a FIFO.
+// Symbolic links are followed as far as they stay below root.
+func ReadRegularIn(root *os.Root, name string, limit int64) ([]byte, fs.FileInfo, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close() // read only
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notRegular(info)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	return data, info, err
+}
+
 // OpenRegular is like [os.OpenFile], for regular files and devices only, and also returns the FileInfo. For other
 // files, the error names the file and its kind. It does not block on a FIFO.
 func OpenRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {

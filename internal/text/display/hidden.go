@@ -20,9 +20,10 @@ func (h Hidden) String() string { return fmt.Sprintf("U+%04X at %s", h.Rune, h.P
 
 // Tag reports whether the character is a tag character or variation selector from U+E0000 on, which can spell
 // whole hidden messages.
-func (h Hidden) Tag() bool { return isTag(h.Rune) }
+func (h Hidden) Tag() bool { return IsTag(h.Rune) }
 
-func isTag(r rune) bool { return r >= 0xe0000 && r <= 0xe0fff }
+// IsTag reports whether r is a tag character or variation selector from U+E0000 on.
+func IsTag(r rune) bool { return r >= 0xe0000 && r <= 0xe0fff }
 
 // maxHidden bounds the results of FindHidden.
 const maxHidden = 8
@@ -90,7 +91,7 @@ func (f *finder) text(s string) {
 	first, before := rune(-1), rune(0)
 	for _, r := range s {
 		if hides(before, r) {
-			if isTag(r) {
+			if IsTag(r) {
 				f.tags = append(f.tags, Hidden{string(f.path), r})
 				return
 			}

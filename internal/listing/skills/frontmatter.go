@@ -1,0 +1,194 @@
+package skills
+
+import (
+	"bytes"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/exthost/exthost/internal/text"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/text/strict"
+)
+
+// Bounds of the fields, in characters.
+const (
+	maxName          = 64
+	maxDescription   = 1024
+	maxCompatibility = 500
+
+	maxFrontmatter = 64 << 10 // bytes
+)
+
+var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// fields checks the values of the fields that the specification allows. No other fields are allowed.
+var fields = map[string]func(value string) (wrong string){
+	"name": func(value string) string {
+		switch {
+		case utf8.RuneCountInString(value) > maxName:
+			return "has more than 64 characters"
+		case !namePattern.MatchString(value):
+			return "must be lower-case letters a-z, digits and single hyphens between them"
+		}
+		return ""
+	},
+	"description": func(value string) string {
+		switch {
+		case strings.TrimSpace(value) == "":
+			return "is empty"
+		case utf8.RuneCountInString(value) > maxDescription:
+			return "has more than 1024 characters"
+		}
+		return ""
+	},
+	"compatibility": func(value string) string {
+		if n := utf8.RuneCountInString(value); n == 0 || n > maxCompatibility {
+			return "must have 1 to 500 characters"
+		}
+		return ""
+	},
+	"license":       func(string) string { return "" },
+	"allowed-tools": func(string) string { return "" },
+	"metadata":      nil, // a map
+}
+
+// section returns the section of the specification about a field.
+func section(field string) string {
+	if _, known := fields[field]; known {
+		return "Agent Skills: " + field + " field"
+	}
+	return sectionFields
+}
+
+// parse reads the SKILL.md of the skill in folder.
+func parse(folder string, data []byte) (*Skill, error) {
+	block, err := frontmatterOf(data)
+	if err != nil {
+		return nil, err
+	}
+	var report strict.Report
+	src := strict.NewSource(MainFile, block)
+	if src.Invalid() >= 0 || !utf8.Valid(data) {
+		return nil, wrong(sectionFormat, "%s is not UTF-8", MainFile)
+	}
+	root := strict.YAML(src, &report)
+	if report.Failed() {
+		d := report.Diagnostics[0]
+		return nil, wrong(sectionFormat, "%s:%d: %s", MainFile, d.Line, display.Cut(display.Escape(d.Message), 300))
+	}
+	if root == nil || root.Kind != strict.Map {
+		return nil, wrong(sectionFormat, "%s: the frontmatter is no map of fields", MainFile)
+	}
+	k := &Skill{}
+	for _, f := range root.Fields {
+		if err := k.field(f); err != nil {
+			return nil, err
+		}
+	}
+	for _, required := range []string{"name", "description"} {
+		if root.At(required) == nil {
+			return nil, wrong(section(required), "%s: the frontmatter has no %s", MainFile, required)
+		}
+	}
+	if k.Name != folder {
+		return nil, wrong(section("name"), "%s: the name %s is not that of the folder, %s", MainFile, k.Name,
+			display.Cut(display.Escape(folder), maxFileName))
+	}
+	k.Frontmatter = appendNode(nil, root)
+	return k, nil
+}
+
+// field checks one field of the frontmatter.
+func (k *Skill) field(f strict.Field) error {
+	refuse := func(format string, args ...any) error {
+		return wrong(section(f.Key), "%s:%d: "+format, append([]any{MainFile, f.Pos.Line}, args...)...)
+	}
+	check, known := fields[f.Key]
+	switch {
+	case !known:
+		name := display.Cut(display.Escape(f.Key), maxName)
+		if near := text.Nearest(f.Key, slices.Sorted(maps.Keys(fields))); near != "" {
+			return refuse("there is no field %s; did you mean %s?", name, near)
+		}
+		return refuse("there is no field %s; put it below metadata", name)
+	case check == nil:
+		if f.Value.Kind != strict.Map {
+			return refuse("%s is no map of texts", f.Key)
+		}
+		for _, m := range f.Value.Fields {
+			if !isScalar(m.Value) {
+				return refuse("%s.%s is no text", f.Key, display.Cut(display.Escape(m.Key), maxName))
+			}
+		}
+		return nil
+	case !isScalar(f.Value):
+		return refuse("%s is no text", f.Key)
+	}
+	value := textOf(f.Value)
+	if why := check(value); why != "" {
+		return refuse("%s %s", f.Key, why)
+	}
+	switch f.Key {
+	case "name":
+		k.Name = value
+	case "description":
+		k.Description = value
+	}
+	return nil
+}
+
+func isScalar(n *strict.Node) bool { return n.Kind != strict.Map && n.Kind != strict.List }
+
+// textOf returns a scalar as written, "" for nothing.
+func textOf(n *strict.Node) string {
+	if n.Kind == strict.Null {
+		return ""
+	}
+	return n.Text
+}
+
+// frontmatterOf returns the YAML between the lines ---, with an empty line in place of the first, so that its lines
+// have the numbers of the file's.
+func frontmatterOf(data []byte) ([]byte, error) {
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	if string(bytes.TrimRight(first, " \t\r")) != "---" {
+		if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+			return nil, wrong(sectionFormat, "%s:1: begins with a byte order mark, where --- must stand", MainFile)
+		}
+		return nil, wrong(sectionFormat, "%s:1: does not begin with frontmatter: write --- on the first line", MainFile)
+	}
+	block := []byte("\n")
+	for len(rest) > 0 {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte("\n"))
+		if string(bytes.TrimRight(line, " \t\r")) == "---" {
+			return block, nil
+		}
+		if block = append(append(block, line...), '\n'); len(block) > maxFrontmatter {
+			return nil, wrong(sectionFormat, "%s: the frontmatter has more than %d KiB", MainFile, maxFrontmatter>>10)
+		}
+	}
+	return nil, wrong(sectionFormat, "%s: the frontmatter has no end: write --- on a line of its own", MainFile)
+}
+
+// appendNode appends a value of the frontmatter as JSON.
+func appendNode(out []byte, n *strict.Node) []byte {
+	switch n.Kind {
+	case strict.Map:
+		out = append(out, '{')
+		for i, f := range n.Fields {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendNode(append(rawjson.AppendText(out, f.Key), ':'), f.Value)
+		}
+		return append(out, '}')
+	case strict.List: // the checks let none pass
+		return append(out, "[]"...)
+	}
+	return rawjson.AppendText(out, textOf(n))
+}

@@ -1,0 +1,325 @@
+package skills
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/exthost/exthost/internal/file"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+)
+
+// errNoSkill is the error of a folder without SKILL.md, which is no skill.
+var errNoSkill = errors.New("no skill")
+
+// subfolders returns the names of the folders below skills, sorted.
+func subfolders(root *os.Root) (names []string, err error) {
+	switch info, err := root.Stat(Folder); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s is not read: %w", Folder, err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is no directory", Folder)
+	}
+	entries, err := readDir(root, Folder, maxSkills)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not read: %w", Folder, err)
+	}
+	for _, e := range entries {
+		if e.IsDir() || e.Type()&fs.ModeSymlink != 0 {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// readDir returns the entries of a directory. It fails if there are more than most.
+func readDir(root *os.Root, dir string, most int) ([]fs.DirEntry, error) {
+	f, err := root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only
+	entries, err := f.ReadDir(most + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(entries) > most {
+		return nil, fmt.Errorf("it has more than %d entries", most)
+	}
+	return entries, nil
+}
+
+// reader reads the skills of one extension. files and bytes are what it may still read.
+type reader struct {
+	root  *os.Root
+	files int
+	bytes int64
+}
+
+// skill reads the skill in a subfolder of skills. lost are the files that are left out.
+func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
+	dir := path.Join(Folder, name)
+	switch info, err := r.root.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, errNoSkill
+	case err != nil:
+		return nil, nil, wrong(sectionContains, "%s/%s does not lead to a folder below that of the extension: %v",
+			Folder, name, reason(err))
+	case !info.IsDir():
+		return nil, nil, errNoSkill
+	}
+	entries, err := readDir(r.root, dir, maxEntries)
+	if err != nil {
+		return nil, nil, wrong(sectionLimits, "%s: %v", name, reason(err))
+	}
+	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == MainFile }) {
+		return nil, nil, errNoSkill
+	}
+	main := path.Join(dir, MainFile)
+	switch info, err := r.root.Stat(main); {
+	case err != nil:
+		return nil, nil, wrong(sectionContains, "%s does not lead to a file below the folder of the extension: %v",
+			MainFile, reason(err))
+	case !info.Mode().IsRegular():
+		return nil, nil, errNoSkill
+	}
+	text, err := readFile(r.root, main, maxMain)
+	if err != nil {
+		return nil, nil, wrong(sectionLimits, "%s: %v", MainFile, err)
+	}
+	k, err = parse(name, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := walk{reader: r, dir: dir, entries: maxEntries}
+	w.add = w.file
+	if err := w.below("", entries, 0); err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(w.found, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	if i, found := slices.BinarySearchFunc(w.found, MainFile, func(f File, path string) int {
+		return cmp.Compare(f.Path, path)
+	}); !found || w.found[i].Digest != digest(text) {
+		return nil, nil, wrong(sectionFormat, "%s changed while it was read", MainFile)
+	}
+	if r.files -= len(w.found); r.files < 0 {
+		return nil, nil, wrong(sectionLimits, "the skills of the extension together have more than %d files",
+			maxAllFiles)
+	}
+	if r.bytes -= w.bytes; r.bytes < 0 {
+		return nil, nil, wrong(sectionLimits, "the skills of the extension together have more than %d MiB",
+			maxAllBytes>>20)
+	}
+	k.Files = w.found
+	return k, w.lost, nil
+}
+
+// reason returns an error of the file system without the operation and the path.
+func reason(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// walk collects the files of one skill.
+type walk struct {
+	*reader
+	dir     string                        // of the skill, below the root
+	add     func(name, full string) error // adds a file, by its path within the skill and below the root
+	found   []File
+	lost    []string
+	bytes   int64
+	entries int // that may still be seen
+}
+
+// Paths returns the absolute paths of the files of all skills below root, valid or not, as far as the limits go. It
+// reads none of them.
+func Paths(root string) (paths []string) {
+	in, err := os.OpenRoot(root)
+	if err != nil {
+		return nil
+	}
+	defer in.Close() // read only
+	names, _ := subfolders(in)
+	for _, name := range names {
+		dir := path.Join(Folder, name)
+		entries, err := readDir(in, dir, maxEntries)
+		if err != nil || !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == MainFile }) {
+			continue
+		}
+		w := walk{reader: &reader{root: in}, dir: dir, entries: maxEntries}
+		w.add = func(_, full string) error {
+			paths = append(paths, filepath.Join(root, filepath.FromSlash(full)))
+			return nil
+		}
+		_ = w.below("", entries, 0) // what exceeds a limit makes the skill invalid, and is not served
+	}
+	return paths
+}
+
+// ofTools are names that programs write beside the files of an author. They are no part of a skill.
+var ofTools = []string{".git", "__pycache__", ".DS_Store"}
+
+// below adds the files of a directory of the skill. at is its path within the skill.
+func (w *walk) below(at string, entries []fs.DirEntry, depth int) error {
+	if w.entries -= len(entries); w.entries < 0 {
+		return wrong(sectionLimits, "more than %d files and directories", maxEntries)
+	}
+	for _, e := range entries {
+		if slices.Contains(ofTools, e.Name()) {
+			continue
+		}
+		name := path.Join(at, e.Name())
+		if why := unservable(e.Name()); why != "" {
+			return wrong(sectionMapping, "%q: the name of a file %s", display.Cut(name, maxFileName), why)
+		}
+		full := path.Join(w.dir, name)
+		info, err := w.root.Stat(full)
+		switch {
+		case err != nil:
+			w.lost = append(w.lost, name)
+		case info.IsDir() && depth == maxDepth:
+			return wrong(sectionLimits, "%s: directories are nested more than %d deep", name, maxDepth)
+		case info.IsDir():
+			inner, err := readDir(w.root, full, w.entries)
+			if err != nil {
+				return wrong(sectionLimits, "%s: %v", name, reason(err))
+			}
+			if err := w.below(name, inner, depth+1); err != nil {
+				return err
+			}
+		case !info.Mode().IsRegular():
+			w.lost = append(w.lost, name)
+		default:
+			if err := w.add(name, full); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unservable returns why a name cannot be part of a URI that every client reads in the same way; "" if it can.
+func unservable(name string) string {
+	switch {
+	case !utf8.ValidString(name):
+		return "is not UTF-8"
+	case len(name) > maxFileName:
+		return fmt.Sprintf("has more than %d bytes", maxFileName)
+	case strings.ContainsRune(name, '\\'):
+		return "has a backslash"
+	case strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || display.Invisible(r) }):
+		return "has characters that a reader does not see"
+	}
+	return ""
+}
+
+// file adds one file.
+func (w *walk) file(name, full string) error {
+	if len(w.found) == maxFiles {
+		return wrong(sectionLimits, "more than %d files", maxFiles)
+	}
+	data, err := readFile(w.root, full, maxBytes-w.bytes)
+	if err != nil {
+		if errors.As(err, new(tooLarge)) {
+			return wrong(sectionLimits, "more than %d MiB together, with %s", maxBytes>>20, name)
+		}
+		return wrong(sectionLayout, "%s cannot be read: %v", name, reason(err))
+	}
+	w.bytes += int64(len(data))
+	f := File{Path: name, Digest: digest(data), Size: int64(len(data)), Text: isText(data)}
+	f.MIME = typeOf(name, data, f.Text)
+	if f.Text {
+		f.Hidden = hidden(data)
+	}
+	w.found = append(w.found, f)
+	return nil
+}
+
+// tooLarge is the error of a file that has more bytes than may be read.
+type tooLarge int64
+
+func (e tooLarge) Error() string { return fmt.Sprintf("more than %d bytes", int64(e)) }
+
+// readFile returns the content of a regular file below root, of at most limit bytes.
+func readFile(root *os.Root, name string, limit int64) ([]byte, error) {
+	data, _, err := file.ReadRegularIn(root, name, limit+1)
+	if err == nil && int64(len(data)) > limit {
+		err = tooLarge(limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func isText(data []byte) bool {
+	return utf8.Valid(data) && !slices.Contains(data, 0)
+}
+
+// types are the media types of files that skills usually have. The tables of a system differ between machines.
+var types = map[string]string{
+	".md": "text/markdown", ".txt": "text/plain", ".json": "application/json", ".yaml": "application/yaml",
+	".yml": "application/yaml", ".toml": "application/toml", ".csv": "text/csv", ".html": "text/html",
+	".css": "text/css", ".xml": "application/xml", ".svg": "image/svg+xml", ".py": "text/x-python",
+	".js": "text/javascript", ".mjs": "text/javascript", ".ts": "text/x-typescript", ".sh": "text/x-shellscript",
+}
+
+// typeOf returns the media type of a file.
+func typeOf(name string, data []byte, text bool) string {
+	if of, ok := types[strings.ToLower(path.Ext(name))]; ok && text {
+		return of
+	}
+	if text {
+		return "text/plain"
+	}
+	of, _, err := mime.ParseMediaType(http.DetectContentType(data))
+	if err != nil || strings.HasPrefix(of, "text/") {
+		return "application/octet-stream"
+	}
+	return of
+}
+
+// maxHidden bounds [File.Hidden], in characters.
+const maxHidden = 400
+
+// hidden returns the characters of a text that a model reads and a reader does not see, as [File.Hidden] has them.
+func hidden(data []byte) string {
+	found := display.FindHidden(rawjson.AppendText(nil, data))
+	if len(found) == 0 {
+		return ""
+	}
+	if !found[0].Tag() {
+		return " " + string(found[0].Rune) // after a blank it has no purpose, wherever it stood
+	}
+	var spelled []rune
+	for _, r := range string(data) {
+		if display.IsTag(r) && len(spelled) < maxHidden {
+			spelled = append(spelled, r)
+		}
+	}
+	return " " + string(spelled)
+}
