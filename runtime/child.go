@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/internal/wire/ndjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -52,6 +53,11 @@ type child struct {
 	handshake atomic.Pointer[Handshake] // nil until the handshake is done
 	hooks     []string                  // names of hooks, from the handshake
 	roots     json.RawMessage           // the answer to roots/list; nil: the callers are asked
+	killed    *atomic.Bool              // Kill was called on the run
+
+	// endedAtDiscover tells that the process ended because server/discover was its first request, as far as can be
+	// told. Set before run returns.
+	endedAtDiscover bool
 
 	endReason    chan *protocol.Error // holds the first reason for ending the run
 	toolsChanged chan struct{}        // holds a token if the tools must be listed again
@@ -136,7 +142,13 @@ func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *pr
 		c.stopping.Store(true)
 		c.stop(ctx)
 	}
-	if cause != nil && c.handshake.Load() == nil {
+	c.endedAtDiscover = ctx.Err() == nil && c.endsAtDiscover(cause)
+	switch {
+	case c.endedAtDiscover:
+		c.startLog.release(slog.LevelDebug)
+		c.spec.Logger.Debug("it ended at server/discover and is started again, with initialize first", "reason",
+			cause.Message)
+	case cause != nil && c.handshake.Load() == nil:
 		c.startLog.release(slog.LevelError)
 	}
 	c.reap()
@@ -150,6 +162,17 @@ func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *pr
 		return nil
 	}
 	return c.copyError()
+}
+
+// endsAtDiscover reports whether cause is the end of a process that got server/discover as its first request and was
+// answered no handshake. Some MCP servers end at a first request that they do not know.
+func (c *child) endsAtDiscover(cause *protocol.Error) bool {
+	d, ok := c.dialect.(*mcp)
+	if _, process := c.endpoint.(local); !ok || !process || cause == nil || c.killed.Load() || !d.discovering.Load() {
+		return false
+	}
+	brokenPipe := cause.Kind == protocol.WriteStalled && !errors.Is(c.connErr, ndjson.ErrStalled)
+	return cause.Kind == protocol.ChildExited || cause.Kind == protocol.StdoutClosed || brokenPipe
 }
 
 // watch waits until something ends the run and returns the reason; nil if ctx ended.

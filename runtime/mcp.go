@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -23,6 +24,7 @@ type mcp struct {
 	log             *slog.Logger
 	version         string          // the manifest's mcp_version
 	preferOlder     bool            // try legacy versions first
+	initializeFirst bool            // the program ends at server/discover as its first request
 	legacyTransport bool            // the transport only exists in legacy versions
 	probe           time.Duration   // see probeTimeout
 	client          json.RawMessage // clientInfo
@@ -31,6 +33,7 @@ type mcp struct {
 	envelope        json.RawMessage // the _meta of requests to a stateless server
 
 	// Set by the handshake:
+	discovering atomic.Bool    // server/discover was the first request, and no handshake has been answered
 	modern      bool           // the server is stateless
 	listChanges map[string]any // list changes announced by the server, as params of subscriptions/listen
 }
@@ -40,7 +43,8 @@ func newMCP(s *Spec) *mcp {
 		log:             s.Logger,
 		version:         s.Manifest.Transport.MCPVersion,
 		legacyTransport: s.Manifest.Transport.Kind == manifest.KindSSE,
-		preferOlder:     s.Older,
+		preferOlder:     s.Older || s.InitializeFirst,
+		initializeFirst: s.InitializeFirst,
 		probe:           cmp.Or(s.probeTimeout, probeTimeout),
 		relayed:         orEmpty(s.Capabilities),
 	}
@@ -212,7 +216,7 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, descr
 	if err != nil {
 		return nil, descriptors{}, err
 	}
-	h.Protocol = manifest.ProtocolMCP
+	h.Protocol, h.InitializeFirst = manifest.ProtocolMCP, d.initializeFirst
 	d.listChanges = listChangesOf(h.Capabilities)
 	d.modern = protocol.IsModern(h.ProtocolVersion)
 	tools, err := d.relist(ctx, c)
@@ -248,16 +252,21 @@ func (d *mcp) establish(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error
 		switch {
 		case d.legacyTransport:
 		case d.preferOlder:
-			return d.initializeFirst(ctx, c)
+			return d.tryLegacyFirst(ctx, c)
 		default:
-			return d.negotiate(ctx, c)
+			d.discovering.Store(true)
+			h, err := d.negotiate(ctx, c)
+			if err == nil {
+				d.discovering.Store(false)
+			}
+			return h, err
 		}
 	}
 	return d.initialize(ctx, c)
 }
 
-// initializeFirst tries legacy versions first.
-func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+// tryLegacyFirst sends server/discover only after initialize was refused.
+func (d *mcp) tryLegacyFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	h, err := d.initialize(ctx, c)
 	if kind := protocol.KindOf(err); kind != protocol.HandshakeInvalid && kind != protocol.ProtocolVersion {
 		return h, err

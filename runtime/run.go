@@ -15,6 +15,8 @@ type run struct {
 	open  func(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error)
 	calls atomic.Uint64
 	child atomic.Pointer[child] // nil until Serve has opened the connection
+
+	killed atomic.Bool // Kill was called during Serve
 }
 
 func newDialect(s *Spec) (dialect, error) {
@@ -30,26 +32,43 @@ func newDialect(s *Spec) (dialect, error) {
 	}
 }
 
-// Serve implements [Instance].
+// Serve implements [Instance]. An MCP server that ends at server/discover is started once more, with initialize as the
+// first request.
 func (s *run) Serve(ctx context.Context, ready func()) error {
-	d, err := newDialect(&s.spec)
-	if err != nil {
-		return s.spec.withID(faultOf(err, protocol.ManifestInvalid))
+	c, fault := s.serve(ctx, &s.spec, ready)
+	if c != nil && c.endedAtDiscover {
+		again := s.spec
+		again.InitializeFirst = true
+		_, fault = s.serve(ctx, &again, ready)
 	}
-	c, fault := s.open(ctx, &s.spec, d)
 	if fault != nil {
 		return s.spec.withID(fault)
 	}
-	s.child.Store(c)
-	if fault := c.run(ctx, ready); fault != nil {
-		return fault
-	}
 	return nil
+}
+
+// serve runs one child until it ends. The child is nil if there was no start.
+func (s *run) serve(ctx context.Context, spec *Spec, ready func()) (*child, *protocol.Error) {
+	d, err := newDialect(spec)
+	if err != nil {
+		return nil, faultOf(err, protocol.ManifestInvalid)
+	}
+	c, fault := s.open(ctx, spec, d)
+	if fault != nil {
+		return nil, fault
+	}
+	c.killed = &s.killed
+	s.child.Store(c)
+	if s.killed.Load() { // after the end of an earlier child
+		c.endpoint.Kill()
+	}
+	return c, c.run(ctx, ready)
 }
 
 // Kill implements [Instance].
 func (s *run) Kill() {
 	if c := s.child.Load(); c != nil {
+		s.killed.Store(true) // before Kill: no child is started after it
 		c.endpoint.Kill()
 	}
 }

@@ -77,6 +77,9 @@ type Spec struct {
 
 	// Older makes the host open a legacy session with an MCP server that supports both legacy and modern versions.
 	Older bool
+	// InitializeFirst is the InitializeFirst of an earlier Handshake of this program: an MCP server gets initialize as
+	// its first request, so that it does not have to be started twice.
+	InitializeFirst bool
 
 	// Incoming handles the requests and notifications of the child that belong to no call in flight. Its result is
 	// ignored for notifications. Nil refuses requests as unknown methods. Incoming runs on separate goroutines and must
@@ -174,6 +177,7 @@ type Handshake struct {
 	Capabilities    json.RawMessage       // an MCP server's capabilities, raw
 	Instructions    string                // an MCP server's instructions
 	ServerInfo      json.RawMessage       // an MCP server's serverInfo, raw; nil if absent
+	InitializeFirst bool                  // an MCP server ends if server/discover is its first request
 	Diagnostics     []protocol.Diagnostic // about rejected tools and hooks
 }
 

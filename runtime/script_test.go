@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 
 		"parrot":  stdin.parrot,
 		"until":   stdin.until,
+		"older":   stdin.older,
 		"endless": func(string) { stdin.pages() },
 	})
 }
@@ -171,6 +173,26 @@ func (s *scriptStdin) until(method string) {
 			return
 		}
 	}
+}
+
+// older reads the first request and, if it is server/discover, ends in the stated way: "exit" at once, "null" after an
+// error without an id, or "close" by closing stdin and stdout only.
+func (s *scriptStdin) older(way string) {
+	fmt.Fprintln(os.Stderr, "a server starts")
+	s.read()
+	if string(rawjson.Get(s.pending[0], "method")) != `"server/discover"` {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "what is server/discover?")
+	if way != "exit" {
+		fmt.Println(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"not initialized"}}`)
+	}
+	if way == "close" {
+		os.Stdin.Close()
+		os.Stdout.Close()
+		time.Sleep(time.Hour)
+	}
+	os.Exit(1)
 }
 
 // pages answers every request with a page and a new cursor.

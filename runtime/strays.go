@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 
 	"golang.org/x/time/rate"
@@ -47,8 +49,12 @@ func (c *child) stray(m *jsonrpc.Message, taken bool) {
 			c.slot.failCall(wrongID(m))
 		}
 	}
+	level := slog.LevelWarn
+	if d, ok := c.dialect.(*mcp); ok && taken && d.discovering.Load() { // so do older servers refuse server/discover
+		level = slog.LevelDebug
+	}
 	if c.strays.limit.Allow() {
-		c.spec.Logger.Warn("the extension answered with an id that no call waits for",
+		c.spec.Logger.Log(context.Background(), level, "the extension answered with an id that no call waits for",
 			"id", display.Escape(id), "error", display.Escape(message), "taken_for_answer", taken)
 	}
 }

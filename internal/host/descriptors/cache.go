@@ -85,7 +85,7 @@ func (k *Known) Changes() []tools.Change { return k.Last().changes() }
 func (e *Entry) sameButTools(now *Entry) bool {
 	a, b := &e.Handshake, &now.Handshake
 	return e.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol &&
-		a.ProtocolVersion == b.ProtocolVersion &&
+		a.ProtocolVersion == b.ProtocolVersion && a.InitializeFirst == b.InitializeFirst &&
 		a.Instructions == b.Instructions && bytes.Equal(a.Capabilities, b.Capabilities) &&
 		slices.Equal(a.Hooks, b.Hooks)
 }
@@ -113,6 +113,7 @@ type record struct {
 	ServerVersion   string                `json:"server_version,omitempty"`
 	Protocol        string                `json:"protocol"`
 	ProtocolVersion string                `json:"protocol_version,omitempty"`
+	InitializeFirst bool                  `json:"initialize_first,omitempty"`
 	Tools           []string              `json:"tools"`
 	Accepted        *[]string             `json:"accepted,omitempty"` // nil: same as tools
 	Withdrawn       []string              `json:"withdrawn,omitempty"`
@@ -162,6 +163,7 @@ func (r *record) entry() (*Entry, error) {
 			ServerVersion:   r.ServerVersion,
 			Protocol:        r.Protocol,
 			ProtocolVersion: r.ProtocolVersion,
+			InitializeFirst: r.InitializeFirst,
 			Hooks:           r.Hooks,
 			Instructions:    r.Instructions,
 			Diagnostics:     r.Diagnostics,
@@ -219,6 +221,7 @@ func (c Cache) Store(id string, o *Entry) error {
 		ServerVersion:   hs.ServerVersion,
 		Protocol:        hs.Protocol,
 		ProtocolVersion: hs.ProtocolVersion,
+		InitializeFirst: hs.InitializeFirst,
 		Tools:           descriptors(hs.Tools),
 		Hooks:           hs.Hooks,
 		Capabilities:    string(hs.Capabilities),

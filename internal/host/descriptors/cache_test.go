@@ -34,6 +34,11 @@ func entryOf(key string, descriptors ...string) *Entry {
 	return o
 }
 
+func initializeFirst(e *Entry) *Entry {
+	e.Handshake.InitializeFirst = true
+	return e
+}
+
 // A stored handshake survives a restart byte for byte, and changes are those since the previous handshake.
 func TestEntrySurvivesRestart(t *testing.T) {
 	cache := NewCache(t.TempDir())
@@ -56,6 +61,7 @@ func TestEntrySurvivesRestart(t *testing.T) {
 		stored bool
 	}{
 		{"the same", entryOf("1", string(first.Handshake.Tools[0].Raw)), "", false},
+		{"another first request", initializeFirst(entryOf("1", string(first.Handshake.Tools[0].Raw))), "", true},
 		{"another key", entryOf("2", string(first.Handshake.Tools[0].Raw)), "", true},
 		{"another tool", entryOf("2", `{"name":"b"}`), `tool "b" is new; tool "a" is gone`, true},
 	} {

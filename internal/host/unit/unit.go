@@ -182,6 +182,9 @@ func (u *Unit) newInstance(o *Options, key string) (*Instance, error) {
 		s.Capabilities = u.relayed(key)
 		s.Older = isLegacyKey(key)
 	}
+	if hs := u.handshake.Load(); hs != nil {
+		s.InitializeFirst = hs.InitializeFirst
+	}
 	run, err := o.Start(s, key)
 	i.Instance = run
 	return i, err
