@@ -24,6 +24,7 @@ var verbs = map[string]processtest.Verb{
 	"answering": serveAnswers,
 
 	"declaring": serveDeclaring,
+	"app":       serveApp,
 
 	"locked": func(string) { os.Exit(hosttest.HoldingALock(hosttest.Extension().Main)) },
 	"guard":  func(string) { os.Exit(hosttest.Guard().Main()) },

@@ -56,7 +56,7 @@ type Entry struct {
 	Raw         json.RawMessage // the descriptor as sent, for pinning
 
 	selected  *Entry // the catalog's entry that a selection shows as this one; nil outside selections
-	appsOnly  bool
+	app       appUse
 	schema    *schema.Schema // nil: every object is valid
 	schemaKey [sha256.Size]byte
 	tokens    int
@@ -295,7 +295,7 @@ func newEntry(name, extension string, o candidate) *Entry {
 	if e.Own = object(set(o.members, own...)); bytes.Equal(e.Own, e.Raw) {
 		e.Own = e.Raw // usually the same, so share the bytes
 	}
-	e.appsOnly = isAppsOnly(o.Raw)
+	e.app = readAppUse(o.Raw)
 	e.tokens = (len(anthropicTool(e, e.Description, e.InputSchema)) + 3) / 4
 	return e
 }

@@ -78,7 +78,7 @@ func (v View) index() (n int) {
 	return n
 }
 
-func (v View) shows(e *Entry) bool { return v.Pages || !e.appsOnly }
+func (v View) shows(e *Entry) bool { return v.Pages || !e.app.notModel }
 
 // listPage is the number of tools on a page of [Catalog.List].
 const listPage = 500

@@ -160,8 +160,15 @@ func (c *Call) routeTool() error {
 	if !ok {
 		c.entry, ok = c.findTool()
 	}
+	if !ok && c.parsed.ofPage { // a page may know the name from a list of all extensions
+		c.entry, ok = catalog.Lookup(name)
+		ok = ok && c.entry.Extension == extension
+	}
 	if !ok {
 		return c.unknownTool(extension, name)
+	}
+	if may, _ := c.entry.ForPages(); c.parsed.ofPage && !may {
+		return notForPages(c.entry)
 	}
 	if c.Target = nil; c.entry.Extension != "" {
 		c.Target = c.Snapshot.Target(c.entry.Extension)

@@ -39,6 +39,8 @@ type Aggregator interface {
 	// ToolOf returns the tool whose call began the task that c is about, "" if none: a policy about a tool covers
 	// the tasks of its calls.
 	ToolOf(c *protocol.Call) string
+	// PageServer returns the extension with a page of an MCP App, as s sees it.
+	PageServer(ctx context.Context, s *protocol.Session, uri string) (extension string, err error)
 }
 
 // Options of a [Dispatcher].
@@ -57,6 +59,7 @@ type Dispatcher struct {
 	o       Options
 	deliver Deliver
 	unused  sync.Pool // of *Call, the largest allocation of a call
+	shown   shownPages
 }
 
 // New returns a dispatcher that takes calls through stages, in this order.
@@ -88,16 +91,30 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 		if err != nil {
 			return nil, err
 		}
-		return d.do(ctx, r, nil, true)
+		result, err := d.do(ctx, r, nil, true)
+		if err == nil {
+			d.shown.read(r)
+		}
+		return result, err
 	}
-	t, err := readToolCall(r.Params)
+	r, t, err := d.readToolCall(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if r, t, err = d.unwrap(r, t); err != nil {
-		return nil, err
-	}
 	return d.do(ctx, r, t, true)
+}
+
+// readToolCall reads the params of a tools/call. It returns the call that is meant: the one inside a call of ext_call,
+// and that of a page bound to the server of the page.
+func (d *Dispatcher) readToolCall(ctx context.Context, r *protocol.Call) (*protocol.Call, *toolCall, error) {
+	t, err := readToolCall(r.Params)
+	if err == nil {
+		r, t, err = d.unwrap(r, t)
+	}
+	if err == nil {
+		r, err = d.bindToPage(ctx, r, t)
+	}
+	return r, t, err
 }
 
 // DoPart makes a call that is part of answering another call, such as the list of one extension. The part passes
@@ -151,6 +168,9 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 	if err != nil {
 		return nil, c.Blame(err)
 	}
+	if c.entry != nil && c.entry.Page() != "" {
+		d.shown.called(c)
+	}
 	d.recycle(c)
 	return result, nil
 }
@@ -191,7 +211,18 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 		d.o.Waits.AwaitOwner(ctx, r, name, view)
 		d.o.Waits.TryOwner(ctx, now.Ordered, r.Extension, name, view)
 	}
-	return d.routeAfter(began, r, t, part)
+	c, err = d.routeAfter(began, r, t, part)
+	if protocol.KindOf(err) != protocol.ToolNotFound || r.Extension != "" || wrong != nil {
+		return c, err
+	}
+	bound, wrong := d.bindToShown(r, t, view)
+	switch {
+	case wrong != nil:
+		return nil, wrong
+	case bound == nil:
+		return nil, err
+	}
+	return d.routeAfter(began, bound, t, part)
 }
 
 // routeAfter routes a request that has waited for starts since began; the wait counts as part of the call.
@@ -230,10 +261,7 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 	var t *toolCall
 	if r.Method == protocol.MethodToolsCall {
 		var err error
-		if t, err = readToolCall(r.Params); err == nil {
-			r, t, err = d.unwrap(r, t)
-		}
-		if err != nil {
+		if r, t, err = d.readToolCall(ctx, r); err != nil {
 			return governance.Trace{}, err
 		}
 	}

@@ -148,6 +148,11 @@ func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name
 		}
 		name = native
 	}
+	if isPage(kind, name) {
+		if id := g.findPage(ctx, s, name, view); id != "" {
+			return id, name, nil
+		}
+	}
 	extension, own = g.owners.Find(kind, name, view)
 	if g.o.Snapshots.Load().Extensions[extension] != nil {
 		return extension, own, nil

@@ -127,12 +127,19 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 	return list, refused
 }
 
-// Diagnostics reports the resources that several extensions list: a client of all extensions reaches only that of the
-// first. It considers only lists that clients have asked for.
+// Diagnostics reports the resources and pages that several extensions have: a client of all extensions reaches only
+// that of the first. It considers only lists that clients have asked for, and the tools.
 func (g *Gateway) Diagnostics() (list []protocol.Diagnostic) {
-	now := g.o.Snapshots.Load().Extensions
+	now := g.o.Snapshots.Load()
+	listed := make(map[[2]string]bool)
 	for _, s := range g.owners.Shadows() {
-		if now[s.Extension] != nil && now[s.By] != nil {
+		if now.Extensions[s.Extension] != nil && now.Extensions[s.By] != nil {
+			list = append(list, shadowedDiagnostic(s))
+			listed[[2]string{s.Extension, s.By}], listed[[2]string{s.By, s.Extension}] = true, true
+		}
+	}
+	for _, s := range sharedPages(now) {
+		if !listed[[2]string{s.Extension, s.By}] {
 			list = append(list, shadowedDiagnostic(s))
 		}
 	}
