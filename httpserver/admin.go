@@ -17,10 +17,10 @@ import (
 
 // Admin returns the handler of the operator's API of a host, below /api/v1. The OpenAPI document at
 // /api/v1/openapi.json describes the API. A failed operation answers {"error": [Fault]}. Admin checks no token:
-// middleware in front of it must.
-func Admin(h *exthost.Host) http.Handler {
+// middleware in front of it must. Without trust, nothing waits to be trusted.
+func Admin(h *exthost.Host, trust Trust) http.Handler {
 	mux := http.NewServeMux()
-	for _, o := range operations() {
+	for _, o := range operations(trust) {
 		mux.HandleFunc(o.method+" "+apiRoot+o.path, func(w http.ResponseWriter, r *http.Request) {
 			if err := o.serve(h, w, r); err != nil {
 				fault := FaultOf(err)
@@ -55,8 +55,9 @@ func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Reques
 }
 
 // operations returns all operations in the order of the OpenAPI document.
-func operations() []operation {
-	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations, historyOperations)
+func operations(trust Trust) []operation {
+	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations, historyOperations,
+		trustOperations(trust))
 }
 
 var hostOperations = []operation{

@@ -36,7 +36,7 @@ func TestEnableAndDisable(t *testing.T) {
 	var o exthost.Options
 	rulings(&o, cfg)
 	h := openKitWith(t, cfg, o)
-	api := "http://" + serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "own"}, nil) + apiRoot
+	api := "http://" + serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "own"}, nil) + apiRoot
 	own := authorization("Bearer own")
 	state := func(id string) string {
 		t.Helper()
@@ -90,7 +90,7 @@ func TestEnableIsRefused(t *testing.T) {
 	cfg.Extensions.Allowlist = []string{"lost"}
 	var o exthost.Options
 	rulings(&o, cfg)
-	allowing := httptest.NewServer(Admin(openKitWith(t, cfg, o)))
+	allowing := httptest.NewServer(Admin(openKitWith(t, cfg, o), nil))
 	defer allowing.Close()
 	if code := askAdmin(t, allowing, "POST", apiRoot+"/extensions/kit/enable", "", &f); code != http.StatusForbidden ||
 		!strings.Contains(f.Error.Message, "allowlist") {

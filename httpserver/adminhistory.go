@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance/audit"
@@ -44,7 +45,8 @@ var historyOperations = []operation{
 		path:    "/audit",
 		summary: "The latest records of the audit log, oldest first; none without an audit log",
 		query: []parameter{{"last", "how many; default 100"}, {"denied", "true: only what was denied"},
-			{"tool", "a glob of registered names"}, {"caller", "a glob"}, {"extension", "a glob"}},
+			{"tool", "a glob of registered names"}, {"caller", "a glob"}, {"extension", "a glob"},
+			{"since", "an RFC 3339 time: only calls that began then or later"}},
 		answer: auditList{},
 		handle: getAudit,
 	},
@@ -102,6 +104,12 @@ func getAudit(h *exthost.Host, r *http.Request) (any, error) {
 	}
 	if q.Denied, err = boolean(r, "denied"); err != nil {
 		return nil, err
+	}
+	if text := r.FormValue("since"); text != "" {
+		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments,
+				"since is a time such as 2006-01-02T15:04:05Z, not %q", text)
+		}
 	}
 	if err := q.Check(); err != nil {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%w", err)

@@ -2,8 +2,10 @@ package httpserver
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance/audit"
@@ -39,6 +41,7 @@ func TestHistoryAPI(t *testing.T) {
 		"/calls?last=x":         http.StatusBadRequest,
 		"/audit?tool=[":         http.StatusBadRequest,
 		"/audit?denied=perhaps": http.StatusBadRequest,
+		"/audit?since=noon":     http.StatusBadRequest,
 	} {
 		if code := askAdmin(t, s, "GET", "/api/v1"+path, "", nil); code != want {
 			t.Errorf("%s: %d", path, code)
@@ -63,6 +66,13 @@ func TestHistoryAPI(t *testing.T) {
 		code := askAdmin(t, s, "GET", "/api/v1/audit?denied=true", "", &log)
 		return code == http.StatusOK && len(log.Records) == 1 && log.Records[0].Tool == "ext_kit_rm"
 	})
+	at := log.Records[0].Time
+	for since, want := range map[time.Time]int{at: 1, at.Add(time.Hour): 0} {
+		path := "/api/v1/audit?denied=true&since=" + url.QueryEscape(since.Format(time.RFC3339Nano))
+		if code := askAdmin(t, s, "GET", path, "", &log); code != http.StatusOK || len(log.Records) != want {
+			t.Errorf("%s: %d, %d records", path, code, len(log.Records))
+		}
+	}
 	var config map[string]any
 	if code := askAdmin(t, s, "GET", "/api/v1/config", "", &config); code != http.StatusOK || config["plugins"] == nil {
 		t.Errorf("config: %d %+v", code, config)
@@ -72,7 +82,7 @@ func TestHistoryAPI(t *testing.T) {
 // A call with the operator's token over HTTP is made by the operator, for policies too.
 func TestOperatorCallsAsOperator(t *testing.T) {
 	h := openKit(t, exthost.Options{})
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "operators-own"}, nil)
 	r := send(t, "POST", "http://"+addr+"/api/v1/tools/ext_kit_say/call",
 		http.Header{"Authorization": {"Bearer operators-own"}}, `{"n":1}`)
 	if r.StatusCode != http.StatusOK {

@@ -51,7 +51,7 @@ plugins:
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := Admin(h)
+	admin := Admin(h, nil)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		admin.ServeHTTP(w, r.WithContext(WithOperator(r.Context(), "Ada")))
 	}))

@@ -1,14 +1,18 @@
 package httpserver
 
 import (
+	"context"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // kit is an exec extension with one tool for each outcome.
@@ -95,6 +99,30 @@ func serveAdmin(t *testing.T, o exthost.Options) (*httptest.Server, *exthost.Hos
 	var s *httptest.Server
 	t.Cleanup(func() { s.Close() }) // after the host, which ends the streams
 	h := openKit(t, o)
-	s = httptest.NewServer(Admin(h))
+	s = httptest.NewServer(Admin(h, nil))
 	return s, h
+}
+
+// untrusted is a directory with an extension that was not trusted yet.
+type untrusted struct{ agreed atomic.Bool }
+
+func (u *untrusted) Untrusted(context.Context) ([]status.Untrusted, error) {
+	if u.agreed.Load() {
+		return nil, nil
+	}
+	return []status.Untrusted{{
+		Names:  []string{"stranger"},
+		Place:  "./extensions/stranger",
+		Runs:   []string{"sh -c '" + hostile + "'"},
+		Asks:   []string{"gets the secrets TOKEN"},
+		Files:  2,
+		Digest: "sha256:1",
+	}}, nil
+}
+
+func (u *untrusted) Agree(_ context.Context, digest string) error {
+	if digest != "sha256:1" || u.agreed.Swap(true) {
+		return protocol.Errorf(protocol.DescriptorChanged, "nothing has this digest")
+	}
+	return nil
 }

@@ -83,7 +83,7 @@ func generateOpenAPI(t *testing.T) []byte {
 	}
 	t.Chdir("httpserver")
 	paths := make(map[string]object)
-	for _, o := range operations() {
+	for _, o := range operations(nil) {
 		path := apiRoot + o.path
 		if paths[path] == nil {
 			paths[path] = make(object)
@@ -301,7 +301,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 			documented[strings.ToUpper(method)+" "+path] = true
 		}
 	}
-	for _, o := range operations() {
+	for _, o := range operations(nil) {
 		if !documented[o.method+" "+apiRoot+o.path] {
 			t.Errorf("%s %s is served and not documented", o.method, o.path)
 		}
@@ -318,7 +318,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	cfg := config.Default()
 	rulings(&o, cfg)
 	h := openKitWith(t, cfg, o)
-	s := httptest.NewServer(Admin(h))
+	s := httptest.NewServer(Admin(h, &untrusted{}))
 	defer s.Close()
 	c := readContract(t, openAPI)
 	ids := map[string]func() string{
@@ -331,11 +331,12 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		"/tools/{name}/call":   `{"n":1}`,
 		"/policies/test":       `{"tool":"ext_kit_say"}`,
 		"/approvals/{id}/deny": `{"reason":"no"}`,
+		"/trust":               `{"digest":"sha256:1"}`,
 	}
 	var answer string
 	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer) // produces evidence
 	c.check(t, "a failure", []string{"components", "schemas", "failure"}, []byte(answer))
-	for _, o := range operations() {
+	for _, o := range operations(nil) {
 		if o.events != nil || o.write != nil {
 			continue // see TestEventsAreAsDocumented, TestRecording
 		}

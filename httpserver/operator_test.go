@@ -11,7 +11,7 @@ import (
 // one, a client's, from foreign pages, by foreign names, and by other spellings of the path.
 func TestAPINeedsTheOperatorsToken(t *testing.T) {
 	h := openKit(t, exthost.Options{})
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own", Token: "clients"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "operators-own", Token: "clients"}, nil)
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 	with := func(h http.Header, name, value string) http.Header {
 		h = h.Clone()
@@ -32,7 +32,7 @@ func TestAPINeedsTheOperatorsToken(t *testing.T) {
 		"a link on a page":     {with(own, "Sec-Fetch-Site", "cross-site"), http.StatusForbidden},
 		"a name of an address": {with(own, "Host", "evil.example"), http.StatusForbidden},
 	} {
-		for _, o := range operations() {
+		for _, o := range operations(nil) {
 			if resp := send(t, o.method, "http://"+addr+apiRoot+o.path, tt.header, "{}"); resp.StatusCode != tt.code {
 				t.Errorf("%s %s with %s: %d", o.method, o.path, name, resp.StatusCode)
 			}

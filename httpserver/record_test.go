@@ -16,7 +16,7 @@ import (
 // TestRecording records a call over the operator's API and ends the recording.
 func TestRecording(t *testing.T) {
 	h := openKit(t, exthost.Options{})
-	s := httptest.NewServer(Admin(h))
+	s := httptest.NewServer(Admin(h, nil))
 	defer s.Close()
 	var failure string
 	for query, want := range map[string]int{

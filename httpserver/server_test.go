@@ -188,7 +188,7 @@ func TestShutdownEndsTheOperatorsStreams(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	o := Options{Backend: h, Admin: Admin(h), OperatorToken: "o", ShutdownTimeout: 10 * patience}
+	o := Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "o", ShutdownTimeout: 10 * patience}
 	go func() { ended <- New(o).Serve(ctx, l) }()
 	stream := send(t, http.MethodGet, "http://"+l.Addr().String()+apiRoot+"/events",
 		http.Header{"Authorization": {"Bearer o"}}, "")

@@ -42,7 +42,10 @@ func fleet(t *testing.T) string {
 		hostile)+"[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"say\"\ndescription = "+
 		"\"\"\"<b>bold</b> "+hostile+
 		"\"\"\"\ncommand = [\"sh\", \"-c\", \"printf '%s\\\\n' '<img src=x onerror=window.hit=3> \u202etxt' >&2; "+
-		"echo '<i>x</i>'\"]\n")
+		"echo '<i>x</i>'\"]\ninput_schema = { type = \"object\", required = [\"text\"], properties = { "+
+		"text = { type = \"string\", description = \"<b>\" }, n = { type = \"integer\" }, "+
+		"mode = { enum = [\"slow\", 7] }, loud = { type = \"boolean\", default = true }, "+
+		"more = { type = \"array\" } } }\n")
 	write("pdf", fmt.Sprintf(head, "pdf",
 		"Reads PDF files.")+"[capabilities]\ntools = [\"text\"]\n[transport]\ncommand = \"./pdf\"\n[requires]\nbins "+
 		"= [\"pdftotext-of-tomorrow\"]\nhint = { pdftotext-of-tomorrow = \"apt install poppler-utils\" }\n")
@@ -134,7 +137,7 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 	o := exthost.Options{Policies: members, Cluster: aside{}}
 	rulings(&o, cfg)
 	h = openHost(t, cfg, o)
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, &untrusted{}), OperatorToken: "operators-own"}, nil)
 	return "http://" + addr + "/ui/", h
 }
 
@@ -243,11 +246,31 @@ func TestDashboard(t *testing.T) {
 		b.press("/", "")
 		b.await(`document.activeElement === document.querySelector("input[type=search]")`)
 		b.do("Input.insertText", object{"text": "weather0 idle"}, nil)
-		b.await(`document.querySelectorAll(".extensions-view tbody tr").length < 6`)
+		b.await(`document.querySelectorAll(".extensions-view tbody tr").length < 6 && location.hash.endsWith("?q=weather0+idle")`)
 		b.press("ArrowDown", "")
 		b.await(`document.activeElement.matches("tbody a")`)
 		b.shoot("extensions-keyboard")
 		b.phone("dark", "extensions-phone-dark")
+	})
+	t.Run("sorted", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/extensions?q=weather"`)
+		b.await(`document.querySelector("input[type=search]").value === "weather"`)
+		head := `[...document.querySelectorAll(".extensions-view thead th")].find((n) => n.innerText.startsWith("Extension"))`
+		first := `document.querySelector(".extensions-view tbody th a").textContent`
+		for _, want := range [][2]string{{"ascending", "weather00"}, {"descending", "weather16"}} {
+			b.eval(head + `.querySelector("button").click()`)
+			b.await(fmt.Sprintf(`%s.getAttribute("aria-sort") === %q && %s === %q`, head, want[0], first, want[1]))
+		}
+		b.shoot("extensions-sorted")
+		b.open(url + "#/extensions?q=weather&sort=-extension") // as somebody who was sent the address
+		b.await(first + ` === "weather16"`)
+		b.eval(`document.querySelector(".extensions-view tbody th a").click()`)
+		b.await(`location.hash === "#/extensions/weather16?q=weather&sort=-extension"`)
+		b.eval(`document.querySelector(".details .close").click()`)
+		b.await(`location.hash === "#/extensions?q=weather&sort=-extension"`)
+		b.eval(head + `.querySelector("button").click()`)
+		b.await(head + `.getAttribute("aria-sort") === null && location.hash === "#/extensions?q=weather"`)
 	})
 	t.Run("a thousand tools", func(t *testing.T) {
 		b.t = t
@@ -260,8 +283,8 @@ func TestDashboard(t *testing.T) {
 		b.await(`document.querySelectorAll(".catalog tbody tr").length === 10`)
 		b.eval(`location.hash = "#/tools/ext_kit_say"`)
 		call := `document.querySelector(".details .actions button")`
-		b.await(call + ` && document.querySelector(".details textarea")`)
-		b.eval(`document.querySelector(".details textarea").value = '{"n": 12345678901234567890}', ` + call +
+		b.await(call + ` && document.querySelector(".details textarea[aria-label=Arguments]")`)
+		b.eval(`document.querySelector(".details textarea[aria-label=Arguments]").value = '{"n": 12345678901234567890}', ` + call +
 			`.click()`)
 		b.await(call + `.textContent === "Really call it?"`)
 		b.eval(call + `.click()`)
@@ -274,13 +297,53 @@ func TestDashboard(t *testing.T) {
 		b.await(`document.querySelector(".details").innerText.includes("<b>bold</b>")`)
 		b.shoot("tool-hostile")
 	})
+	t.Run("arguments", func(t *testing.T) {
+		b.t = t
+		field := func(name string) string {
+			return `[...document.querySelectorAll(".details .field")].find((n) => n.querySelector("b").textContent === "` +
+				name + `").querySelector("select,input,textarea")`
+		}
+		raw := `document.querySelector(".details textarea[aria-label=Arguments]")`
+		call := func() {
+			t.Helper()
+			button := `document.querySelector(".details .actions button")`
+			b.eval(button + `.click()`)
+			b.await(button + `.textContent === "Really call it?"`)
+			b.eval(button + `.click()`)
+		}
+		b.await(field("loud") + `.value === "true" && ` + raw + `.hidden`)
+		b.eval(field("text") + `.value = "<b>\"two\nlines\"", ` + field("n") + `.value = "12345678901234567890", ` +
+			field("mode") + `.value = "7", ` + field("more") + `.value = "[1,"`)
+		call()
+		b.await(`document.querySelector(".toasts").innerText.includes("more: ") && ` + field("more") +
+			`.matches("[aria-invalid]")`)
+		b.eval(field("more") + `.value = "[1, 2]"`)
+		b.eval(`document.activeElement.blur()`)
+		b.press("r", "r")
+		const want = "{\n  \"text\": \"<b>\\\"two\\nlines\\\"\",\n  \"loud\": true,\n  \"mode\": 7,\n" +
+			"  \"more\": [1, 2],\n  \"n\": 12345678901234567890\n}"
+		b.await(`!` + raw + `.hidden && ` + raw + `.value === ` + fmt.Sprintf("%q", want))
+		b.eval(raw + `.value = ` + raw + `.value.replace("true", "false").replace("[1, 2]", "{}")`)
+		b.press("r", "r")
+		b.await(raw + `.hidden && ` + field("loud") + `.value === "false" && ` + field("n") +
+			`.value === "12345678901234567890" && ` + field("more") + `.value === "{}"`)
+		b.shoot("tool-fields")
+		b.phone("dark", "tool-fields-phone")
+		b.eval(field("more") + `.value = ""`)
+		call()
+		b.await(`document.querySelector(".details pre[aria-label=Answer]").textContent.includes("<i>x</i>")`)
+		b.press("r", "r")
+		b.eval(raw + `.value = '{"text": "x", "unknown": 1}'`)
+		b.press("r", "r")
+		b.await(`document.querySelector(".toasts").innerText.includes("unknown: the schema has no such argument")`)
+	})
 	t.Run("calls", func(t *testing.T) {
 		b.t = t
 		b.eval(`location.hash = "#/calls"`)
 		b.await(`document.querySelectorAll(".calls-table tbody tr").length >= 60`)
 		b.await(`document.querySelector(".calls-table").innerText.includes("child exited") || document.querySelector(".calls-table").innerText.includes("rejected")`)
 		b.shoot("calls-light")
-		b.eval(`[...document.querySelectorAll(".calls-table tbody tr")].find((n) => n.innerText.includes("ext_evil_say")).querySelector("a").click()`)
+		b.eval(`[...document.querySelectorAll(".calls-table tbody tr")].findLast((n) => n.innerText.includes("ext_evil_say")).querySelector("a").click()`)
 		b.await(`document.querySelector(".details pre[aria-label=Request]").textContent.includes("<script>window.hit=2") && document.querySelector(".details pre[aria-label=Result]").textContent.includes("<i>x</i>")`)
 		b.look(1280, 900, "dark")
 		b.shoot("call-dark")
@@ -290,7 +353,7 @@ func TestDashboard(t *testing.T) {
 		b.phone("light", "calls-phone")
 		b.eval(`import("./calls.js").then(({ calls }) => {
 			const view = calls(() => {});
-			view.update({ calls: [], status: { questions: [{ method: "elicitation/create", tool: "ext_kit_say", client: "<b>x</b>\nroot waits\u001b" }] } }, { query: "" });
+			view.update({ calls: [], status: { questions: [{ method: "elicitation/create", tool: "ext_kit_say", client: "<b>x</b>\nroot waits\u001b" }] } }, { query: "", params: new URLSearchParams() });
 			document.body.append(view.node);
 			window.asked = view.node;
 		})`)
@@ -386,11 +449,17 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 		b.eval(`location.hash = "#/approvals"`)
-		b.await(`document.querySelectorAll(".card").length === 2 && document.querySelector(".approvals").innerText.includes("rm -r build")`)
+		b.await(`document.querySelectorAll(".card").length === 3 && document.querySelector(".approvals").innerText.includes("rm -r build")`)
 		b.shoot("approvals-light")
 		b.phone("dark", "approvals-phone-dark")
 		b.look(1440, 900, "dark")
 		b.shoot("approvals-dark")
+		program := `[...document.querySelectorAll(".card")].find((n) => n.innerText.includes("stranger"))`
+		b.await(program + `.innerText.includes("gets the secrets TOKEN") && ` + program + `.innerText.includes("window.hit=1")`)
+		b.eval(program + `.querySelector("button").click()`)
+		b.await(program + `.querySelector("button").textContent === "Really run it?"`)
+		b.eval(program + `.querySelector("button").click()`)
+		b.await(`!` + program + ` && document.querySelectorAll(".card").length === 2`)
 		b.eval(`[...document.querySelectorAll(".card")].find((n) => n.innerText.includes("rm -r build")).querySelector("button[data-tone=good]").click()`)
 		get(t, waiting[0], "the approved call")
 		b.await(`document.querySelectorAll(".card").length === 1`)
@@ -494,7 +563,7 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{t.TempDir()}
 	h := openHost(t, cfg, exthost.Options{})
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "operators-own"}, nil)
 	b := openBrowser(t)
 	b.look(1440, 900, "light")
 	b.open("http://" + addr + "/ui/#token=operators-own")
@@ -525,7 +594,7 @@ func TestDashboardOfFaults(t *testing.T) {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{dir}
 	h := openHost(t, cfg, exthost.Options{})
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "operators-own"}, nil)
 	writeManifest(t, dir, "works", strings.Replace(works, "version", "versoin", 1))
 	if _, err := h.Admin().Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -579,7 +648,7 @@ func TestDashboardOfAnAuditLogThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() }) // the loss of records is an error
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "operators-own"}, nil)
 	_, _ = h.Call(t.Context(), "ext_kit_say", nil) // the first record fails
 	b := openBrowser(t)
 	b.open("http://" + addr + "/ui/#token=operators-own")
@@ -589,7 +658,7 @@ func TestDashboardOfAnAuditLogThatCannotBeWritten(t *testing.T) {
 // TestDashboardWithoutToken enters a wrong token, then the right one.
 func TestDashboardWithoutToken(t *testing.T) {
 	h := openKit(t, exthost.Options{})
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own", Token: "clients"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "operators-own", Token: "clients"}, nil)
 	b := openBrowser(t)
 	b.look(1000, 700, "light")
 	b.open("http://" + addr + "/ui")
@@ -606,7 +675,7 @@ func TestDashboardComesBack(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	stop := make(chan struct{})
 	var cut, down atomic.Bool
-	admin := Admin(h)
+	admin := Admin(h, nil)
 	flaky := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if down.Load() {
 			http.Error(w, "down", http.StatusServiceUnavailable)
@@ -643,7 +712,7 @@ func TestDashboardComesBack(t *testing.T) {
 // Addresses of unknown items show a message.
 func TestDashboardOfWhatIsNotThere(t *testing.T) {
 	h := openKit(t, exthost.Options{})
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	addr := serve(t, Options{Backend: h, Admin: Admin(h, nil), OperatorToken: "operators-own"}, nil)
 	b := openBrowser(t)
 	b.open("http://" + addr + "/ui/#token=operators-own")
 	b.await(`document.querySelectorAll(".extensions tbody tr").length === 2`)
@@ -661,7 +730,7 @@ func TestDashboardAsksForTheNewToken(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	var started atomic.Bool // restarted
 	handler := func(token string) http.Handler {
-		s := New(Options{Backend: h, Admin: Admin(h), OperatorToken: token})
+		s := New(Options{Backend: h, Admin: Admin(h, nil), OperatorToken: token})
 		t.Cleanup(s.endStreams)
 		return s.newAuthenticator(s.routes)
 	}

@@ -302,7 +302,7 @@ func TestTheAPIIsGoverned(t *testing.T) {
 		exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 	for tool, status := range map[string]int{"ext_x_greet": http.StatusOK, "ext_x_echo": http.StatusForbidden} {
 		w := httptest.NewRecorder()
-		httpserver.Admin(h).ServeHTTP(w,
+		httpserver.Admin(h, nil).ServeHTTP(w,
 			httptest.NewRequest(http.MethodPost, "/api/v1/tools/"+tool+"/call", strings.NewReader(`{"name":"Ada"}`)))
 		if w.Code != status {
 			t.Errorf("%s: %d %s", tool, w.Code, w.Body)

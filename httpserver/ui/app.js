@@ -1,5 +1,6 @@
 // The frame around the views: routing, search and keys.
 
+import { nav, setParam } from "./address.js";
 import { dropToken, hasToken, onRejected, setToken, takeToken } from "./api.js";
 import { approvals } from "./approvals.js";
 import { calls } from "./calls.js";
@@ -15,8 +16,6 @@ import { loadHistory, refresh, run, store, subscribe } from "./store.js";
 import { tools } from "./tools.js";
 import { wire } from "./wire.js";
 
-const nav = (hash) => { location.hash = hash; };
-
 const views = [
   ["overview", "Overview", overview], ["extensions", "Extensions", extensions], ["tools", "Tools", tools], ["calls", "Calls", calls],
   ["wire", "Wire", wire], ["recordings", "Recordings", recordings], ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals], ["host", "Host", host],
@@ -24,11 +23,11 @@ const views = [
 
 const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title: `${v.title} (${(i + 1) % 10})` }, v.title, v.badge)));
 const dot = el("span.dot"), phase = el("span.phase"), facts = el("span.facts");
-const search = el("input", { type: "search", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => refresh() });
+const search = el("input", { type: "search", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => setParam("q", search.value) });
 const theme = el("button.theme", { type: "button", onclick: () => setTheme({ auto: "light", light: "dark", dark: "auto" }[current]) });
 const heading = el("h1.unseen"), content = el("div");
-const main = el("main", { tabindex: "-1", id: "main" }, heading, content);
-let current = "auto", at = null, query = "";
+const main = el("main", { tabindex: "-1", id: "main", onclick: follow }, heading, content);
+let current = "auto", at = null;
 
 function frame() {
   put(document.body, el("a.skip", { href: "#main", onclick: (e) => { e.preventDefault(); main.focus(); } }, "To the content"),
@@ -54,20 +53,28 @@ function decoded(text) {
 
 function show() {
   const { view, rest, params } = route();
+  const q = params.get("q") ?? "";
   view.made ??= view.make(nav);
+  if (search.value !== q) search.value = q;
   if (at !== view) {
     at = view;
     view.made.shown?.();
     put(content, view.made.node);
     setText(heading, view.title);
-    search.value = "";
     search.hidden = !view.made.search;
     setAttr(search, "placeholder", `${view.made.search ?? ""}  /`);
     for (const v of views) setAttr(v.link, "aria-current", v === view ? "page" : null);
     scrollTo(0, 0);
   }
-  query = search.value.trim();
-  view.made.update(store, { query, rest, params });
+  view.made.update(store, { query: q.trim(), rest, params });
+}
+
+/** follow opens a link to an item of the same view and keeps the filters. */
+function follow(e) {
+  const link = e.target.closest('a[href^="#/"]');
+  if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+  e.preventDefault();
+  nav(link.getAttribute("href"));
 }
 
 function render() {
@@ -137,7 +144,7 @@ function unlock() {
   return unlocking;
 }
 
-const keys = [["/", "search"], ["1 – 9, 0", "views"], ["j k or ↓ ↑", "next and previous row"], ["Enter", "open"], ["Esc", "close, or leave the search"], ["t", "colours"], ["?", "this"]];
+const keys = [["/", "search"], ["1 – 9, 0", "views"], ["j k or ↓ ↑", "next and previous row"], ["Enter", "open"], ["Esc", "close, or leave the search"], ["r", "arguments of a tool as fields, or as JSON"], ["t", "colours"], ["?", "this"]];
 
 function help() {
   const dialog = el("dialog.help", { onclose: () => dialog.remove(), onclick: (e) => { if (e.target === dialog) dialog.close(); } },
@@ -159,9 +166,8 @@ function key(e) {
   if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
   if (e.key === "Escape") {
     if (typing) {
-      search.value = "";
+      if (document.activeElement === search) search.value = "", setParam("q", "");
       document.activeElement.blur();
-      refresh();
     } else if (route().rest) nav(`#/${route().view.name}`);
     return;
   }
@@ -169,7 +175,7 @@ function key(e) {
     if (e.key === "ArrowDown" && document.activeElement === search) step(1), e.preventDefault();
     return;
   }
-  const does = { "/": () => search.focus(), j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), t: () => theme.click(), "?": help }[e.key]
+  const does = { "/": () => search.focus(), j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), t: () => theme.click(), "?": help, ...route().view.made.keys }[e.key]
     ?? (/^\d$/.test(e.key) && (() => nav(`#/${views[(Number(e.key) + 9) % 10].name}`)));
   if (!does) return;
   e.preventDefault();

@@ -1,9 +1,9 @@
-// Calls that wait for a person's approval, and tools whose descriptors changed.
+// What waits for a person: calls for an approval, programs to be trusted, and tools whose descriptors changed.
 
-import { el, setAttr, setText, Rows } from "./dom.js";
-import { json, since, span } from "./format.js";
-import { action, block, empty, panel } from "./parts.js";
-import { serves } from "./store.js";
+import { el, put, setAttr, setText, Rows } from "./dom.js";
+import { json, plural, since, span } from "./format.js";
+import { action, block, empty, panel, toast } from "./parts.js";
+import { refresh, serves } from "./store.js";
 import { get, post } from "./api.js";
 
 export function approvals() {
@@ -12,23 +12,39 @@ export function approvals() {
   const none = empty("Nothing waits for approval.", "Calls for which a policy wants approval appear here. They wait until you decide or they expire.");
   const held = panel("Changes that wait to be accepted");
   const pins = new Rows(held.body, pin);
-  let list = [], asked = 0;
+  const programs = panel("Programs and settings that wait to be trusted");
+  const untrusted = new Rows(put(programs.body, el("p.hint", {}, "They would run as the user of the host, with that user's files and network. A yes holds until a file of code changes.")).appendChild(el("div.cards")), (u) => program(u, look));
+  let list = [], waits = [], asked = 0, looked = 0;
   async function load() {
     asked = Date.now();
     try {
-      list = serves("get", "/pins") ? (await get("/pins")).pins.filter((p) => p.digest) : [];
+      list = (await get("/pins")).pins.filter((p) => p.digest);
     } catch {
       list = []; // loaded again later
     }
   }
+  async function look() { // reads every file of code
+    looked = Date.now();
+    try {
+      waits = (await get("/trust")).items;
+    } catch (e) {
+      waits = [];
+      toast(`trust: ${e.message}`, "bad");
+    }
+    refresh();
+  }
   return {
-    node: el("div.approvals", {}, waiting, none, held.node),
+    node: el("div.approvals", {}, waiting, none, programs.node, held.node),
+    shown: look,
     update(s) {
       if (Date.now() - asked > 10_000) load();
+      if (Date.now() - looked > 10_000 && s.status?.runs.some((x) => x.state === "untrusted")) look();
       rows.update(s.approvals, (q) => q.id);
       none.hidden = s.approvals.length > 0;
       pins.update(list, (p) => `${p.extension}/${p.policy}/${p.label}/${p.digest}`);
       held.node.hidden = !list.length;
+      untrusted.update(waits, (u) => u.digest);
+      programs.node.hidden = !waits.length;
     },
   };
 }
@@ -52,6 +68,16 @@ function request(q) {
       setAttr(left, "data-tone", rest < 30_000 ? "bad" : null);
     },
   };
+}
+
+/** program is the card of what must be trusted before it runs. */
+function program(u, answered) {
+  const lines = (title, list) => (list?.length ? [el("dt", {}, title), ...list.map((text) => el("dd", {}, text))] : []);
+  const answer = u.reason ? el("p.reason", { "data-tone": "bad" }, u.reason)
+    : action("Trust", () => post("/trust", { digest: u.digest }).finally(answered), { tone: "good", confirm: "Really run it?" });
+  return { node: el("article.card", { tabindex: "0" }, el("header", {}, el("h3", {}, u.names.map((n) => (n === "." ? "configuration" : n)).join(", "))), el("p.who", {}, u.place),
+    el("dl", {}, ...lines("changed", u.changes), ...lines("runs", u.runs), ...lines("asks", u.asks), ...lines("rules", u.rules), ...lines("warnings", u.warnings), ...lines("code", [plural(u.files, "file")])),
+    el("footer", {}, answer, el("small", {}, "exthost trust shows the files"))) };
 }
 
 function pin(p) {

@@ -2,17 +2,20 @@
 
 import { el, put, setAttr, setText, Rows } from "./dom.js";
 import { clock, count, duration, json, since } from "./format.js";
-import { block, empty, matches, outcomeTone, select, table } from "./parts.js";
+import { block, empty, filter, matches, outcomeTone, sortable, table } from "./parts.js";
 import { facts } from "./extensions.js";
 import { store } from "./store.js";
 import { get } from "./api.js";
 
 export function calls(nav) {
-  const list = table(".calls-table", ["Time", "Call", "Outcome", "Took", "Caller", "Decision", "Note"]);
+  const columns = sortable([["Time", (c) => Date.parse(c.time)], ["Call", (c) => c.tool || c.method], ["Outcome", (c) => c.outcome],
+    ["Took", (c) => c.took_ms], ["Caller", (c) => c.caller], ["Decision", null], ["Note", null]]);
+  const list = table(".calls-table", columns.heads);
   const rows = new Rows(list.body, (c) => row(c, nav));
   const detail = details(nav);
-  let only = "", held = null;
-  const outcome = select("Outcome", [["", "every outcome"], ["bad", "not ok"], ["rejected", "rejected"], ["slow", "slower than 1 s"]], (v) => { only = v; });
+  let held = null;
+  const outcome = filter("Outcome", [["", "every outcome"], ["bad", "not ok"], ["rejected", "rejected"], ["slow", "slower than 1 s"]], "outcome");
+  const within = filter("Time", [["", "any time"], ["1", "the last minute"], ["5", "the last 5 minutes"], ["15", "the last 15 minutes"], ["60", "the last hour"]], "minutes");
   const pause = el("button", { type: "button", "aria-pressed": "false", onclick: () => {
     held = held ? null : store.calls.slice();
     setAttr(pause, "aria-pressed", String(Boolean(held)));
@@ -21,10 +24,12 @@ export function calls(nav) {
   const missed = el("span.total"), waiting = el("ul.waiting", { hidden: true });
   const none = empty("No calls.", "They appear here as clients make them. The host keeps the last 256; earlier ones are in the audit log.");
   return {
-    node: el("div.calls-view", {}, el("div.scroll", {}, el("div.bar", {}, outcome.node, pause, missed), waiting, list.node, none), detail.node),
+    node: el("div.calls-view", {}, el("div.scroll", {}, el("div.bar", {}, outcome.node, within.node, pause, missed), waiting, list.node, none), detail.node),
     search: "Find by tool, outcome or caller",
-    update(s, { query, rest }) {
-      const chosen = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? "", c.client ?? ""));
+    update(s, { query, rest, params }) {
+      const only = outcome.read(params), from = Date.now() - 60_000 * (Number(within.read(params)) || Infinity);
+      const found = (held ?? s.calls).filter((c) => wanted(c, only) && Date.parse(c.time) >= from && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? "", c.client ?? ""));
+      const chosen = columns.order(found, params);
       const top = Math.max(...chosen.slice(0, 200).map((c) => c.took_ms), 1);
       rows.update(chosen.slice(0, 200).map((c) => ({ ...c, share: c.took_ms / top })), (c) => c.key);
       setText(missed, s.missed ? `${count(s.missed)} more calls arrived too fast to be shown; they are counted` : "");

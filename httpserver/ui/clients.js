@@ -2,7 +2,7 @@
 
 import { el, put, setAttr, setText, Rows } from "./dom.js";
 import { clock, count, plural, since } from "./format.js";
-import { empty, panel, table } from "./parts.js";
+import { empty, panel, sortable, table } from "./parts.js";
 import { facts } from "./extensions.js";
 import { get } from "./api.js";
 
@@ -12,7 +12,9 @@ const keyOf = (c) => [c.session, c.name, c.caller, c.protocol].map((x) => encode
 
 /** clients returns the table of the connected clients, and the side panel about one of them. */
 export function clients(nav) {
-  const body = panel("Clients"), list = table(".clients", ["Client", "Caller", "Front", "Protocol", "Tools", "Session", "Since", "Extension", "Last call"]);
+  const body = panel("Clients"), columns = sortable([["Client", (c) => c.name], ["Caller", (c) => c.caller], ["Front", (c) => c.front], ["Protocol", (c) => c.protocol], ["Tools", (c) => c.tools],
+    ["Session", null], ["Since", (c) => Date.parse(c.since) || undefined], ["Extension", (c) => c.extension], ["Last call", (c) => Date.parse(c.last_call) || undefined]]);
+  const list = table(".clients", columns.heads);
   const rows = new Rows(list.body, (c) => row(c, nav));
   const nobody = empty("No client is connected.", "exthost serve prints how to connect one.");
   put(body.body, list.node, nobody);
@@ -20,9 +22,9 @@ export function clients(nav) {
   return {
     node: body.node,
     detail: detail.node,
-    update(s, key) {
+    update(s, key, params) {
       const all = s.status.clients ?? [];
-      rows.update(all, keyOf);
+      rows.update(columns.order(all, params), keyOf);
       list.node.hidden = !all.length;
       nobody.hidden = all.length > 0;
       detail.update(s, all.find((c) => keyOf(c) === key));

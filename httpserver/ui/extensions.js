@@ -4,7 +4,7 @@ import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { curve } from "./chart.js";
 import { LAST_HOURS, columnsOf, latencyChart, outcomesChart, total } from "./history.js";
 import { bytes, clock, count, duration, percent, plural, retryText, since } from "./format.js";
-import { action, badge, block, empty, matches, stateTone, stateBadge } from "./parts.js";
+import { action, badge, block, empty, matches, sortable, stateTone, stateBadge, table } from "./parts.js";
 import { failed, memory, serves } from "./store.js";
 import { get, post } from "./api.js";
 
@@ -13,13 +13,23 @@ const order = { bad: 0, warn: 1, busy: 2, good: 3, rest: 4 };
 /** byUrgency sorts extensions by the severity of their state, then by calls. */
 export const byUrgency = (list) => list.toSorted((a, b) => order[stateTone[a.state] ?? "rest"] - order[stateTone[b.state] ?? "rest"] || b.requests - a.requests);
 
-/** extensionTable returns {node, update(store, list)}. */
-export function extensionTable(nav, { brief = false } = {}) {
-  const columns = ["Extension", "State", ...(brief ? ["Calls", "Denied", "Errors", "Tool errors", "p50 / p95"] : ["Up", "Calls", "Denied", "Errors", "Tool errors", "p50", "p95", "Memory", "Breaker", "Restarts", "Activity"])];
-  const body = el("tbody");
+const startOf = (x) => x.instances?.find((i) => i.pid)?.started_at;
+const shareOf = (n, x) => (x.requests ? n / x.requests : undefined);
+
+/** columnsOfAll are the columns of the view of extensions, which sorts by them. */
+const columnsOfAll = [
+  ["Extension", (x) => x.id], ["State", (x) => order[stateTone[x.state] ?? "rest"]], ["Up", (x) => startOf(x) && Date.now() - Date.parse(startOf(x))],
+  ["Calls", (x) => x.requests], ["Denied", (x) => shareOf(x.denied, x)], ["Errors", (x) => shareOf(failed(x), x)], ["Tool errors", (x) => shareOf(x.tool_errors, x)],
+  ["p50", (x) => x.latency?.p50_ms], ["p95", (x) => x.latency?.p95_ms], ["Memory", (x) => memory(x) || undefined],
+  ["Breaker", worstBreaker], ["Restarts", (x) => x.restarts], ["Activity", null],
+];
+
+/** extensionTable returns {node, update(store, list)} with the given header cells. */
+export function extensionTable(nav, heads, { brief = false } = {}) {
+  const { node, body } = table(".extensions" + (brief ? ".brief" : ""), heads);
   const rows = new Rows(body, (x) => row(x, nav, brief));
   return {
-    node: el("table.extensions" + (brief ? ".brief" : ""), {}, el("thead", {}, el("tr", {}, ...columns.map((c) => el("th", { scope: "col" }, c)))), body),
+    node,
     update(s, list) { rows.update(list.map((x) => ({ ...x, activity: s.activity.get(x.id) })), (x) => x.id + x.path); },
   };
 }
@@ -53,7 +63,7 @@ function row(x, nav, brief) {
         setText(cells.both, x.latency ? `${duration(x.latency.p50_ms)} / ${duration(x.latency.p95_ms)}` : "–");
         return;
       }
-      setText(cells.up, since(x.instances?.find((i) => i.pid)?.started_at));
+      setText(cells.up, since(startOf(x)));
       setText(cells.p50, duration(x.latency?.p50_ms));
       setText(cells.p95, duration(x.latency?.p95_ms));
       setText(cells.memory, bytes(memory(x)));
@@ -71,18 +81,19 @@ function worstBreaker(x) {
 }
 
 export function extensions(nav) {
-  const table = extensionTable(nav);
+  const columns = sortable(columnsOfAll);
+  const table = extensionTable(nav, columns.heads);
   const none = empty("No extension matches, or there is none.", "exthost init NAME writes one into ./extensions.");
   const detail = details(nav);
   const node = el("div.extensions-view", {}, el("div.scroll", {}, table.node, none), detail.node);
   return {
     node,
     search: "Find by name, state or reason",
-    update(s, { query, rest }) {
+    update(s, { query, rest, params }) {
       if (!s.status) return;
-      const list = byUrgency(s.status.runs.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
-      table.update(s, list);
-      none.hidden = list.length > 0;
+      const found = byUrgency(s.status.runs.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
+      table.update(s, columns.order(found, params));
+      none.hidden = found.length > 0;
       detail.update(s, rest);
     },
   };

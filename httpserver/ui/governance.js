@@ -2,7 +2,7 @@
 
 import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { clock, count, duration, json } from "./format.js";
-import { action, badge, block, empty, matches, panel, stateBadge, table } from "./parts.js";
+import { action, badge, block, empty, filter, matches, panel, stateBadge, table } from "./parts.js";
 import { facts } from "./extensions.js";
 import { serves } from "./store.js";
 import { get, postText } from "./api.js";
@@ -30,9 +30,9 @@ export function governance() {
   return {
     node: el("div.governance", {}, el("div.stages", {}, ...columns.map((c) => c.node)), denials.node, explained, el("div.split", {}, log.node, trial.node)),
     search: "Find denials by tool, policy, code or reason",
-    update(s, { query, rest }) {
+    update(s, { query, rest, params }) {
       if (!s.status) return;
-      log.update(s);
+      log.update(s, params);
       trial.update(s);
       if (past === null && Date.now() - asked > 10_000) load();
       for (const c of columns) c.update((s.status.policies ?? []).filter((p) => p.category === c.name));
@@ -149,14 +149,17 @@ function tester() {
 function auditLog() {
   const p = panel("Audit log"), list = table(".audit", ["Time", "Call", "Caller", "Outcome", "Policy", "Note"]);
   const rows = new Rows(list.body, record), none = empty("No record.", "");
-  const only = el("input", { type: "checkbox", onchange: () => load() });
-  put(p.extra, el("label", {}, only, " denied only"));
-  put(p.body, list.node, none);
-  let asked = 0, configured = null;
-  async function load() {
-    asked = Date.now();
+  const what = filter("Records", [["", "every record"], ["true", "denied only"]], "denied");
+  const within = filter("Time", [["", "any time"], ["15", "the last 15 minutes"], ["60", "the last hour"], ["1440", "the last day"], ["10080", "the last week"]], "minutes");
+  put(p.body, el("div.bar", {}, what.node, within.node), list.node, none);
+  let asked = 0, wanted = "", configured = null;
+  async function load(params) {
+    const asks = new URLSearchParams({ last: 60, denied: what.read(params) || false });
+    const minutes = Number(within.read(params));
+    if (minutes) asks.set("since", new Date(Date.now() - 60_000 * minutes).toISOString());
     try {
-      const { records } = await get(`/audit?last=60${only.checked ? "&denied=true" : ""}`);
+      const { records } = await get(`/audit?${asks}`);
+      if (params.toString() !== wanted) return; // asked again meanwhile
       rows.update(records.toReversed(), (r) => r.seq);
       list.node.hidden = !records.length;
       none.hidden = records.length > 0;
@@ -166,9 +169,12 @@ function auditLog() {
       setText(none, e.message);
     }
   }
-  return { node: p.node, update(s) {
+  return { node: p.node, update(s, params) {
     configured = s.status.audit;
-    if (Date.now() - asked > 10_000) load();
+    if (Date.now() - asked < 10_000 && params.toString() === wanted) return;
+    asked = Date.now();
+    wanted = params.toString();
+    load(params);
   } };
 }
 

@@ -42,9 +42,9 @@ export function host(nav) {
     node: el("div.host-view", {}, el("div.column", {}, nodes.node, connected.node, el("div.split", {}, el("div.column", {}, files.node, about.node), config.node)), connected.detail),
     search: null,
     shown: load,
-    update(s, { rest }) {
+    update(s, { rest, params }) {
       if (!s.status) return;
-      connected.update(s, rest);
+      connected.update(s, rest, params);
       nodes.update(s.status.cluster);
       const h = s.status.host;
       put(about.body, facts([["version", s.status.version], ["process", h ? `${h.pid}, up ${since(h.started_at)}, ${bytes(h.rss_bytes)}` : ""], 

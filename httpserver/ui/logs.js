@@ -2,20 +2,16 @@
 
 import { el, Rows } from "./dom.js";
 import { clock } from "./format.js";
-import { empty, levelTone, matches, select } from "./parts.js";
+import { empty, filter, levelTone, matches } from "./parts.js";
 import { setLevel } from "./store.js";
 
 const levels = ["DEBUG", "INFO", "WARN", "ERROR"];
 
-export function logs(nav) {
+export function logs() {
   const list = el("ol.log");
   const rows = new Rows(list, row);
-  let least = "INFO";
-  const level = select("Level", [["INFO", "info and above"], ["WARN", "warnings and errors"], ["ERROR", "errors"], ["DEBUG", "debug, from now on"]], (v) => {
-    least = v;
-    setLevel(v === "DEBUG" ? "debug" : "info");
-  });
-  const by = select("Extension", [["", "host and extensions"]], (v) => nav("#/logs" + (v ? `?ext=${encodeURIComponent(v)}` : "")));
+  const level = filter("Level", [["", "info and above"], ["WARN", "warnings and errors"], ["ERROR", "errors"], ["DEBUG", "debug, from now on"]], "level");
+  const by = filter("Extension", [["", "host and extensions"]], "ext");
   const none = empty("Nothing to show.", "Choose another level or extension, or wait.");
   return {
     node: el("div", {}, el("div.bar", {}, level.node, by.node), list, none),
@@ -23,8 +19,8 @@ export function logs(nav) {
     update(s, { query, params }) {
       const ids = new Set([...(s.status?.runs ?? []).map((x) => x.id), ...s.logs.map((r) => r.extension).filter(Boolean)]);
       by.fill([["", "host and extensions"], ["-", "the host"], ...[...ids].sort().map((id) => [id, id])]);
-      const ext = params.get("ext") ?? "";
-      if (by.node.value !== ext) by.node.value = ext;
+      const ext = by.read(params), least = level.read(params) || "INFO";
+      setLevel(least === "DEBUG" ? "debug" : "info");
       const shown = s.logs.filter((r) => rank(r.level) >= levels.indexOf(least) && (!ext || (ext === "-" ? !r.extension : r.extension === ext)) && matches(query, r.msg, r.extension ?? "", JSON.stringify(r.attrs ?? {})))
         .slice(0, 400);
       rows.update(shown, (r) => r.key);

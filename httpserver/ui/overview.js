@@ -17,7 +17,7 @@ export function overview(nav) {
   };
   const attention = panel("Needs attention");
   const troubles = new Rows(attention.body, trouble);
-  const table = extensionTable(nav, { brief: true });
+  const table = extensionTable(nav, ["Extension", "State", "Calls", "Denied", "Errors", "Tool errors", "p50 / p95"], { brief: true });
   const hour = outcomesChart(LAST_HOUR), took = latencyChart(LAST_HOUR);
   const inFlight = timeChart(LAST_HOUR, [["busy", "highest of each minute", "busy"]], { scale: whole });
   const used = timeChart(LAST_HOUR, [["memory", "host and all processes", "good"]], { scale: bytes });

@@ -1,5 +1,6 @@
 // Elements that several views share.
 
+import { setParam } from "./address.js";
 import { el, setText, setAttr } from "./dom.js";
 
 /** stateTone maps the state of an extension to a tone: good, busy, warn, bad or rest. */
@@ -41,10 +42,52 @@ export function block(label, text = "") {
   return { node, set(now) { setText(node, now); } };
 }
 
-/** table returns {node, body} with a header for each column. */
+/** table returns {node, body} with a header for each column: its title, or a cell of [sortable]. */
 export function table(spec, columns) {
   const body = el("tbody");
-  return { node: el("table" + spec, {}, el("thead", {}, el("tr", {}, ...columns.map((c) => el("th", { scope: "col" }, c)))), body), body };
+  const head = (c) => (c instanceof Node ? c : el("th", { scope: "col" }, c));
+  return { node: el("table" + spec, {}, el("thead", {}, el("tr", {}, ...columns.map(head))), body), body };
+}
+
+/**
+ * sortable returns {heads, order(list, params)}: the header cells of a table whose buttons sort its rows. A column is
+ * [title, value], value(item) being what it sorts by; one without a value does not sort. A first press sorts numbers
+ * from the largest and texts from A, a second one in reverse, a third one as before.
+ */
+export function sortable(columns) {
+  let first = null; // the first row, which tells numbers from texts
+  const heads = columns.map(([title, value]) => {
+    const name = title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+    const mark = el("i", { "aria-hidden": "true" });
+    const node = el("th", { scope: "col" }, value ? el("button.sort", { type: "button", onclick: press }, title, mark) : title);
+    function press() {
+      const from = first && typeof value(first) === "number" ? ["-", ""] : ["", "-"];
+      const now = new URLSearchParams(location.hash.split("?")[1]).get("sort");
+      setParam("sort", now === from[0] + name ? from[1] + name : now === from[1] + name ? "" : from[0] + name);
+    }
+    return { name, value, node, mark };
+  });
+  return {
+    heads: heads.map((h) => h.node),
+    order(list, params) {
+      first = list.find(Boolean) ?? null;
+      const wanted = params.get("sort") ?? "";
+      const sign = wanted.startsWith("-") ? -1 : 1;
+      const by = heads.find((h) => h.value && h.name === wanted.replace("-", ""));
+      for (const h of heads) {
+        setAttr(h.node, "aria-sort", h !== by ? null : sign < 0 ? "descending" : "ascending");
+        setText(h.mark, h !== by ? "" : sign < 0 ? "↓" : "↑");
+      }
+      return by ? list.toSorted((a, b) => compare(by.value(a), by.value(b), sign)) : list;
+    },
+  };
+}
+
+/** compare orders two values of a column; a missing one comes last in both directions. */
+function compare(a, b, sign) {
+  const none = (v) => v === undefined || v === null || v === "";
+  if (none(a) || none(b)) return none(a) - none(b);
+  return sign * (typeof a === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
 }
 
 /** empty returns the text for an empty list, with a hint. */
@@ -105,4 +148,17 @@ export function select(label, choices, onchange) {
   };
   fill(choices);
   return { node, fill };
+}
+
+/** filter returns a drop-down list whose choice is a filter in the address, and read(params), which returns it. */
+export function filter(label, choices, param) {
+  const list = select(label, choices, (value) => setParam(param, value));
+  return {
+    ...list,
+    read(params) {
+      const value = params.get(param) ?? "";
+      if (list.node.value !== value) list.node.value = value; // empty for one that the list does not have
+      return value;
+    },
+  };
 }

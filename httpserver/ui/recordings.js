@@ -2,7 +2,7 @@
 
 import { el, put, setAttr, setText, Rows } from "./dom.js";
 import { bytes, count, duration, json, plural } from "./format.js";
-import { action, block, empty, matches, select, table, toast } from "./parts.js";
+import { action, block, empty, filter, matches, table, toast } from "./parts.js";
 import { facts } from "./extensions.js";
 import { refresh } from "./store.js";
 import { lines, post } from "./api.js";
@@ -15,7 +15,7 @@ export function recordings(nav) {
   const rows = new Rows(list.body, (r) => row(r, nav));
   const file = el("input", { type: "file", accept: ".jsonl,application/jsonl", hidden: true, "aria-label": "Cassette", onchange: async () => open(file.files[0]) });
   const choose = el("button", { type: "button", onclick: () => file.click() }, "Open a file");
-  const of = select("Extension", [["", "all extensions"]], (v) => { only = v; });
+  const of = filter("Extension", [["", "all extensions"]], "ext");
   const toggle = el("button", { type: "button", onclick: () => (recording ? stop() : record()) }, "Record");
   const save = action("Save", async () => download());
   const about = el("span.total");
@@ -73,9 +73,10 @@ export function recordings(nav) {
   return {
     node: el("div.calls-view", {}, el("div.scroll", {}, el("div.bar", {}, toggle, choose, file, of.node, save, about), list.node, none), detail.node),
     search: "Find words in the cassette",
-    update(s, { query, rest }) {
+    update(s, { query, rest, params }) {
       const ids = [...new Set([...records.map((r) => r.extension), ...(s.status?.runs ?? []).map((x) => x.id)])].filter(Boolean).sort();
       of.fill([["", "all extensions"], ...ids.map((id) => [id, id])]);
+      only = of.read(params);
       const found = records.filter((r) => (!only || r.extension === only) && matches(query, r.what, r.raw));
       const place = found.findIndex((r) => String(r.key) === rest), from = Math.floor(Math.max(place, 0) / PAGE) * PAGE;
       rows.update(found.slice(from, from + PAGE), (r) => `${opened} ${r.key}`);

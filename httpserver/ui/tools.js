@@ -2,16 +2,19 @@
 
 import { el, put, setText, Rows } from "./dom.js";
 import { count, duration, json, percent } from "./format.js";
-import { action, block, empty, matches, select, toast } from "./parts.js";
+import { action, block, empty, filter, matches, sortable, table, toast } from "./parts.js";
+import { argumentsOf } from "./arguments.js";
 import { facts } from "./extensions.js";
 import { get, postText } from "./api.js";
 
 export function tools(nav) {
-  const body = el("tbody");
-  const rows = new Rows(body, (t) => row(t, nav));
+  const columns = sortable([["Tool", (t) => t.name], ["Description", null], ["Calls", (t) => t.use?.calls], ["Denied", (t) => share(t.use?.denied, t.use)],
+    ["Failed", (t) => share(t.use && t.use.errors + t.use.tool_errors, t.use)], ["p50 / p95", (t) => t.use?.latency?.p95_ms], ["Tokens", (t) => t.tokens]]);
+  const list = table(".catalog", columns.heads);
+  const rows = new Rows(list.body, (t) => row(t, nav));
   const total = el("span.total");
   let only = "";
-  const by = select("Extension", [["", "all extensions"]], (value) => { only = value; drawn = null; });
+  const by = filter("Extension", [["", "all extensions"]], "ext");
   const formats = ["anthropic", "openai", "openai-chat", "gemini", "mcp"].map((f) => el("button", { type: "button", onclick: () => download(f).catch((e) => toast(`export: ${e.message}`, "bad")) }, f));
   const none = empty("No tool matches.");
   const detail = details(nav);
@@ -25,22 +28,26 @@ export function tools(nav) {
   }
   return {
     node: el("div.tools-view", {}, el("div.scroll", {}, el("div.bar", {}, by.node, total, el("span.export", {}, "export for", ...formats)),
-      el("table.catalog", {}, el("thead", {}, el("tr", {}, ...["Tool", "Description", "Calls", "Denied", "Failed", "p50 / p95", "Tokens"].map((c) => el("th", { scope: "col" }, c)))), body), none), detail.node),
+      list.node, none), detail.node),
     search: "Find a tool by name or description",
-    update(s, { query, rest }) {
+    keys: { r: () => detail.toggle() },
+    update(s, { query, rest, params }) {
       by.fill([["", "all extensions"], ...new Set(s.tools.map((t) => t.extension))].map((x) => (Array.isArray(x) ? x : [x, x || "the host"])));
-      const state = [s.tools, query, only];
+      only = by.read(params);
+      const state = [s.tools, query, only, params.get("sort")];
       if (!drawn || state.some((v, i) => v !== drawn[i])) { // there may be a thousand rows
         drawn = state;
-        const list = s.tools.filter((t) => (!only || t.extension === only) && matches(query, t.name, t.description, t.extension));
-        rows.update(list, (t) => t.name);
-        setText(total, `${count(list.length)} of ${count(s.tools.length)} tools, ~${count(list.reduce((n, t) => n + t.tokens, 0))} tokens of every request`);
-        none.hidden = list.length > 0;
+        const found = s.tools.filter((t) => (!only || t.extension === only) && matches(query, t.name, t.description, t.extension));
+        rows.update(columns.order(found, params), (t) => t.name);
+        setText(total, `${count(found.length)} of ${count(s.tools.length)} tools, ~${count(found.reduce((n, t) => n + t.tokens, 0))} tokens of every request`);
+        none.hidden = found.length > 0;
       }
       detail.update(s, rest);
     },
   };
 }
+
+const share = (part, use) => (use?.calls ? part / use.calls : undefined);
 
 function row(t, nav) {
   const href = `#/tools/${encodeURIComponent(t.name)}`;
@@ -64,9 +71,10 @@ function details(nav) {
   const title = el("h2"), body = el("div.body");
   const close = el("button.close", { type: "button", "aria-label": "Close", onclick: () => nav("#/tools") }, "✕");
   const node = el("aside.details", { hidden: true, "aria-label": "Tool" }, el("header", {}, title, close), body);
-  let shown = null;
+  let shown = null, tried = null;
   return {
     node,
+    toggle: () => tried?.toggle(),
     update(s, name) {
       node.hidden = !name || !s.tools.some((t) => t.name === name);
       if (node.hidden || shown === name) {
@@ -75,24 +83,27 @@ function details(nav) {
       }
       shown = name;
       setText(title, name);
+      tried = null;
       put(body, "…");
-      get(`/tools/${encodeURIComponent(name)}`).then((t) => shown === name && put(body, ...content(t)), (e) => put(body, e.message));
+      get(`/tools/${encodeURIComponent(name)}`).then((t) => {
+        if (shown !== name) return;
+        tried = argumentsOf(t.descriptor?.inputSchema);
+        put(body, ...content(t, tried));
+      }, (e) => shown === name && put(body, e.message));
     },
   };
 }
 
-function content(t) {
+function content(t, args) {
   const d = t.descriptor ?? {};
-  const args = el("textarea", { "aria-label": "Arguments", spellcheck: "false", rows: "6" });
-  args.value = JSON.stringify(skeleton(d.inputSchema), null, 2);
   const answer = block("Answer");
   answer.node.hidden = true;
   const run = action("Call it", async () => {
-    JSON.parse(args.value); // reports the place of a syntax error
+    const text = args.text();
     answer.node.hidden = false;
     answer.set("…");
     try {
-      answer.set(json(await postText(`/tools/${encodeURIComponent(t.name)}/call`, args.value), { lines: true }));
+      answer.set(json(await postText(`/tools/${encodeURIComponent(t.name)}/call`, text), { lines: true }));
     } catch (e) {
       answer.set(e.message);
       throw e;
@@ -104,20 +115,8 @@ function content(t) {
     facts([["extension", t.extension || "the host"], ["own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["annotations", hints],
       ["calls", t.use && `${count(t.use.calls)}, ${count(t.use.denied)} denied, ${count(t.use.errors)} failed, ${count(t.use.tool_errors)} errors of the tool`],
       ["latency", t.use?.latency && `p50 ${duration(t.use.latency.p50_ms)}, p95 ${duration(t.use.latency.p95_ms)}`]]),
+    el("h3", {}, "Try it"), el("p.hint", {}, "A real call, made by the caller operator: it passes governance, and may have effects."), args.node, el("div.actions", {}, run, args.change), answer.node,
     el("h3", {}, "Input"), block("Input schema", JSON.stringify(d.inputSchema ?? {}, null, 2)).node,
     d.outputSchema ? el("h3", {}, "Output") : null, d.outputSchema ? block("Output schema", JSON.stringify(d.outputSchema, null, 2)).node : null,
-    el("h3", {}, "Try it"), el("p.hint", {}, "A real call, made by the caller operator: it passes governance, and may have effects."), args, el("div.actions", {}, run), answer.node,
   ];
-}
-
-const samples = { string: "", number: 0, integer: 0, boolean: false, array: [], object: {}, null: null };
-
-/** skeleton returns the required arguments of a schema, to be filled in. */
-function skeleton(schema) {
-  const out = {};
-  for (const name of schema?.required ?? []) {
-    const of = schema.properties?.[name] ?? {};
-    out[name] = of.default ?? of.enum?.[0] ?? samples[[of.type].flat()[0]] ?? null;
-  }
-  return out;
 }

@@ -37,6 +37,15 @@ func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Ori
 	return cfg, origins, nil
 }
 
+// LoadQuietly is [Load] without output.
+func LoadQuietly(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
+	cfg, origins, diags, err := read(c, flags...)
+	if err == nil && cfg == nil {
+		err = invalid(diags)
+	}
+	return cfg, origins, err
+}
+
 // ClientsNow returns the named clients in the configuration files and prints nothing; false if the configuration is
 // invalid.
 func ClientsNow(c *console.Console, flags ...config.Flag) (named map[string]config.Client, ok bool) {

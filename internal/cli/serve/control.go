@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/local/daemon"
 	"github.com/exthost/exthost/protocol"
 )
@@ -100,6 +101,11 @@ func alreadyRunning(i daemon.Info) error {
 	return e
 }
 
+// admin returns the operator's API of h.
+func (r *run) admin(h *exthost.Host) http.Handler {
+	return httpserver.Admin(h, trust.Desk{Console: r.console, Flags: r.flags})
+}
+
 // control serves the operator's API on the socket of the daemon; without a daemon it serves nothing. Call end after the
 // host is closed, so that the host's last messages are sent.
 func (r *run) control(f front, h *exthost.Host) (end func() error) {
@@ -113,7 +119,7 @@ func (r *run) control(f front, h *exthost.Host) (end func() error) {
 		}
 	}
 	server := &http.Server{
-		Handler:           ownersOnly(httpserver.Admin(h)),
+		Handler:           ownersOnly(r.admin(h)),
 		ConnContext:       withRefusal,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),

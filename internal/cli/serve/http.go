@@ -74,6 +74,7 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 	operator := f.operator.text
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
 		o := httpOptions(cfg, headers, h, token, operator)
+		o.Admin = r.admin(h)
 		if r.node != nil {
 			o.MCP.Remote = r.node.RemoteServers()
 		}
@@ -126,7 +127,6 @@ func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, op
 		AllowedOrigins:  cfg.AllowedOrigins,
 		AllowedHosts:    cfg.AllowedHosts,
 		TLS:             httpserver.TLS{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key},
-		Admin:           httpserver.Admin(h),
 		OperatorToken:   operator,
 		Logger:          h.Admin().Logger(),
 		ShutdownTimeout: httpShutdown,
