@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -160,9 +161,10 @@ func (s *selection) conflict(f found, all []found) {
 	s.result.Conflicting = append(s.result.Conflicting, f.Candidate)
 }
 
-// admit adds a candidate for the manifest, if it has a transport or hooks, and one for each of its servers.
+// admit adds a candidate for the manifest, if it has a transport, hooks or a folder of skills, and one for each of its
+// servers.
 func (s *selection) admit(c Candidate) {
-	if m := c.Manifest; (m.Transport.Kind != "" || len(m.Hooks) > 0) && s.allowed(c) {
+	if m := c.Manifest; (m.Transport.Kind != "" || len(m.Hooks) > 0 || hasSkills(c.Dir)) && s.allowed(c) {
 		s.result.Candidates = append(s.result.Candidates, c)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Manifest.MCPServers)) {
@@ -173,6 +175,23 @@ func (s *selection) admit(c Candidate) {
 		}
 	}
 }
+
+// hasSkills reports whether the folder of an extension has Agent Skills, valid or not.
+func hasSkills(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, "skills"))
+	if err != nil {
+		return false
+	}
+	defer f.Close() // read only
+	names, _ := f.Readdirnames(maxSkillFolders)
+	return slices.ContainsFunc(names, func(name string) bool {
+		info, err := os.Stat(filepath.Join(dir, "skills", name, "SKILL.md"))
+		return err == nil && info.Mode().IsRegular()
+	})
+}
+
+// maxSkillFolders bounds the folders in which hasSkills looks.
+const maxSkillFolders = 1000
 
 func (s *selection) allowed(c Candidate) bool {
 	list := s.o.Allowlist

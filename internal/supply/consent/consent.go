@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -162,6 +163,7 @@ func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []st
 	if err != nil {
 		return nil, err
 	}
+	programs = append(programs, skills.Paths(dir)...) // a model does what they say
 	return folder(dir, k.compared(append(programs, stated...)), known, &k.contents)
 }
 

@@ -121,6 +121,8 @@ func TestChanges(t *testing.T) {
 		"named data":               {write("../shared/more.data", "2\n"), ""},
 		"removed":                  {func(k *kit) { k.remove("lib/deep.py") }, "lib/deep.py (removed)"},
 		"servers beside":           {write(".mcp.json", `{"mcpServers": {}}`), ".mcp.json (new)"},
+		"skill":                    {write("skills/one/SKILL.md", "---\n"), "skills/one/SKILL.md (new)"},
+		"folder named skills":      {write("skills/one/scores.json", "{}"), ""},
 		"library":                  {write("evil.so", "x"), "evil.so (new)"},
 		"dependency":               {write("node_modules/x/index.js", "x"), "index.js (new)"},
 		"settings of a tool":       {write(".npmrc", "x"), ".npmrc (new)"},
