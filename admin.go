@@ -316,9 +316,11 @@ func (h *Host) announceAccepted(extension string, accepted []status.Pin) {
 		return
 	}
 	methods := map[pins.Kind]string{
-		pins.Prompt:   protocol.MethodPromptsListChanged,
-		pins.Resource: protocol.MethodResourcesListChanged,
-		pins.Template: protocol.MethodResourcesListChanged,
+		pins.Prompt:      protocol.MethodPromptsListChanged,
+		pins.Resource:    protocol.MethodResourcesListChanged,
+		pins.Template:    protocol.MethodResourcesListChanged,
+		pins.Skill:       protocol.MethodResourcesListChanged,
+		pins.ListedSkill: protocol.MethodResourcesListChanged,
 	}
 	if now.Destinations[extension] != nil {
 		methods[pins.Tool] = protocol.MethodToolsListChanged

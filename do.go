@@ -20,6 +20,7 @@ func (h *Host) stages() []dispatch.Stage {
 	return []dispatch.Stage{
 		dispatch.Govern,                     // policies; after their response phase, the after-call hooks
 		dispatch.Answer(h.nodes, h.gateway), // calls without a target: the host's own tools, lists of all extensions
+		dispatch.ServeSkills,                // the skills in the folder of an extension
 		// removes from lists the items that are withheld or hidden from the caller
 		dispatch.FilterLists(h.life.rebuild.Add),
 		dispatch.RunHooks,                          // before-call hooks, for tool calls

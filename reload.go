@@ -119,7 +119,8 @@ func (r *reloads) log(c *status.Change) {
 	for _, line := range c.Rules {
 		r.h.env.Log.Warn("a rule has changed", "change", line)
 	}
-	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies,
+	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "skills", c.Skills,
+		"policies", c.Policies,
 		"destinations", c.Destinations, "clients", c.Clients,
 		"kept", len(c.Kept), "failed", len(c.Failed))
 }

@@ -71,6 +71,7 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 		}
 		p.Extensions[c.ID] = x
 		p.Order = append(p.Order, c.ID)
+		p.AddSkills(&c)
 	}
 	return nil
 }
@@ -147,11 +148,12 @@ const maxLeftOut = 100
 // is nil. If the list of tools changed, clients are notified.
 func (h *Host) swap(p *snapshot.Plan) {
 	defer h.life.starting.BeforeSnapshot()()
+	var otherSkills []string
 	otherTools := h.snapshots.Replace(p,
 		func(next *snapshot.Snapshot, number uint64, before *snapshot.Snapshot) (published func()) {
 			var last *tools.Catalog
 			if before != nil {
-				last = before.Catalog
+				last, otherSkills = before.Catalog, next.OtherSkills(before.Plan)
 			}
 			catalog, diags := next.Plan.Catalog(number, last, h.clients.Names())
 			if !h.opts.Mode.Inspect {
@@ -172,6 +174,11 @@ func (h *Host) swap(p *snapshot.Plan) {
 		})
 	if otherTools {
 		h.life.announce.Add()
+	}
+	for _, id := range otherSkills {
+		if target := h.snapshots.Load().Target(id); target != nil {
+			h.gateway.NotifyListed(target.Base(), nil, protocol.MethodResourcesListChanged)
+		}
 	}
 }
 

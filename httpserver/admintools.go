@@ -175,6 +175,16 @@ type FoundTools struct {
 	More       []FoundTool    `json:"more"`                 // further tools of the best extensions
 	Left       map[string]int `json:"left,omitempty"`       // by extension, how many of its tools are not in the answer
 	Extensions []string       `json:"extensions,omitempty"` // if nothing was found, the extensions with tools
+	Skills     []FoundSkill   `json:"skills"`               // best match first
+}
+
+// FoundSkill is a skill found by a search.
+type FoundSkill struct {
+	Kind        string `json:"kind"` // skill
+	Name        string `json:"name"`
+	Extension   string `json:"extension"`
+	Description string `json:"description"`
+	URI         string `json:"uri"` // of its SKILL.md
 }
 
 // FoundTool is a tool found by a search.
@@ -193,6 +203,10 @@ func NewFoundTools(found exthost.Found) FoundTools {
 		More:       []FoundTool{},
 		Left:       make(map[string]int),
 		Extensions: found.Extensions,
+		Skills:     []FoundSkill{},
+	}
+	for _, k := range found.Skills {
+		list.Skills = append(list.Skills, FoundSkill{"skill", k.Name, k.Extension, k.Description, k.URI})
 	}
 	tool := func(e *tools.Entry) FoundTool {
 		return FoundTool{

@@ -16,6 +16,7 @@ type Change struct {
 	Retried []string    `json:"retried"` // unchanged, restarted because they had failed
 	// sections of the configuration that need a restart of the host
 	Restart []string              `json:"restart"`
+	Skills  []string              `json:"skills"` // extensions that go on with other skills
 	Failed  []protocol.Diagnostic `json:"failed"` // new or retried extensions that did not start
 
 	Destinations []string `json:"destinations"` // names of destinations added, changed or removed
@@ -38,7 +39,7 @@ type KeptBuild struct {
 // Empty reports whether nothing changes.
 func (c *Change) Empty() bool {
 	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies)+
-		len(c.Destinations)+len(c.Clients)+len(c.Rules) == 0
+		len(c.Destinations)+len(c.Clients)+len(c.Rules)+len(c.Skills) == 0
 }
 
 // WatchOff is the mode of a host that does not watch the disk. The other modes are config.WatchLog and

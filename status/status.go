@@ -130,6 +130,7 @@ type Extension struct {
 
 	Tools    []string `json:"tools"`              // registered names
 	Withheld []string `json:"withheld,omitempty"` // tools that changed since they were pinned
+	Skills   []Skill  `json:"skills,omitempty"`   // in its folder, without those that are invalid
 	Hooks    []string `json:"hooks,omitempty"`
 	HooksSee string   `json:"hooks_see,omitempty"` // which calls its hooks see: own, all or none; "" without hooks
 

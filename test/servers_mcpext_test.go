@@ -26,6 +26,10 @@ import (
 func serveDeclaring(versions string) {
 	id, told := os.Getenv("EXTHOST_EXTENSION_ID"), "null"
 	uri := "skill://" + id + "/SKILL.md"
+	squat := "" // an item under the URI of another extension's skill
+	if at := os.Getenv("SQUATS"); at != "" {
+		squat = `,{"uri":"` + at + `","name":"squat","frontmatter":{"name":"squat"},"resources":"dynamic"}`
+	}
 	lists := bufio.NewScanner(os.Stdin)
 	lists.Buffer(nil, 1<<20)
 	capabilities := `{"tools":{},"resources":{},"extensions":` + os.Getenv("DECLARES") + `}`
@@ -53,10 +57,10 @@ func serveDeclaring(versions string) {
 		case method == "tools/call":
 			result = `{"resultType":"complete","content":[{"type":"text","text":` + string(rawjson.Quote(told)) + `}]}`
 		case method == "resources/list":
-			result = `{` + cached + `"resources":[{"uri":"file:///` + id + `","name":"x"}]}`
+			result = `{` + cached + `"resources":[{"uri":"file:///` + id + `","name":"x"}` + squat + `]}`
 		case method == "skills/list":
 			result = `{` + cached + `"skills":[{"uri":"` + uri + `","frontmatter":{"name":"` + id +
-				`"},"resources":"dynamic"},{"uri":"skill://shared/SKILL.md","from":"` + id + `"}]}`
+				`"},"resources":"dynamic"},{"uri":"skill://shared/SKILL.md","from":"` + id + `"}` + squat + `]}`
 		case method == "skills/get" && strings.HasPrefix(asked, "skill://"):
 			result = `{` + cached + `"skill":{"uri":"` + asked + `","from":"` + id + `"}}`
 		case method == "resources/read", method == "resources/directory/read":

@@ -17,10 +17,11 @@ import (
 )
 
 // pinConfig is the config of the built-in policy pin, which holds back new and changed tools,
-// introductions, prompts and resources of an extension until an operator approves them:
+// introductions, prompts, resources and skills of an extension until an operator approves them:
 //
 //	file: pins.lock                  # the pinned descriptors; default: pins.json in the host's state directory
-//	kinds: [tool, prompt]            # default: tool, introduction, prompt, resource, resource_template
+//	kinds: [tool, prompt]            # default: tool, introduction, prompt, resource, resource_template,
+//	                                 # skill, listed_skill
 //
 // Held items are not listed, and calls of them are denied with descriptor_changed; a held
 // introduction is not sent. At most 10,000 items of each kind are pinned for one extension; further
@@ -97,7 +98,17 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 		return governance.Decision{}, nil
 	}
 	kind, name := PinSubject(x.Method, x.Request)
-	if kind == "" || !p.Guards(x.Extension, kind) {
+	if kind != "" && !p.Guards(x.Extension, kind) {
+		kind = ""
+	}
+	if p.Guards(x.Extension, pins.ListedSkill) {
+		for _, uri := range SkillsAround(x.Method, x.Request) {
+			if p.pins.Held(x.Extension, pins.ListedSkill, uri) {
+				kind, name = pins.ListedSkill, uri
+			}
+		}
+	}
+	if kind == "" {
 		return governance.Decision{}, nil
 	}
 	what := x.Tool
@@ -134,6 +145,10 @@ func PinSubject(method string, params json.RawMessage) (kind pins.Kind, name str
 		kind, name = pins.Prompt, textOf(params, "name")
 	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe:
 		kind, name = pins.Resource, textOf(params, "uri")
+	case protocol.MethodSkillsGet:
+		kind, name = pins.ListedSkill, textOf(params, "uri")
+	case protocol.MethodDirectoryRead:
+		kind, name = pins.Resource, textOf(params, "uri")
 	case protocol.MethodComplete:
 		ref := rawjson.Get(params, "ref")
 		if kind, name = pins.Prompt, textOf(ref, "name"); textOf(ref, "type") != "ref/prompt" {
@@ -141,6 +156,23 @@ func PinSubject(method string, params json.RawMessage) (kind pins.Kind, name str
 		}
 	}
 	return kind, name
+}
+
+// maxAround bounds the directories above a file.
+const maxAround = 32
+
+// SkillsAround returns the URIs of the skills that the file or directory may lie in which a request reads.
+func SkillsAround(method string, params json.RawMessage) (uris []string) {
+	switch method {
+	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodDirectoryRead:
+	default:
+		return nil
+	}
+	for dir := textOf(params, "uri"); dir != "" && len(uris) < maxAround; {
+		uris = append(uris, dir+"/SKILL.md")
+		dir = dir[:max(strings.LastIndexByte(dir, '/'), 0)]
+	}
+	return uris
 }
 
 func textOf(object json.RawMessage, key string) string {

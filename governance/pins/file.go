@@ -25,6 +25,8 @@ type lockFile struct {
 	Prompts      seenIn `json:"prompts,omitempty"`
 	Resources    seenIn `json:"resources,omitempty"`
 	Templates    seenIn `json:"resource_templates,omitempty"`
+	Skills       seenIn `json:"skills,omitempty"`
+	ListedSkills seenIn `json:"listed_skills,omitempty"`
 }
 
 type seenIn map[string]map[string]entry
@@ -37,6 +39,8 @@ func (f *lockFile) kinds() map[Kind]*seenIn {
 		Prompt:       &f.Prompts,
 		Resource:     &f.Resources,
 		Template:     &f.Templates,
+		Skill:        &f.Skills,
+		ListedSkill:  &f.ListedSkills,
 	}
 }
 

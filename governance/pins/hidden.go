@@ -138,13 +138,16 @@ func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string
 	return strings.Join(append(lines, "it spells: "+display.Cut(spelled, 400)), "\n")
 }
 
-// Keep forgets the held tools of the extension that are not in tools, the complete list of its
-// tools.
-func (h *Hidden) Keep(extension string, tools []string) {
+// Keep forgets the held items of a kind that are not in names, the complete list of that kind of the
+// extension.
+func (h *Hidden) Keep(extension string, kind Kind, names []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.held[group{extension, Tool}],
-		func(name string, _ hiddenItem) bool { return !slices.Contains(tools, name) })
+	maps.DeleteFunc(h.held[group{extension, kind}],
+		func(name string, _ hiddenItem) bool { return !slices.Contains(names, name) })
+	maps.DeleteFunc(h.noted, func(at subject, _ string) bool {
+		return kind != Tool && at.extension == extension && at.kind == kind && !slices.Contains(names, at.name)
+	})
 }
 
 // Any reports whether any item is held.

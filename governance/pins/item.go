@@ -19,19 +19,24 @@ const (
 	Prompt       Kind = "prompt"
 	Resource     Kind = "resource"          // by its URI; its content is not pinned
 	Template     Kind = "resource_template" // by its URI template
+	Skill        Kind = "skill"             // in the extension's folder, by the URI of its SKILL.md, with all its files
+	ListedSkill  Kind = "listed_skill"      // of an MCP server, likewise
 )
 
 // Kinds returns the kinds that are pinned.
-func Kinds() []Kind { return []Kind{Tool, Introduction, Prompt, Resource, Template} }
+func Kinds() []Kind {
+	return []Kind{Tool, Introduction, Prompt, Resource, Template, Skill, ListedSkill}
+}
 
 // Listed maps list methods to the kinds that they list.
 var Listed = map[string]Kind{
 	protocol.MethodPromptsList:       Prompt,
 	protocol.MethodResourcesList:     Resource,
 	protocol.MethodResourceTemplates: Template,
+	protocol.MethodSkillsList:        ListedSkill,
 }
 
-// Item is a tool, introduction, prompt, resource or template, with the text that a model sees.
+// Item is a tool, introduction, prompt, resource, template or skill, with the text that a model sees.
 type Item struct {
 	Kind Kind
 	Name string // as the extension names it
@@ -56,9 +61,10 @@ func NewTool(t protocol.Tool) Item {
 // do not change it.
 func (i Item) Hash() string { return "sha256:" + i.said.hash() }
 
-// NewListed returns the item of a prompt, a resource or a template as a server lists it. Its
-// descriptor is made of name, title, description, arguments and MIME type. Sizes and annotations
-// are left out, because they change often.
+// NewListed returns the item of a prompt, a resource, a template or a skill as a server lists it. Its
+// descriptor is made of name, title, description, arguments and MIME type; that of a skill, of its
+// frontmatter and the digests of its files. Sizes and annotations are left out, because they change
+// often.
 func NewListed(kind Kind, listed json.RawMessage) Item {
 	key, also := "name", []string{"title", "description", "arguments"}
 	switch kind {
@@ -66,6 +72,8 @@ func NewListed(kind Kind, listed json.RawMessage) Item {
 		key, also = "uri", []string{"name", "title", "description", "mimeType"}
 	case Template:
 		key, also = "uriTemplate", []string{"name", "title", "description", "mimeType"}
+	case Skill, ListedSkill:
+		key, also = "uri", []string{"frontmatter", "resources", "hidden"}
 	}
 	name, _ := rawjson.Text(rawjson.Get(listed, key))
 	if ambiguous(listed) { // a client may read either of two members with one name

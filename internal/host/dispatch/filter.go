@@ -70,10 +70,11 @@ func (c *Call) page(ctx context.Context, next Deliver, params json.RawMessage, c
 
 // members names the list in the result of each kind.
 var members = map[pins.Kind]string{
-	pins.Tool:     "tools",
-	pins.Prompt:   "prompts",
-	pins.Resource: "resources",
-	pins.Template: "resourceTemplates",
+	pins.Tool:        "tools",
+	pins.Prompt:      "prompts",
+	pins.Resource:    "resources",
+	pins.Template:    "resourceTemplates",
+	pins.ListedSkill: "skills",
 }
 
 // visible removes from a list the items that the caller may not see. d is the destination whose tools are listed, nil

@@ -136,6 +136,20 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 	return &out, nil
 }
 
+// ownerByURI returns the extension that a URI alone tells, whatever others list: that of a page, and that in whose
+// folder a skill lies. The extension is "" if view hides the skill.
+func (g *Gateway) ownerByURI(ctx context.Context, s *protocol.Session, kind, uri string, view *toolset.View,
+) (extension string, owned bool) {
+	if isPage(kind, uri) {
+		extension = g.findPage(ctx, s, uri, view)
+		return extension, extension != ""
+	}
+	if kind != "resource" {
+		return "", false
+	}
+	return g.o.Snapshots.Load().SkillOwner(uri, view)
+}
+
 // findOwner returns the extension that lists an item, and the item's name there. For an unknown name it lists
 // everything again. Items that view hides are not found. The error is a policy's denial of a list that may contain
 // the name.
@@ -148,10 +162,8 @@ func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name
 		}
 		name = native
 	}
-	if isPage(kind, name) {
-		if id := g.findPage(ctx, s, name, view); id != "" {
-			return id, name, nil
-		}
+	if id, owned := g.ownerByURI(ctx, s, kind, name, view); owned {
+		return id, name, nil
 	}
 	extension, own = g.owners.Find(kind, name, view)
 	if g.o.Snapshots.Load().Extensions[extension] != nil {

@@ -37,7 +37,8 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	}
 	defer c.Snapshot.Leave()
 	if c.Target.Base().Candidate.Manifest.Transport.Protocol != manifest.ProtocolMCP {
-		return protocol.Description{Capabilities: toolsOnly}, nil
+		own := &runtime.Handshake{Capabilities: toolsOnly}
+		return protocol.Description{Capabilities: serverCapabilities(c, own)}, nil
 	}
 	i, release, err := c.Target.Acquire(ctx, unit.Want{Session: s})
 	switch {
@@ -65,7 +66,7 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 
 // serverCapabilities returns the capabilities of a server for the client that c describes it to.
 func serverCapabilities(c *dispatch.Call, hs *runtime.Handshake) json.RawMessage {
-	capabilities := hs.Capabilities
+	capabilities := c.Snapshot.WithSkills(c.Request.Extension, hs.Capabilities)
 	if capabilities == nil {
 		capabilities = emptyObject
 	}
@@ -193,7 +194,7 @@ func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset
 		if !view.Reaches(x.ID()) {
 			continue
 		}
-		hs := x.Handshake()
+		hs, capabilities := x.Handshake(), now.Capabilities(x)
 		legacy, modern := tasks.Makes(hs)
 		if beside, _ := tasks.Makes(x.Legacy.Handshake()); legacy || beside {
 			all["tasks"] = json.RawMessage(tasks.LegacyCapability)
@@ -205,7 +206,7 @@ func capabilitiesOf(now *snapshot.Snapshot, merged *mcpext.Merged, view *toolset
 			"completions": `{}`,
 			"logging":     `{}`,
 		} {
-			if hasCapability(hs, key) && (key != "resources" || view.MayHaveResources(x.ID())) {
+			if rawjson.Get(capabilities, key) != nil && (key != "resources" || view.MayHaveResources(x.ID())) {
 				all[key] = json.RawMessage(value)
 			}
 		}

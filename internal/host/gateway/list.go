@@ -58,7 +58,7 @@ func listers(now *snapshot.Snapshot, l listing) (ids []string) {
 		return now.Declared.Owners(l.method)
 	}
 	for x := range now.Ordered {
-		if hasCapability(x.Handshake(), l.capability) {
+		if rawjson.Get(now.Capabilities(x), l.capability) != nil {
 			ids = append(ids, x.ID())
 		}
 	}
@@ -112,8 +112,13 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing, order [
 			refused = cmp.Or(refused, err)
 		}
 	}
+	now := g.o.Snapshots.Load()
 	for n := range each {
-		items[n] = each[n].items
+		items[n] = slices.DeleteFunc(each[n].items, func(item json.RawMessage) bool {
+			uri, _ := rawjson.Text(rawjson.Get(item, "uri"))
+			owner, owned := now.SkillOwner(uri, nil)
+			return owned && owner != order[n]
+		})
 	}
 	shown, shadowed := g.owners.Update(owners.List{Method: l.method, Key: l.key}, order, items, kept, view)
 	for _, s := range shadowed {

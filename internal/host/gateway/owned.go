@@ -100,6 +100,9 @@ func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call, view *tool
 // again.
 func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string, view *toolset.View,
 ) (extension string) {
+	if id, owned := g.o.Snapshots.Load().SkillOwner(key, view); owned {
+		return id
+	}
 	l := listing{method: listMethod(c.Method)}
 	l.member, _, _ = strings.Cut(l.method, "/")
 	serves := func(id string) bool { return view.Check(id, c.Method, c.Params) == nil } // a hidden item has no owner

@@ -24,6 +24,11 @@ func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) er
 	}
 	kind, name := builtin.PinSubject(method, params)
 	held, unlocked := set.hidden.Held(extension, kind, name)
+	for _, uri := range builtin.SkillsAround(method, params) {
+		if inside, _ := set.hidden.Held(extension, pins.ListedSkill, uri); inside {
+			kind, name, held = pins.ListedSkill, uri, true
+		}
+	}
 	switch {
 	case kind == "":
 		return nil
@@ -44,6 +49,26 @@ func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) er
 		kind, display.Visible(name), extension, reason, pins.AcceptCommand(extension, kind, name))
 }
 
+// HoldsSkill returns the error for a request about a skill in the folder of an extension that a policy holds back, or
+// that is held for hidden text; nil for all others.
+func (set *Set) HoldsSkill(extension, uri string) error {
+	reason := ""
+	if held, _ := set.hidden.Held(extension, pins.Skill, uri); held || set.hidden.Beyond(extension, pins.Skill) {
+		reason = "it has text that no reader sees"
+	}
+	for _, p := range set.pinning {
+		if !p.shadow && p.Guards(extension, pins.Skill) && (p.Pins().Held(extension, pins.Skill, uri) ||
+			p.Pins().Beyond(extension, pins.Skill, uri)) {
+			reason = "it is not what it was when policy " + p.name + " pinned it"
+		}
+	}
+	if reason == "" {
+		return nil
+	}
+	return protocol.Errorf(protocol.DescriptorChanged, "the skill %s of %s is held: %s; exthost policy pins shows it, "+
+		"%s lets it pass", display.Visible(uri), extension, reason, pins.AcceptCommand(extension, pins.Skill, uri))
+}
+
 // hides returns the names of the tools of u that are held back even without a policy: those with hidden text, which
 // nobody can have meant to approve, and those that differ from exthost.lock.
 func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
@@ -52,7 +77,7 @@ func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
 	for _, t := range offered {
 		present = append(present, t.Name)
 	}
-	set.hidden.Keep(u.ID(), present)
+	set.hidden.Keep(u.ID(), pins.Tool, present)
 	for _, t := range offered { // the catalog reports other hidden characters
 		if ok, _ := set.hidden.Check(pins.Sent{
 			Extension: u.ID(),

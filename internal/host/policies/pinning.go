@@ -8,6 +8,7 @@ import (
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -78,6 +79,26 @@ func (set *Set) WithholdsIntroduction(i *unit.Instance) (withheld, changed bool)
 		Items:     []pins.Item{pins.NewIntroduction(name, hs.Instructions, hs.ServerInfo)},
 	})
 	return len(names) > 0, changed
+}
+
+// LookAtSkills compares the skills in the folder of an extension, all of them, with their pins, and looks for hidden
+// text in their files.
+func (set *Set) LookAtSkills(extension string, list []skills.Entry) {
+	l, uris := pins.List{Extension: extension, Kind: pins.Skill, Whole: true}, make([]string, 0, len(list))
+	for _, e := range list {
+		l.Items, uris = append(l.Items, pins.NewListed(pins.Skill, e.Judged)), append(uris, e.URI)
+		set.hidden.Check(pins.Sent{
+			Extension: extension,
+			Kind:      pins.Skill,
+			Name:      e.URI,
+			Raw:       e.Judged,
+			Note:      true,
+		})
+	}
+	set.hidden.Keep(extension, pins.Skill, uris)
+	if len(list) > 0 || set.pins(extension, pins.Skill) {
+		set.look(l)
+	}
 }
 
 // toolItems returns the items of tools. The catalog reports unreadable ones.

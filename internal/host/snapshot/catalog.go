@@ -38,6 +38,9 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 		}
 		diags = append(diags, hiddenText(x)...)
 		diags = append(diags, x.Changed(p.Policies.PinsToolsOf(x.ID()))...)
+		if p.Extensions[x.ID()] == x {
+			p.Policies.LookAtSkills(x.ID(), p.Skills[x.ID()].Entries())
+		}
 		withheld, found := p.Policies.Withheld(x.Unit, offered)
 		diags = append(diags, found...)
 		sources = append(sources, tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld})

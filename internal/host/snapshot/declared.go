@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/exthost/exthost/internal/host/unit"
@@ -31,7 +32,7 @@ func (p *Plan) DeclaredNow(view *toolset.View) (*mcpext.Merged, []protocol.Diagn
 		if !view.Reaches(x.ID()) {
 			continue
 		}
-		list, problems := declaredBy(x)
+		list, problems := p.declaredBy(x)
 		for _, text := range problems {
 			report(x, text)
 		}
@@ -46,14 +47,17 @@ func (p *Plan) DeclaredNow(view *toolset.View) (*mcpext.Merged, []protocol.Diagn
 	return merged, diags
 }
 
-// declaredBy returns the extensions of MCP that a server declares to clients of any version. The main handshake
-// takes precedence over the one for legacy clients.
-func declaredBy(x *unit.Extension) (list []mcpext.Extension, problems []string) {
+// declaredBy returns the extensions of MCP that a server declares to clients of any version, and that for the skills
+// in its folder. The main handshake takes precedence over the one for legacy clients.
+func (p *Plan) declaredBy(x *unit.Extension) (list []mcpext.Extension, problems []string) {
+	var said []json.RawMessage
 	for _, hs := range []*runtime.Handshake{x.Handshake(), x.Legacy.Handshake()} {
-		if hs == nil {
-			continue
+		if hs != nil {
+			said = append(said, hs.Capabilities)
 		}
-		more, found := mcpext.Read(hs.Capabilities)
+	}
+	for _, capabilities := range append(said, p.WithSkills(x.ID(), nil)) {
+		more, found := mcpext.Read(capabilities)
 		for _, text := range found {
 			if !slices.Contains(problems, text) {
 				problems = append(problems, text)

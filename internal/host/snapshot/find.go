@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/listing/toolset"
@@ -30,6 +31,20 @@ func (s *Snapshot) SetIndexes(before *Snapshot) {
 		return err == nil
 	}
 	s.Indexes = toolsearch.NewIndexes(s.describe, has, last)
+	s.skillIndex = sync.OnceValue(func() toolsearch.Skills {
+		var list []toolsearch.Skill
+		for x := range s.Local {
+			for _, e := range s.Skills[x.ID()].Entries() {
+				list = append(list, toolsearch.Skill{
+					Extension:   x.ID(),
+					Name:        e.Name,
+					Description: e.Description,
+					URI:         e.URI,
+				})
+			}
+		}
+		return toolsearch.NewSkills(list)
+	})
 }
 
 // describe returns the description of an extension: from its manifest, else the instructions of the MCP server.
@@ -82,7 +97,13 @@ func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) b
 	if err != nil {
 		return toolsearch.Answer{}, err
 	}
-	return s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, s.visible(caller, also)), nil
+	found := s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, s.visible(caller, also))
+	if len(s.Skills) > 0 {
+		found.Skills = s.skillIndex().Find(query, func(k *toolsearch.Skill) bool {
+			return view.Resource(k.Extension, k.URI) && s.Policies.HoldsSkill(k.Extension, k.URI) == nil
+		})
+	}
+	return found, nil
 }
 
 // FindFor searches the tools that a session would be listed in mode all.
@@ -189,10 +210,18 @@ func (s *Snapshot) SetToolsets(before *Snapshot) []protocol.Diagnostic {
 				more = more || rawjson.Get(hs.Capabilities, capability) != nil
 			}
 		}
-		all = append(all, toolset.Extension{ID: x.ID(), Opaque: more})
+		one := toolset.Extension{ID: x.ID(), Opaque: more}
+		for _, e := range s.Skills[x.ID()].Entries() {
+			one.Skills, one.Opaque = append(one.Skills, e.Name), true
+		}
+		if hs != nil {
+			declared := rawjson.Get(hs.Capabilities, "extensions")
+			one.OtherSkills = rawjson.Get(declared, protocol.ExtensionSkills) != nil
+		}
+		all = append(all, one)
 	}
 	for d := range s.orderedDestinations {
-		all = append(all, toolset.Extension{ID: d.ID(), Opaque: true})
+		all = append(all, toolset.Extension{ID: d.ID(), Opaque: true, OtherSkills: true})
 	}
 	for _, id := range s.absent().Extensions {
 		if s.Target(id) == nil {

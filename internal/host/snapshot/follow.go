@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/permit"
 	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -31,6 +32,7 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 		Policies: p.Policies.Changed(now.Policies),
 		Clients:  []string{},
 		Files:    []string{},
+		Skills:   []string{},
 		Rules:    append([]string{}, config.DiffRules(now.Config.Rules(), p.Config.Rules())...),
 	}
 	p.followDestinations(now, c)
@@ -56,11 +58,14 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 		}
 		if kept := p.unusable(x); kept != nil {
 			p.Keep(x)
+			p.keepSkills(now, x.ID())
 			c.Kept = append(c.Kept, *kept)
 		} else {
 			c.Removed = append(c.Removed, x.ID())
 		}
 	}
+	c.Skills = slices.DeleteFunc(p.OtherSkills(now),
+		func(id string) bool { return slices.Contains(c.Added, id) || slices.Contains(c.Changed, id) })
 	return c
 }
 
@@ -178,6 +183,17 @@ func (p *Plan) Keep(t Target) {
 	}
 }
 
+// keepSkills puts the skills that an extension has in now back into p.
+func (p *Plan) keepSkills(now *Plan, id string) {
+	delete(p.Skills, id)
+	if before := now.Skills[id]; before != nil {
+		if p.Skills == nil {
+			p.Skills = make(map[string]*skills.Served)
+		}
+		p.Skills[id] = before
+	}
+}
+
 // OnlyRules returns now with the disabled and allowlist entries of next, and with the list of files of next, because
 // the entries may be in a new file.
 func OnlyRules(now, next *config.Config) *config.Config {
@@ -194,10 +210,11 @@ func (p *Plan) Only(now *Plan, c *status.Change, ids []string) {
 		owner, _, _ := strings.Cut(id, ".")
 		return !slices.Contains(ids, id) && !slices.Contains(ids, owner)
 	}
-	for _, id := range slices.Concat(c.Added, c.Changed, c.Removed) {
+	for _, id := range slices.Concat(c.Added, c.Changed, c.Removed, c.Skills) {
 		if !other(id) {
 			continue
 		}
+		p.keepSkills(now, id)
 		if before := now.Extensions[id]; before != nil {
 			p.Keep(before)
 		} else {
@@ -207,7 +224,7 @@ func (p *Plan) Only(now *Plan, c *status.Change, ids []string) {
 	}
 	p.Destinations, p.Policies, p.Hooks = now.Destinations, now.Policies, now.Hooks
 	c.Destinations, c.Policies, c.Restart = []string{}, []string{}, []string{}
-	for _, list := range []*[]string{&c.Added, &c.Changed, &c.Removed, &c.Retried} {
+	for _, list := range []*[]string{&c.Added, &c.Changed, &c.Removed, &c.Retried, &c.Skills} {
 		*list = slices.DeleteFunc(*list, other)
 	}
 	c.Files = slices.DeleteFunc(c.Files, func(file string) bool {

@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/host/watch"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/recording/faults"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -42,6 +43,8 @@ type Plan struct {
 	Hooks        []hooks.Handler       // of the configuration
 	Faults       *faults.Injector      // of the configuration; nil: none
 	Dirs         []string              // searched directories
+	// Skills are the skills in the folders of extensions, by id. An extension without any has no entry.
+	Skills map[string]*skills.Served
 }
 
 // Target is an extension or a destination: a unit that serves calls.
@@ -222,6 +225,9 @@ func (p *Plan) Sum() [sha256.Size]byte {
 	_ = json.NewEncoder(h).Encode(p.Config) // always encodes
 	for x := range p.Local {
 		fmt.Fprintf(h, "%s %x\n", x.ID(), x.Source.Sum)
+		for _, e := range p.Skills[x.ID()].Entries() {
+			fmt.Fprintf(h, "%s\n", e.Raw)
+		}
 	}
 	for d := range p.orderedDestinations {
 		fmt.Fprintf(h, "%s %x\n", d.ID(), d.Source.Sum)

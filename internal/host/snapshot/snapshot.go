@@ -23,6 +23,8 @@ type Snapshot struct {
 	Toolsets *toolset.Views // views of sessions with a toolset
 	Indexes  *toolsearch.Indexes
 
+	skillIndex func() toolsearch.Skills // of the skills in the folders of extensions, made at the first search
+
 	users atomic.Int64  // calls in it, plus 1 while the snapshot is current
 	left  chan struct{} // closed when the last user has left
 	once  sync.Once

@@ -25,6 +25,7 @@ func (s *Snapshot) Describe(st *status.Status) {
 			e.Tools = append(e.Tools, entry.Name)
 		}
 		e.Withheld = s.Catalog.WithheldOf(x.ID())
+		e.Skills = s.skillsOf(x.ID())
 		if len(e.Hooks) > 0 {
 			e.HooksSee = cmp.Or(s.Config.Extensions.Entries[x.ID()].Hooks, config.HooksOwn)
 		}

@@ -41,6 +41,7 @@ func LogChange(log *slog.Logger, c *status.Change) {
 		{"added", c.Added},
 		{"changed", c.Changed},
 		{"removed", c.Removed},
+		{"skills", c.Skills},
 		{"policies", c.Policies},
 		{"files", c.Files},
 	} {

@@ -24,6 +24,7 @@ type Answer struct {
 	// more tools of the best extension, and of another one that is nearly as good; at most MaxMore
 	More       []Group
 	Extensions []string // if nothing was found: extensions with visible tools, at most maxExtensions
+	Skills     []Skill  // best first, at most [MaxSkills]
 }
 
 // Group is tools of one extension.

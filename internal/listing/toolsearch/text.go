@@ -17,6 +17,7 @@ const maxDefinitions = 48 << 10
 // something was found.
 func (a Answer) Text(end string) string {
 	var b strings.Builder
+	a.writeSkills(&b)
 	if len(a.Best) == 0 {
 		b.WriteString("No tool matches these words.")
 		if len(a.Extensions) > 0 {
@@ -26,7 +27,7 @@ func (a Answer) Text(end string) string {
 		return b.String()
 	}
 	b.WriteString("The tools that match best:\n")
-	room := maxDefinitions
+	room := maxDefinitions - b.Len()
 	for _, e := range a.Best {
 		if text := definition(e); len(text) <= room {
 			b.Write(text)

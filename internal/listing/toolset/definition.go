@@ -20,6 +20,8 @@ type Definition struct {
 	// behind ext_git_; default: everything
 	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"` // patterns of what clients do not see, even if included
+	// patterns of the names of skills that clients see, such as git-*; default: the skills whose files include shows
+	Skills []string `json:"skills,omitempty"`
 	// the prefix of the names of tools and prompts in place of ext_; "": none; default ext_
 	Prefix *string `json:"prefix,omitempty"`
 	// descriptions that replace those of tools, by the name of the tool, such as ext_git_log
@@ -80,8 +82,8 @@ func (d *Definition) validate() (list []Problem) {
 	for _, side := range []struct {
 		field    string
 		patterns []string
-	}{{"include", d.Include}, {"exclude", d.Exclude}} {
-		if side.patterns != nil && len(side.patterns) == 0 && side.field == "include" {
+	}{{"include", d.Include}, {"exclude", d.Exclude}, {"skills", d.Skills}} {
+		if side.patterns != nil && len(side.patterns) == 0 && side.field != "exclude" {
 			list = append(list,
 				Problem{side.field, "is empty", "leave it out for everything, or state exclude: [\"*\"] for nothing"})
 		}

@@ -58,6 +58,10 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 				}
 			}
 		}
+		eachUnmatchedSkill(view.skills, all, func(pattern string) {
+			warn(name, CodeUnmatched, "exthost skills list shows the names",
+				"%q of skills matches nothing that there is", pattern)
+		})
 		for _, tool := range slices.Sorted(maps.Keys(view.describe)) {
 			switch exact := (pattern{text: tool, literal: tool}); {
 			case !mayMatch(exact):

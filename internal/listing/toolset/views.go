@@ -14,6 +14,9 @@ type Extension struct {
 	// Opaque means that the extension may have more than its catalog tools: prompts, resources, tools that it lists
 	// itself, or anything before its first handshake.
 	Opaque bool
+	Skills []string // names of the skills in its folder
+	// OtherSkills means that its server serves skills, whose names are not known.
+	OtherSkills bool
 	// Absent means that the extension is not in force: disabled, or a requirement is missing.
 	Absent bool
 }
@@ -43,6 +46,9 @@ func NewViews(toolsets map[string]Definition, catalog *tools.Catalog, all []Exte
 			if !x.Absent && (len(v.tools.Extension(x.ID)) > 0 || len(v.tools.WithheldOf(x.ID)) > 0 ||
 				x.Opaque && v.mayShow(x.ID, "")) {
 				v.reached[x.ID] = true
+			}
+			if !x.Absent && v.mayShowSkills(x) {
+				v.reached[x.ID], v.skilled[x.ID] = true, true
 			}
 		}
 		views.byName[name] = v
@@ -98,13 +104,21 @@ type View struct {
 	describe         map[string]string
 	prefixes         glob.Prefixes
 	include, exclude []pattern
+	skills           []pattern // none: skills are selected as resources are
 	tools            *tools.Catalog
 	refused          []*tools.Entry  // tools without a unique name
 	reached          map[string]bool // ids of extensions
+	skilled          map[string]bool // ids of those of which skills may be shown by their names
 }
 
 func newView(d Definition, prefixes glob.Prefixes) *View {
-	v := &View{prefix: nativePrefix, describe: d.Describe, prefixes: prefixes, reached: make(map[string]bool)}
+	v := &View{
+		prefix:   nativePrefix,
+		describe: d.Describe,
+		prefixes: prefixes,
+		reached:  make(map[string]bool),
+		skilled:  make(map[string]bool),
+	}
 	if d.Prefix != nil {
 		v.prefix = *d.Prefix
 	}
@@ -113,6 +127,9 @@ func newView(d Definition, prefixes glob.Prefixes) *View {
 	}
 	for _, text := range d.Exclude {
 		v.exclude = append(v.exclude, newPattern(text, prefixes))
+	}
+	for _, text := range d.Skills {
+		v.skills = append(v.skills, newPattern(text, nil))
 	}
 	return v
 }
@@ -163,7 +180,8 @@ func (v *View) mayShow(extension, with string) bool {
 // whole reports whether the patterns show all of an extension, whatever it has.
 func (v *View) whole(extension string) bool {
 	prefix := tools.Prefix(extension)
-	if !v.reached[extension] || slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.mayMatch(prefix, "") }) {
+	if len(v.skills) > 0 || !v.reached[extension] ||
+		slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.mayMatch(prefix, "") }) {
 		return false
 	}
 	return len(v.include) == 0 || slices.ContainsFunc(v.include, func(p pattern) bool {
@@ -177,7 +195,7 @@ func (v *View) Reaches(extension string) bool { return v == nil || v.reached[ext
 
 // MayHaveResources reports whether the toolset may show resources of an extension.
 func (v *View) MayHaveResources(extension string) bool {
-	return v == nil || v.reached[extension] && v.mayShow(extension, ":")
+	return v == nil || v.skilled[extension] || v.reached[extension] && v.mayShow(extension, ":")
 }
 
 // Tools returns the tools of a snapshot that the toolset shows, under its names. all is the catalog of the
@@ -233,6 +251,9 @@ func (v *View) Has(extension, registered string) bool {
 func (v *View) Resource(extension, uri string) bool {
 	if v == nil {
 		return true
+	}
+	if _, is := v.selectsSkill(extension, uri); is {
+		return v.reached[extension] && v.showsSkill(extension, uri)
 	}
 	if !v.reached[extension] || !v.Admits(extension, tools.ResourceName(extension, uri)) {
 		return false

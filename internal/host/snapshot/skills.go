@@ -1,0 +1,157 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/skills"
+	"github.com/exthost/exthost/internal/listing/toolset"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Codes of diagnostics about skills.
+const (
+	codeSkillInvalid = "skill_invalid" // Warn: a skill breaks a rule, and is not served
+	codeSkillPartial = "skill_partial" // Info: files of a skill are left out
+)
+
+// AddSkills reads the skills in the folder of c, which may run, and reports those that are not served. The skills of a
+// folder belong to the extension that has the id of its manifest.
+func (p *Plan) AddSkills(c *discovery.Candidate) {
+	if c.Owner != "" && c.Owner != c.ID {
+		return
+	}
+	set := skills.Read(c.Dir)
+	warn := func(code string, level protocol.Level, at, message, hint string) {
+		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
+			Level:     level,
+			Code:      code,
+			Extension: c.ID,
+			Path:      filepath.Join(c.Dir, skills.Folder, at),
+			Message:   message,
+			Hint:      hint,
+		})
+	}
+	if set.Err != nil {
+		warn(codeSkillInvalid, protocol.LevelWarn, "", "its skills are not served: "+set.Err.Error(), "")
+	}
+	for _, r := range set.Reports {
+		name := display.Cut(display.Escape(r.Name), maxSkillName)
+		switch {
+		case !r.Valid:
+			warn(codeSkillInvalid, protocol.LevelWarn, name,
+				fmt.Sprintf("the skill %s is not served: %s", name, r.Reason), "see "+r.Section)
+		case r.Note != "":
+			warn(codeSkillPartial, protocol.LevelInfo, name, fmt.Sprintf("the skill %s: %s", name, r.Note), "")
+		}
+	}
+	if served := skills.Serve(c.ID, set); served != nil {
+		if p.Skills == nil {
+			p.Skills = make(map[string]*skills.Served)
+		}
+		p.Skills[c.ID] = served
+	}
+}
+
+// maxSkillName bounds the name of a folder in a message, in bytes.
+const maxSkillName = 100
+
+// SkillOwner returns the extension in whose folder the skill of a URI lies, "" if none or if view hides it. Nobody else
+// can offer a skill under such a URI.
+func (p *Plan) SkillOwner(uri string, view *toolset.View) (id string, owned bool) {
+	id, _, _ = strings.Cut(strings.TrimPrefix(uri, skills.Scheme), "/")
+	if e, _ := p.Skills[id].Find(uri); e == nil {
+		return "", false
+	}
+	if !view.Resource(id, uri) {
+		return "", true
+	}
+	return id, true
+}
+
+// directoryRead are the settings of the extension for skills that a folder needs.
+var directoryRead = json.RawMessage(`{"directoryRead":true}`)
+
+// Capabilities returns the capabilities of an extension as an MCP server: those of its handshake, and those of the
+// skills in its folder. It returns nil if there are none. A server's own declaration of skills stays as it is, since it
+// also says whether the server reads directories.
+func (p *Plan) Capabilities(x *unit.Extension) (capabilities json.RawMessage) {
+	if hs := x.Handshake(); hs != nil {
+		capabilities = hs.Capabilities
+	}
+	return p.WithSkills(x.ID(), capabilities)
+}
+
+// WithSkills adds to the capabilities of an extension those of the skills in its folder.
+func (p *Plan) WithSkills(id string, capabilities json.RawMessage) json.RawMessage {
+	if p.Skills[id] == nil {
+		return capabilities
+	}
+	if capabilities == nil {
+		capabilities = json.RawMessage("{}")
+	}
+	if rawjson.Get(capabilities, "resources") == nil {
+		capabilities = rawjson.Set(capabilities, "resources", json.RawMessage(`{"listChanged":true}`))
+	}
+	extensions := rawjson.Get(capabilities, "extensions")
+	if !rawjson.IsObject(extensions) {
+		extensions = json.RawMessage("{}")
+	}
+	if rawjson.Get(extensions, protocol.ExtensionSkills) == nil {
+		extensions = rawjson.Set(extensions, protocol.ExtensionSkills, directoryRead)
+	}
+	return rawjson.Set(capabilities, "extensions", extensions)
+}
+
+// OtherSkills returns the ids of the extensions whose skills in p differ from those in before, sorted as p is ordered.
+func (p *Plan) OtherSkills(before *Plan) (ids []string) {
+	ids = []string{}
+	for _, id := range p.Order {
+		if !sameSkills(p.Skills[id], before.Skills[id]) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func sameSkills(a, b *skills.Served) bool {
+	if a == b {
+		return true
+	}
+	one, other := a.Entries(), b.Entries()
+	if len(one) != len(other) {
+		return false
+	}
+	for i := range one {
+		if !bytes.Equal(one[i].Judged, other[i].Judged) {
+			return false
+		}
+	}
+	return true
+}
+
+// skillsOf returns the skills in the folder of an extension for its status.
+func (s *Snapshot) skillsOf(id string) (list []status.Skill) {
+	for _, e := range s.Skills[id].Entries() {
+		one := status.Skill{
+			Name:        e.Name,
+			Description: e.Description,
+			URI:         e.URI,
+			Files:       len(e.Files),
+			Bytes:       e.Size(),
+		}
+		if err := s.Policies.HoldsSkill(id, e.URI); err != nil {
+			one.Held = protocol.Reason(err)
+		}
+		list = append(list, one)
+	}
+	return list
+}
