@@ -35,6 +35,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/record"
 	"github.com/exthost/exthost/internal/cli/secret"
 	"github.com/exthost/exthost/internal/cli/serve"
+	"github.com/exthost/exthost/internal/cli/skill"
 	"github.com/exthost/exthost/internal/cli/trust"
 )
 
@@ -84,6 +85,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 			inspect.Info(c),
 			inspect.Tools(c),
 			inspect.Call(c),
+			skill.Command(c),
 		}},
 		{"Add packages:", []*cobra.Command{
 			packages.Add(c),

@@ -20,8 +20,9 @@ func toolsFind(c *console.Console) *cobra.Command {
 		Short: "Find tools by the words of a task",
 		Long: fmt.Sprintf("Find the tools that a client is offered whose names, descriptions and arguments have the "+
 			"words\n"+
-			"of QUERY: the best %d, and up to %d others of the best extensions. The arguments are listed as\n"+
-			"(argument: type, optional?: type).\n", toolsearch.MaxBest, toolsearch.MaxMore) + askedHost,
+			"of QUERY: the best %d, and up to %d others of the best extensions, and up to %d skills. The\n"+
+			"arguments are listed as (argument: type, optional?: type).\n",
+			toolsearch.MaxBest, toolsearch.MaxMore, toolsearch.MaxSkills) + askedHost,
 		Args: console.AtLeastOne("exthost tools find close an issue", "exthost tools find needs the words of a task"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return findTools(cmd.Context(), c, strings.Join(args, " "), v)
@@ -44,7 +45,7 @@ func findTools(ctx context.Context, c *console.Console, query string, v viewer) 
 	if err := printLacking(ctx, c, from, nil); err != nil {
 		return err
 	}
-	if len(found.Best) == 0 {
+	if len(found.Best) == 0 && len(found.Skills) == 0 {
 		c.Info("no tool has these words%s", console.Safe(otherTools(found.Extensions)))
 	}
 	for _, id := range slices.Sorted(maps.Keys(found.Left)) {
@@ -54,6 +55,11 @@ func findTools(ctx context.Context, c *console.Console, query string, v viewer) 
 	for _, t := range slices.Concat(found.Best, found.More) {
 		names = append(names, t.Name)
 		rows = append(rows, []string{t.Name, t.Summary, t.Arguments})
+	}
+	for _, k := range found.Skills {
+		names = append(names, k.URI)
+		rows = append(rows,
+			[]string{k.URI, k.Description, "a skill: exthost skills show " + k.Extension + "/" + k.Name})
 	}
 	return c.Print(console.Document{Kind: "found", Value: found, Names: names, Rows: rows, Drop: []string{"ARGUMENTS"}})
 }
