@@ -187,6 +187,9 @@ function content(x, s, past) {
       ["breaker", i.breaker ? i.breaker.replace("_", " ") + (i.next_probe ? `, next probe ${clock(i.next_probe)}` : "") : ""],
       ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, ${retryText(i.next_retry)}` : "") : ""],
     ])),
+    x.skills?.length ? el("h3", {}, plural(x.skills.length, "skill")) : null,
+    el("ul.tools", {}, ...(x.skills ?? []).map((k) => el("li", {}, el("b.mono", { title: k.uri }, k.name),
+      el("small", {}, `${k.description} (${plural(k.files, "file")}, ${bytes(k.bytes)})`), k.held ? el("p.reason", { "data-tone": "warn" }, `held: ${k.held}`) : null))),
     x.tools.length ? el("h3", {}, plural(x.tools.length, "tool")) : null,
     el("ul.tools", {}, ...s.tools.filter((t) => t.extension === x.id).map((t) => el("li", {}, el("a", { href: `#/tools/${encodeURIComponent(t.name)}` }, t.name), el("small", {}, t.description)))),
   ];
