@@ -63,6 +63,7 @@ func (d *Dispatcher) bindToShown(r *protocol.Call, t *toolCall, view *toolset.Vi
 	}
 	catalog := view.Tools(d.o.Snapshots.Load().Catalog)
 	var have []string
+	unmarked := false
 	for _, id := range shown {
 		e, ok := catalog.LookupIn(id, t.name)
 		if !ok {
@@ -71,16 +72,23 @@ func (d *Dispatcher) bindToShown(r *protocol.Call, t *toolCall, view *toolset.Vi
 		if !ok {
 			continue
 		}
-		if may, stated := e.ForPages(); len(shown) == 1 || may && stated {
+		may, stated := e.ForPages()
+		if len(shown) == 1 || may && stated {
 			have = append(have, id)
 		}
+		unmarked = unmarked || may && !stated
 	}
-	switch len(have) {
-	case 0:
-		return nil, nil
-	case 1:
+	switch {
+	case len(have) == 1:
 		t.ofPage = true
 		return boundTo(have[0], r), nil
+	case len(have) == 0 && unmarked:
+		return nil, protocol.Errorf(protocol.ToolNotFound,
+			"there is no tool %q; this client was given pages of several servers, so a page calls a tool without "+
+				"_meta.ui only if the call states the page as ui.resourceUri in _meta",
+			display.Cut(display.Visible(t.name), 100))
+	case len(have) == 0:
+		return nil, nil
 	}
 	return nil, protocol.Errorf(protocol.ToolNotFound,
 		"pages of %s call a tool %q: state the page as ui.resourceUri in _meta of the call, or call the tool by its "+
