@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,6 +85,26 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 	return all, ctx.Err()
 }
 
+// OnMachine returns the hosts of this machine that this user may reach, the oldest first. others is the number of those
+// of other users.
+func OnMachine(ctx context.Context) (all []*Running, others int, err error) {
+	found, others := daemon.Machine(ctx)
+	for _, info := range found {
+		all = append(all, running(info))
+	}
+	here, err := Everywhere(ctx) // systems on which Machine finds none
+	for _, r := range here {
+		if !slices.ContainsFunc(all, func(known *Running) bool { return known.Info.Socket == r.Info.Socket }) {
+			all = append(all, r)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Running) int { return a.Info.Began.Compare(b.Info.Began) })
+	return all, others, err
+}
+
+// User returns the name of the host's user, else its uid.
+func (r *Running) User() string { return strings.TrimPrefix(userName(r.Info.UID), "user ") }
+
 // UnknownClient returns the error for an unknown client name.
 func UnknownClient(name string, known []string) *console.Error {
 	return &console.Error{
@@ -90,6 +112,23 @@ func UnknownClient(name string, known []string) *console.Error {
 		Text: fmt.Sprintf("there is no client %.80q%s", name, console.DidYouMean(name, known)),
 		Hint: "exthost client list; exthost client add NAME adds one",
 	}
+}
+
+// CheckClient returns the error for a name that a client without a token cannot have: there is no such client, or its
+// scope needs the token.
+func CheckClient(name string, all map[string]config.Client) *console.Error {
+	c, known := all[name]
+	switch {
+	case !known:
+		return UnknownClient(name, slices.Sorted(maps.Keys(all)))
+	case c.Scope != "":
+		return &console.Error{
+			Code: console.ExitDenied,
+			Text: fmt.Sprintf("client %s has the scope %s, and calls no tools", name, c.Scope),
+			Hint: "exthost client add NAME adds another; exthost client set " + name + " --scope= takes the scope away",
+		}
+	}
+	return nil
 }
 
 // OnRunning returns the body of a command that needs the running host.
@@ -176,11 +215,19 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 
 // Follow calls show with the data of each event of a stream. The end of the stream or of ctx is no error.
 func (r *Running) Follow(ctx context.Context, path string, show func(data []byte) error) error {
+	return r.FollowFrom(ctx, path, func() error { return nil }, show)
+}
+
+// FollowFrom is [Running.Follow], and calls begun when the stream has begun.
+func (r *Running) FollowFrom(ctx context.Context, path string, begun func() error, show func(data []byte) error) error {
 	stream, err := r.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
+	if err := begun(); err != nil {
+		return err
+	}
 	lines := bufio.NewReader(stream)
 	for {
 		line, err := lines.ReadString('\n')

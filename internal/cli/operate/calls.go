@@ -22,7 +22,7 @@ import (
 // Calls returns exthost calls, which shows the last calls of the running host, or one of them with the times of its
 // stages.
 func Calls(c *console.Console) *cobra.Command {
-	var failed, slow bool
+	var failed, slow, follow bool
 	var last int
 	cmd := &cobra.Command{
 		Use:   "calls [ID]",
@@ -31,8 +31,9 @@ func Calls(c *console.Console) *cobra.Command {
 			"the stage in which each spent the most time, and above them what callers of calls in\n" +
 			"flight are asked and have not answered. With an ID, show one call: its stages one\n" +
 			"after the other, who made it, its trace and decision, and why it failed. The host keeps\n" +
-			"the last 256 through every reload; those of hosts before it are in exthost audit.",
-		Example: "  exthost calls --slow\n  exthost calls --failed -n 5\n  exthost calls 17",
+			"the last 256 through every reload; those of hosts before it are in exthost audit. -f shows\n" +
+			"the oldest first, then each call as it ends.",
+		Example: "  exthost calls --slow\n  exthost calls --failed -n 5\n  exthost calls -f --failed\n  exthost calls 17",
 		Args:    console.AtMostOne("the id of a call"),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			if len(args) == 1 {
@@ -41,12 +42,16 @@ func Calls(c *console.Console) *cobra.Command {
 			if last < 1 {
 				return console.Usagef("", "-n %d: there is no such number of calls", last)
 			}
+			if follow {
+				return followCalls(ctx, c, r, last, failed)
+			}
 			return listCalls(ctx, c, r, last, failed, slow)
 		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&failed, "failed", false, "only calls that were denied or failed, and errors of tools")
 	f.BoolVar(&slow, "slow", false, "those that took longest first")
+	f.BoolVarP(&follow, "follow", "f", false, "then show each call as it ends, until Ctrl-C or the end of the host")
 	f.IntVarP(&last, "last", "n", 20, "at most `N` calls")
 	return cmd
 }
@@ -56,7 +61,7 @@ func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last i
 		Calls     []status.PastCall
 		Questions []status.Question
 	}
-	if err := r.Get(ctx, "/api/v1/calls", &list); err != nil {
+	if err := r.Get(ctx, callsPath, &list); err != nil {
 		return err
 	}
 	calls := chosenCalls(list.Calls, last, failed, slow)
