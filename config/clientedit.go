@@ -30,7 +30,7 @@ func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 	if err := clienttoken.CheckName(c.Name); err != nil {
 		return Edited{}, protocol.Errorf(protocol.InvalidArguments, "%w", err)
 	}
-	file, _, err := plannedClient(o, c)
+	file, _, _, err := plannedClient(o, c)
 	if err != nil {
 		return Edited{}, err
 	}
@@ -42,7 +42,7 @@ func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 		return Edited{}, err
 	}
 	defer unlock()
-	file, change, err := plannedClient(o, c) // again under the lock: another program may have changed the file
+	file, change, whole, err := plannedClient(o, c) // again under the lock: another program may have changed the file
 	if err != nil {
 		return Edited{}, err
 	}
@@ -56,7 +56,7 @@ func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 	})
 	switch {
 	case byHand != nil && !c.Remove:
-		byHand.Lines = change.Lines(file)
+		byHand.Lines = whole.Lines(file)
 		fallthrough
 	case byHand != nil:
 		return Edited{}, byHand
@@ -64,44 +64,54 @@ func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 	return Edited{File: file, Line: line, Changed: err == nil, Created: created}, err
 }
 
-// plannedClient returns the file to change and the change.
-func plannedClient(o LoadOptions, c ClientEdit) (file string, change edit.Table, err error) {
+// plannedClient returns the file to change, the change, and the whole client after it.
+func plannedClient(o LoadOptions, c ClientEdit) (file string, change, whole edit.Table, err error) {
 	change = edit.Table{Path: []string{"server", "clients", c.Name}, Remove: c.Remove}
 	cfg, origins, diags := Load(o)
 	if cfg == nil {
-		return "", change, Refused(diags)
+		return "", change, whole, Refused(diags)
 	}
 	now, known := cfg.Server.Clients[c.Name]
 	key := strict.Join("server.clients", c.Name)
 	var next Client
 	switch {
 	case known && c.New != nil:
-		return "", change, protocol.Errorf(protocol.InvalidArguments, "there is a client %s already: %s", c.Name,
+		return "", change, whole, protocol.Errorf(protocol.InvalidArguments, "there is a client %s already: %s", c.Name,
 			origins.Of(key))
 	case c.New != nil && len(cfg.Server.Clients) >= MaxClients:
-		return "", change, protocol.Errorf(protocol.InvalidArguments,
+		return "", change, whole, protocol.Errorf(protocol.InvalidArguments,
 			"there are %d clients already, and there can be no more: remove one with exthost client rm",
 			MaxClients)
 	case c.New != nil:
 		next = *c.New
 	case !known:
-		return "", change, protocol.Errorf(protocol.ToolNotFound, "there is no client %s", c.Name)
+		return "", change, whole, protocol.Errorf(protocol.ToolNotFound, "there is no client %s", c.Name)
 	case !c.Remove:
 		next = c.Replace(now)
 	}
-	change.Set = clientSettings(next)
+	change.Set = clientSettings(now, next)
+	whole = edit.Table{Path: change.Path, Set: clientSettings(Client{}, next)}
 	if file = origins.File(key); file == "" {
 		file, err = UserFile(o, "server")
 	}
-	return file, change, err
+	return file, change, whole, err
 }
 
-// clientSettings returns the keys that the commands write for a client.
-func clientSettings(c Client) []edit.Setting {
-	return []edit.Setting{
-		{Key: "token_hash", Value: c.TokenHash},
-		{Key: "old_token_hash", Value: c.OldTokenHash},
-		{Key: "old_until", Value: c.OldUntil},
-		{Key: "since", Value: c.Since},
+// clientSettings returns the keys that differ between was and c. Others stay as the file has them: they may come from
+// elsewhere, such as an environment variable.
+func clientSettings(was, c Client) (set []edit.Setting) {
+	for _, s := range []struct{ key, was, now string }{
+		{"token_hash", was.TokenHash, c.TokenHash},
+		{"old_token_hash", was.OldTokenHash, c.OldTokenHash},
+		{"old_until", was.OldUntil, c.OldUntil},
+		{"since", was.Since, c.Since},
+		{"toolset", was.Toolset, c.Toolset},
+		{"mode", was.Mode, c.Mode},
+		{"scope", was.Scope, c.Scope},
+	} {
+		if s.was != s.now {
+			set = append(set, edit.Setting{Key: s.key, Value: s.now})
+		}
 	}
+	return set
 }

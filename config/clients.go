@@ -16,6 +16,7 @@ func (f *finisher) checkClients(clients map[string]Client) {
 	}
 	stated := make(map[string]clienttoken.Stated, len(clients))
 	for name, c := range clients {
+		f.checkScope(name, c)
 		stated[name] = clienttoken.Stated{
 			Hash:     c.TokenHash,
 			OldHash:  c.OldTokenHash,
@@ -29,5 +30,22 @@ func (f *finisher) checkClients(clients map[string]Client) {
 			at = strings.TrimSuffix(strict.Join(at, p.Client)+"."+p.Key, ".")
 		}
 		f.fail(at, p.Hint, "%s", p.Message)
+	}
+}
+
+// checkScope refuses what has no meaning for a client that calls no tools.
+func (f *finisher) checkScope(name string, c Client) {
+	if c.Scope == "" {
+		return
+	}
+	for _, other := range []struct{ key, value string }{{"toolset", c.Toolset}, {"mode", c.Mode}} {
+		if other.value != "" {
+			f.fail(strict.Join("server.clients", name)+"."+other.key, "leave it out, or the scope",
+				"the client has scope %s, and is listed no tools", c.Scope)
+		}
+	}
+	if c.TokenHash == "" {
+		f.fail(strict.Join("server.clients", name)+".scope", "exthost client add makes a client with a token",
+			"a client of scope %s needs a token", c.Scope)
 	}
 }

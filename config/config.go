@@ -278,7 +278,13 @@ type Client struct {
 
 	// how tools are listed to it; default tools.mode
 	Mode string `json:"mode,omitempty" jsonschema:"enum=all,enum=search,enum=auto"`
+
+	// all that it may do: metrics: read /metrics with its token, and call no tools; default: all that a client may do
+	Scope string `json:"scope,omitempty" jsonschema:"enum=metrics"`
 }
+
+// ScopeMetrics is the [Client.Scope] of a client that reads the metrics alone.
+const ScopeMetrics = "metrics"
 
 // Auth states the bearer token in one of three ways, and an issuer of access tokens to accept; all empty: the host
 // serves loopback and this user only.

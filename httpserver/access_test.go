@@ -104,11 +104,11 @@ func TestWhoMayReachWhat(t *testing.T) {
 					enter   bool
 				}{
 					{[]string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse",
-						"/d/message?sessionId=x", "/readyz", "/metrics", "/", "/nothing/here", "/x/mcp"},
+						"/d/message?sessionId=x", "/metrics", "/", "/nothing/here", "/x/mcp"},
 						methods, tt.enter[credential]},
 					{[]string{"/api/v1/status", "/api/v1/reload", "/api/v1/tools/x/call", "/api/v1/none", "/api/v1/"},
 						methods, credential == "operator"},
-					{[]string{"/healthz"}, methods, credential == "nothing" || tt.enter[credential]},
+					{[]string{"/healthz", "/readyz"}, methods, credential == "nothing" || tt.enter[credential]},
 					{[]string{"/ui/", "/ui/app.js"}, []string{http.MethodGet},
 						credential == "nothing" || tt.enter[credential]},
 					{[]string{metadataPath, metadataPath + "/mcp"}, methods,

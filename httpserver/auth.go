@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/secret/accesstoken"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/mcpserver"
@@ -29,6 +30,8 @@ type Clients interface {
 	Subject(name string) (until context.Context, ok bool)
 	// Toolset returns the toolset of a client, or "" if it has none of its own.
 	Toolset(name string) string
+	// Scope returns "metrics" for a client that may read /metrics and nothing else, "" for others.
+	Scope(name string) string
 	// Unnamed reports whether callers without a name are served. until ends when they no longer are.
 	Unnamed() (until context.Context, ok bool)
 }
@@ -76,11 +79,12 @@ func (s *Server) newAuthenticator(next http.Handler) *authenticator {
 // and root are admitted; with anyone, all. Public paths need no token, see isOpen.
 func (d *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := authorizationOf(r.Header)
-	client, toolset, until, isClient := d.client(shown)
+	client, until, isClient := d.client(shown)
 	anonymous, open := d.unnamed(shown)
+	free := d.free(r, shown, open)
 	switch {
-	case shown == "" && d.isOpen(r):
-		d.next.ServeHTTP(w, r)
+	case free != nil:
+		d.next.ServeHTTP(w, free)
 	case d.own.isIn(shown):
 		r.Header.Del("Authorization") // the host's own secret must not reach policies or extensions
 		if why := processOf(r).child(r.Context()); why != "" {
@@ -93,11 +97,11 @@ func (d *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.admit(w, r, clienttoken.Static, nil)
 	case isClient:
 		r.Header.Del("Authorization")
-		d.admit(w, r.WithContext(mcpserver.WithToolset(r.Context(), toolset)), client, until)
+		d.admitClient(w, r, client, until)
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
 	case open:
-		if err := processOf(r).stranger(); err != nil && !d.anyone {
+		if err := d.neighbour(r); err != nil {
 			d.turnAway(w, err)
 			return
 		}
@@ -113,15 +117,56 @@ func (d *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// namedClient is what a client's token opens.
+type namedClient struct{ name, toolset, scope string }
+
 // client returns the client whose token is in the header. until ends when the token becomes invalid.
-func (d *authenticator) client(header string) (name, toolset string, until context.Context, ok bool) {
+func (d *authenticator) client(header string) (c namedClient, until context.Context, ok bool) {
 	if token := bearerToken(header); d.named != nil && token != "" {
-		if name, until, ok = d.named.ByToken(token); ok {
-			toolset = d.named.Toolset(name)
-			_, _, ok = d.named.ByToken(token) // a client removed meanwhile has no toolset, and would see everything
+		if c.name, until, ok = d.named.ByToken(token); ok {
+			c.toolset, c.scope = d.named.Toolset(c.name), d.named.Scope(c.name)
+			_, _, ok = d.named.ByToken(token) // a client removed meanwhile has neither, and would see everything
 		}
 	}
-	return name, toolset, until, ok
+	return c, until, ok
+}
+
+// scopedKey is the context key of requests of clients that have a scope. Its value is true.
+type scopedKey struct{}
+
+// admitClient passes on a request of a client, unless the client has a scope that the request is not in.
+func (d *authenticator) admitClient(w http.ResponseWriter, r *http.Request, c namedClient, until context.Context) {
+	switch {
+	case c.scope == "":
+		d.admit(w, r.WithContext(mcpserver.WithToolset(r.Context(), c.toolset)), c.name, until)
+	case c.scope == config.ScopeMetrics && (r.URL.Path == metricsPath || r.URL.Path == readyPath):
+		d.admit(w, r.WithContext(context.WithValue(r.Context(), scopedKey{}, true)), c.name, until)
+	default:
+		http.Error(w, "client "+c.name+" has the scope "+c.scope+": its token opens "+metricsPath+" alone",
+			http.StatusForbidden)
+	}
+}
+
+// free returns the request that is passed on although it shows no credentials, nil if it needs some: of a public path,
+// or of readyPath, which then answers with the status alone. open is the result of unnamed.
+func (d *authenticator) free(r *http.Request, shown string, open bool) *http.Request {
+	switch {
+	case shown != "":
+		return nil
+	case d.isOpen(r):
+		return r
+	case r.URL.Path != readyPath || open && d.oauth == nil && d.neighbour(r) == nil:
+		return nil
+	}
+	return r.WithContext(context.WithValue(r.Context(), strangerKey{}, true))
+}
+
+// neighbour returns why a request without a token is not from a process that needs none; nil if it is.
+func (d *authenticator) neighbour(r *http.Request) error {
+	if d.anyone {
+		return nil
+	}
+	return processOf(r).stranger()
 }
 
 // formerly returns the client whose former token is in the header, or "".
@@ -202,6 +247,15 @@ func (d *authenticator) admitSubject(w http.ResponseWriter, r *http.Request) {
 			"that, or give the client another name")
 	}
 }
+
+// Paths that are judged before they are routed.
+const (
+	metricsPath = "/metrics"
+	readyPath   = "/readyz"
+)
+
+// strangerKey is the context key of requests to readyPath that no token or process lets in. Its value is true.
+type strangerKey struct{}
 
 // isOpen reports whether a path needs no token: health probes, which reveal nothing; the dashboard's static pages;
 // the metadata about where to get a token.

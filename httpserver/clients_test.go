@@ -418,6 +418,54 @@ func BenchmarkClientToken(b *testing.B) {
 	}
 }
 
+// TestScopeOfMetrics has a client whose token opens the metrics alone, also with a default toolset, which other clients
+// are refused the metrics for. Its session ends when it gets the scope.
+func TestScopeOfMetrics(t *testing.T) {
+	b, k := newFake(), newKnown(t, "ada", "prometheus")
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "numbers") })
+	o := Options{Backend: b, Clients: k, Metrics: metrics, Toolset: "review", Serves: one}
+	url := "http://" + serve(t, o, nil)
+	k.stated["prometheus"] = config.Client{TokenHash: k.stated["prometheus"].TokenHash, Scope: config.ScopeMetrics}
+	k.Set(k.stated)
+	for _, c := range []struct {
+		name, method, path string
+		want               int
+	}{
+		{"prometheus", http.MethodGet, "/metrics", http.StatusOK},
+		{"prometheus", http.MethodGet, "/readyz", http.StatusOK},
+		{"prometheus", http.MethodPost, "/mcp", http.StatusForbidden},
+		{"prometheus", http.MethodPost, "/mcp/", http.StatusForbidden},
+		{"prometheus", http.MethodGet, "/metrics/", http.StatusForbidden},
+		{"prometheus", http.MethodGet, "//metrics", http.StatusForbidden},
+		{"prometheus", http.MethodGet, "/t/review/mcp", http.StatusForbidden},
+		{"prometheus", http.MethodGet, "/d/mcp", http.StatusForbidden},
+		{"prometheus", http.MethodGet, "/api/v1/status", http.StatusForbidden},
+		{"prometheus", http.MethodGet, "/sse", http.StatusForbidden},
+		{"ada", http.MethodGet, "/metrics", http.StatusForbidden}, // it has the default toolset
+	} {
+		r := send(t, c.method, url+c.path, k.header(c.name), initialize)
+		r.Body.Close()
+		if r.StatusCode != c.want {
+			t.Errorf("%s %s of %s: %s, want %d", c.method, c.path, c.name, r.Status, c.want)
+		}
+	}
+	if n := b.reached.Load(); n != 0 {
+		t.Errorf("%d requests reached the backend", n)
+	}
+	if _, ok := k.ByName("prometheus"); ok {
+		t.Error("it is let in by its name alone")
+	}
+	until, ok := k.ByName("ada")
+	if !ok {
+		t.Fatal("ada is not let in by her name")
+	}
+	k.stated["ada"] = config.Client{TokenHash: k.stated["ada"].TokenHash, Scope: config.ScopeMetrics}
+	k.Set(k.stated)
+	if until.Err() == nil {
+		t.Error("her sessions go on with another scope")
+	}
+}
+
 // leaving are clients that are removed while their toolset is looked up.
 type leaving struct{ *known }
 

@@ -184,8 +184,8 @@ func TestTokenIsRequired(t *testing.T) {
 			"Bearer " + token + "x", "Bearer x" + token,
 			"Basic " + token, token, "bearer\t" + token, "Bearer " + strings.ToUpper(token)} {
 			for _, route := range routes {
-				if route == "/healthz" && shown == "" {
-					continue // needs no token
+				if (route == "/healthz" || route == "/readyz") && shown == "" {
+					continue // they need no token
 				}
 				r := send(t, http.MethodGet, "http://"+addr+route, authorization(shown), "")
 				if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" {
@@ -194,7 +194,7 @@ func TestTokenIsRequired(t *testing.T) {
 				r.Body.Close()
 			}
 		}
-		for _, route := range []string{"/readyz?token=" + token, "/readyz?access_token=" + token} {
+		for _, route := range []string{"/mcp?token=" + token, "/mcp?access_token=" + token} {
 			if r := send(t, http.MethodGet, "http://"+addr+route, nil, ""); r.StatusCode != http.StatusUnauthorized {
 				t.Errorf("token in the URL: %s", r.Status)
 			}
@@ -211,7 +211,7 @@ func TestTokenIsRequired(t *testing.T) {
 	})
 	t.Run("on loopback", func(t *testing.T) {
 		addr := serve(t, o, nil)
-		for shown, want := range map[string]int{"": 401, "Bearer " + token: 200, "Bearer wrong": 401} {
+		for shown, want := range map[string]int{"Bearer " + token: 200, "Bearer wrong": 401} {
 			if r := send(t, http.MethodGet, "http://"+addr+"/readyz", authorization(shown), ""); r.StatusCode != want {
 				t.Errorf("with %q: %s, want %d", shown, r.Status, want)
 			}

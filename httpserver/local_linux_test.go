@@ -192,7 +192,7 @@ func flingVerb(addr string) {
 		fmt.Println(err)
 		return
 	}
-	fmt.Fprintf(conn, "GET /readyz HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
+	fmt.Fprintf(conn, "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
 	conn.Close()
 }
 
@@ -215,7 +215,8 @@ func hostOf(t *testing.T, u processtest.User) (addr string, tell func(script str
 	return d.Answer(), d.Tell
 }
 
-// Without a token a server on loopback serves its own user and root; others get only its health.
+// Without a token a server on loopback serves its own user and root; others get only its health and
+// the status code of its readiness.
 func TestOtherUsersNeedAToken(t *testing.T) {
 	processtest.Leaks(t)
 	root, user, stranger := others(t)
@@ -227,7 +228,7 @@ func TestOtherUsersNeedAToken(t *testing.T) {
 		}
 	}
 	got := stranger.Says(t, "get "+addr+" -"+paths)
-	if codes, body, _ := strings.Cut(got, " without"); codes != "200 403 403 403 403 403" ||
+	if codes, body, _ := strings.Cut(got, " without"); codes != "200 403 200 403 403 403" ||
 		!strings.Contains(body, "server.auth.token_file") {
 		t.Errorf("another user: %s", got)
 	}
@@ -248,7 +249,7 @@ func TestOtherUsersWithAToken(t *testing.T) {
 	if got := user.Says(t, "get "+shut+" clients /readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("with a token: %s", got)
 	}
-	if got := user.Says(t, "get "+shut+" - /readyz"); !strings.HasPrefix(got, "401") {
+	if got := user.Says(t, "get "+shut+" - /mcp"); !strings.HasPrefix(got, "401") {
 		t.Errorf("without the token: %s", got)
 	}
 }
@@ -271,10 +272,9 @@ func TestClosedConnectionsAreNobodys(t *testing.T) {
 	logged := make(chan string, 10)
 	release := make(chan struct{})
 	reached := make(chan struct{}, 1)
-	ready := func() error { reached <- struct{}{}; return nil }
 	addr := serve(t, Options{
 		Backend: &fake{},
-		Ready:   ready,
+		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} }),
 		Logger:  slog.New(slog.NewTextHandler(lineWriter(logged), nil)),
 	},
 		func(l net.Listener) net.Listener { return &heldListener{l, release} })

@@ -45,9 +45,9 @@ func (s *Server) newRoutes() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, http.StatusOK, `{"status":"ok"}`)
 	})
-	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET "+readyPath, s.readyz)
 	if s.options.Metrics != nil {
-		mux.Handle("GET /metrics", s.toolsets.unrestrictedOnly(s.options.Metrics))
+		mux.Handle("GET "+metricsPath, s.toolsets.unrestrictedOnly(s.options.Metrics))
 	}
 	if s.options.Admin != nil {
 		mux.Handle(apiRoot+"/", operatorOnly(withStreamEnd(s.ending, s.options.Admin)))
@@ -66,7 +66,8 @@ func (s *Server) newRoutes() http.Handler {
 func (s *Server) confined(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, operator := r.Context().Value(operatorKey{}).(string)
-		next.ServeHTTP(w, s.toolsets.withDefault(r, operator))
+		scoped := r.Context().Value(scopedKey{}) != nil
+		next.ServeHTTP(w, s.toolsets.withDefault(r, operator || scoped))
 	})
 }
 
@@ -96,11 +97,17 @@ func (s *Server) endpoint(id, name string) http.Handler {
 }
 
 // readyz answers whether requests would be served. The client gets only the kind of the error, because the message
-// may describe this machine.
-func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+// may describe this machine. Whoever shows no token gets the status alone.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if s.options.Ready != nil {
 		err = s.options.Ready()
+	}
+	if r.Context().Value(strangerKey{}) != nil {
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return
 	}
 	if err == nil {
 		writeStatus(w, http.StatusOK, `{"status":"ready"}`)

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"iter"
 	"math/big"
@@ -57,6 +58,33 @@ func TestHealthAndReadiness(t *testing.T) {
 	addr = serve(t, Options{Backend: newFake()}, nil)
 	if r := send(t, http.MethodGet, "http://"+addr+"/readyz", nil, ""); r.StatusCode != http.StatusOK {
 		t.Errorf("without Ready: %s", r.Status)
+	}
+}
+
+// TestReadinessWithoutAToken has a server that wants a token tell whoever shows none the status code alone.
+func TestReadinessWithoutAToken(t *testing.T) {
+	ready := make(chan error, 1)
+	url := "http://" + serve(t, Options{Backend: newFake(), Token: "secret", Ready: func() error { return <-ready }}, nil)
+	for _, test := range []struct {
+		token string
+		err   error
+		want  string
+	}{
+		{"", nil, "200 "},
+		{"", errNotReady, "503 "},
+		{"Bearer secret", nil, `200 {"status":"ready"}`},
+		{"Bearer secret", errNotReady, `503 {"status":"not ready","kind":"not_ready"}`},
+		{"Bearer wrong", nil, "401 a valid token is required: Authorization: Bearer …"},
+	} {
+		ready <- test.err
+		r := send(t, http.MethodGet, url+"/readyz", authorization(test.token), "")
+		body, _ := io.ReadAll(r.Body)
+		if got := fmt.Sprintf("%d %s", r.StatusCode, strings.TrimSpace(string(body))); got != test.want {
+			t.Errorf("%q, %v: %s, want %s", test.token, test.err, got, test.want)
+		}
+		if r.StatusCode == http.StatusUnauthorized {
+			<-ready // it was not asked
+		}
 	}
 }
 

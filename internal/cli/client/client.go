@@ -16,12 +16,13 @@ import (
 
 // Command returns exthost client.
 func Command(c *console.Console) *cobra.Command {
-	return console.Group("client", "Name the clients of a host and give them tokens", add(c), list(c), rotate(c),
-		remove(c))
+	return console.Group("client", "Name the clients of a host and give them tokens", add(c), list(c), set(c),
+		rotate(c), remove(c))
 }
 
 func add(c *console.Console) *cobra.Command {
-	return &cobra.Command{
+	var v view
+	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a client, and print its token in settings to paste",
 		Args:  console.One("the NAME of a client"),
@@ -30,21 +31,28 @@ func add(c *console.Console) *cobra.Command {
 			"Policies, budgets, the audit log and exthost status know the client by the name. Hosts that\n" +
 			"run let it in at once. As soon as there is a client, every client over HTTP needs a token;\n" +
 			"those on stdio need none: exthost serve --stdio --as NAME.",
-		Example: "  exthost client add laptop\n  exthost client add ci -o json",
+		Example: "  exthost client add laptop\n  exthost client add ci --toolset review --mode search -o json\n" +
+			"  exthost client add prometheus --scope metrics",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load(c)
 			if err != nil {
 				return err
 			}
 			token, now := clienttoken.New(), time.Now().UTC().Format(time.RFC3339)
-			fresh := config.Client{TokenHash: clienttoken.Hash(token), Since: now}
+			fresh := v.of(config.Client{TokenHash: clienttoken.Hash(token), Since: now})
+			if err := v.check(c, cfg, fresh); err != nil {
+				return err
+			}
 			g := given{Name: args[0], Token: token, verb: "added"}
 			if len(cfg.Server.Clients) == 0 && !cfg.Server.Auth.Stated() {
 				g.note = "It is the first: from now on, clients over HTTP that show no token are refused"
 			}
+			g.scope = fresh.Scope
 			return g.apply(cmd.Context(), c, cfg, config.ClientEdit{Name: args[0], New: &fresh})
 		},
 	}
+	v.addFlags(cmd)
+	return cmd
 }
 
 func rotate(c *console.Console) *cobra.Command {
@@ -68,7 +76,7 @@ func rotate(c *console.Console) *cobra.Command {
 				return err
 			}
 			token, now := clienttoken.New(), time.Now().UTC()
-			g := given{Name: args[0], Token: token, verb: "given a new token"}
+			g := given{Name: args[0], Token: token, verb: "given a new token", scope: cfg.Server.Clients[args[0]].Scope}
 			change := func(was config.Client) config.Client {
 				next := was
 				next.TokenHash, next.Since = clienttoken.Hash(token), now.Format(time.RFC3339)
@@ -140,11 +148,11 @@ func load(c *console.Console) (*config.Config, error) {
 type given struct {
 	Name     string `json:"name"`
 	Token    string `json:"token"`
-	URL      string `json:"url"`                 // of the host's MCP endpoint
+	URL      string `json:"url"`                 // of the host's MCP endpoint, or of its metrics
 	OldUntil string `json:"old_until,omitempty"` // when the previous token expires; "": immediately
 	config.Edited
 
-	verb, note string
+	verb, note, scope string
 }
 
 // apply changes the configuration, prints the token with the settings of a client, and makes the running hosts reload.
@@ -152,7 +160,7 @@ func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Confi
 	if g.Edited, err = change(c, cfg, e); err != nil {
 		return g.byHand(ctx, c, cfg, err)
 	}
-	g.URL = urlOf(ctx, c, cfg)
+	g.URL = g.address(ctx, c, cfg)
 	text := g.Name + " is " + g.verb + ": " + console.NearbyPath(g.String())
 	if g.Created {
 		text += ", a new file"

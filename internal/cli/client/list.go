@@ -25,6 +25,11 @@ type known struct {
 	Stated   string     `json:"stated"`              // FILE:LINE where the configuration states it
 	Sessions *int       `json:"sessions,omitempty"`  // in the hosts of this directory; nil: no host runs
 	LastUsed *time.Time `json:"last_used,omitempty"` // nil: not since the hosts of this directory were started
+	Toolset  string     `json:"toolset,omitempty"`   // of its own; "": server.toolset
+	Mode     string     `json:"mode,omitempty"`      // of its own; "": tools.mode
+	Scope    string     `json:"scope,omitempty"`     // all that its token opens; "": tools
+
+	sees string
 }
 
 func list(c *console.Console) *cobra.Command {
@@ -40,10 +45,10 @@ func list(c *console.Console) *cobra.Command {
 				return err
 			}
 			all := find(cmd.Context(), c, cfg, origins)
-			rows := [][]string{{"NAME", "TOKEN SINCE", "SESSIONS", "LAST USED", "STATED"}}
+			rows := [][]string{{"NAME", "TOKEN SINCE", "SESSIONS", "LAST USED", "SEES", "STATED"}}
 			for _, k := range all {
 				rows = append(rows,
-					[]string{k.Name, k.token(), k.sessions(), k.lastUsed(), console.NearbyPath(k.Stated)})
+					[]string{k.Name, k.token(), k.sessions(), k.lastUsed(), k.sees, console.NearbyPath(k.Stated)})
 			}
 			rows = append(rows, []string{console.Plural(len(all), "client")})
 			return c.Print(console.Document{
@@ -71,6 +76,10 @@ func find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 			Since:    of.Since,
 			OldUntil: of.OldUntil,
 			Stated:   origins.Of(strict.Join("server.clients", name)),
+			Toolset:  of.Toolset,
+			Mode:     of.Mode,
+			Scope:    of.Scope,
+			sees:     seen(of),
 		}
 		if running != nil {
 			k.join(&connected)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -14,8 +15,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// settings returns the settings to paste into an MCP client, with the token.
+// settings returns the settings to paste into an MCP client, or into Prometheus, with the token.
 func (g *given) settings() string {
+	if g.scope == config.ScopeMetrics {
+		scheme, host, _ := strings.Cut(strings.TrimSuffix(g.URL, metricsPath), "://")
+		return fmt.Sprintf("scrape_configs:\n  - job_name: exthost\n    scheme: %s\n    static_configs:\n"+
+			"      - targets: [%q]\n    authorization:\n      credentials: %s\n", scheme, host, g.Token)
+	}
 	type server struct {
 		Type    string            `json:"type"`
 		URL     string            `json:"url"`
@@ -31,6 +37,20 @@ func (g *given) settings() string {
 	return b.String()
 }
 
+const (
+	mcpPath     = "/mcp"
+	metricsPath = "/metrics"
+)
+
+// address returns the URL that the token of the client opens.
+func (g *given) address(ctx context.Context, c *console.Console, cfg *config.Config) string {
+	url := urlOf(ctx, c, cfg)
+	if g.scope == config.ScopeMetrics {
+		return strings.TrimSuffix(url, mcpPath) + metricsPath
+	}
+	return url
+}
+
 // byHand returns the error for a configuration change that the program did not make. If a person can make the change,
 // byHand prints the token, and the error lists the lines to write.
 func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Config, err error) error {
@@ -38,7 +58,7 @@ func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Conf
 	if !ok {
 		return err
 	}
-	g.URL, g.File = urlOf(ctx, c, cfg), wanted.File
+	g.URL, g.File = g.address(ctx, c, cfg), wanted.File
 	if err := c.Print(console.Document{Kind: "client", Value: g, Text: g.settings()}); err != nil {
 		return err
 	}
@@ -89,5 +109,5 @@ func urlOf(ctx context.Context, c *console.Console, cfg *config.Config) string {
 	if cfg.Server.TLS.Cert != "" {
 		scheme = "https"
 	}
-	return scheme + "://" + net.JoinHostPort(host, port) + "/mcp"
+	return scheme + "://" + net.JoinHostPort(host, port) + mcpPath
 }

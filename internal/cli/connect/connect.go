@@ -5,7 +5,6 @@ package connect
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -266,8 +265,8 @@ func (r *connecting) warn(ctx context.Context, s *settings, program string) {
 	}
 	cfg, origins, err := hosts.Load(c)
 	if err == nil && r.as != "" {
-		if _, known := cfg.Server.Clients[r.as]; !known {
-			err = hosts.UnknownClient(r.as, slices.Sorted(maps.Keys(cfg.Server.Clients)))
+		if wrong := hosts.CheckClient(r.as, cfg.Server.Clients); wrong != nil {
+			err = wrong
 		}
 	}
 	if err == nil {

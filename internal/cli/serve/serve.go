@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -285,8 +284,8 @@ func (r *run) mayBe(ctx context.Context, cfg *config.Config) error {
 	if f := relay.Stranger(ctx, state); f != nil {
 		return &console.Error{Code: f.Code, Text: f.Text}
 	}
-	if _, known := cfg.Server.Clients[r.as]; !known {
-		return hosts.UnknownClient(r.as, slices.Sorted(maps.Keys(cfg.Server.Clients)))
+	if wrong := hosts.CheckClient(r.as, cfg.Server.Clients); wrong != nil {
+		return wrong
 	}
 	return nil
 }

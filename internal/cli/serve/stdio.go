@@ -242,7 +242,8 @@ func named(h *exthost.Host, name string) (until context.Context, unknown *consol
 		until, ok = h.Clients().ByName(name)
 	}
 	if !ok {
-		return nil, hosts.UnknownClient(name, h.Clients().Names())
+		return nil, cmp.Or(hosts.CheckClient(name, h.Clients().Stated()),
+			hosts.UnknownClient(name, h.Clients().Names()))
 	}
 	return until, nil
 }

@@ -117,7 +117,8 @@ func (d *Directory) replace(reading uint64, stated map[string]config.Client) (ch
 	before, next := d.current.Load(), &table{stated: maps.Clone(stated), named: make(map[string]*client)}
 	for name, c := range stated {
 		n := before.named[name]
-		if n == nil || before.stated[name].Toolset != c.Toolset { // ends sessions of the old toolset
+		was := before.stated[name]
+		if n == nil || was.Toolset != c.Toolset || was.Scope != c.Scope { // ends sessions that it no longer may have
 			n = &client{name: name}
 			n.ctx, n.remove = context.WithCancel(d.base)
 		}
@@ -203,10 +204,12 @@ func (d *Directory) Formerly(token string) (name string) {
 	return ""
 }
 
-// ByName looks up a client that was authenticated without a token. until ends with the client.
+// ByName looks up a client that was authenticated without a token. until ends with the client. A client with a scope is
+// not found: it has only what its token opens.
 func (d *Directory) ByName(name string) (until context.Context, ok bool) {
-	c := d.current.Load().named[name]
-	if c == nil {
+	all := d.current.Load()
+	c := all.named[name]
+	if c == nil || all.stated[name].Scope != "" {
 		return nil, false
 	}
 	now := time.Now()
@@ -225,6 +228,9 @@ func (d *Directory) Unnamed() (until context.Context, ok bool) {
 
 // Toolset returns the toolset of a client, "" for a client without one and for an unknown client.
 func (d *Directory) Toolset(name string) string { return d.Stated()[name].Toolset }
+
+// Scope returns the scope of a client, see [config.Client]; "" for a client without one and for an unknown client.
+func (d *Directory) Scope(name string) string { return d.Stated()[name].Scope }
 
 // Names returns the names of all clients, sorted.
 func (d *Directory) Names() []string { return slices.Sorted(maps.Keys(d.current.Load().named)) }
