@@ -384,8 +384,12 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 	return f
 }
 
-// unpinned returns a hint for a command that downloads any version of a package at each start.
+// unpinned returns a hint for a command that runs any version of a package or of an image.
 func unpinned(destination bool, x status.Extension) []string {
+	if image := launcher.Untagged(x.Command); image != "" {
+		return []string{fmt.Sprintf("the image %s has no tag, so another one may run after the next pull; write "+
+			"%s:TAG or %[2]s@sha256:DIGEST", image, strings.TrimSuffix(image, ":latest"))}
+	}
 	run, _ := launcher.Parse(x.Command)
 	if run.Unpinned == "" {
 		return nil

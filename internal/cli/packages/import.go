@@ -37,7 +37,7 @@ func Import(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import [FILE…]",
 		Short: "Take over servers and policies of other programs",
-		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex, Gemini, Goose,\n" +
+		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex, Gemini, Cline, Goose,\n" +
 			"Continue, opencode, mcpv, ContextForge, nexo and files of destinations configure\n" +
 			"servers and policies, and show the same as\n" +
 			"extensions, destinations and policies; --write writes them, and adds to files that exist.\n" +

@@ -1,7 +1,7 @@
 // Package clientconfig reads the configurations of other programs: the MCP servers of Claude Code, Cursor, VS
-// Code, Codex, Gemini, Goose, Continue and opencode, mcpv catalogs, ContextForge plugins, nexo extensions, and
-// destination files. It writes servers as extensions or destinations, and policies and settings as configuration
-// files.
+// Code, Codex, Gemini, Cline, Roo Code, Goose, Continue and opencode, mcpv catalogs, ContextForge plugins, nexo
+// extensions, and destination files. It writes servers as extensions or destinations, and policies and settings as
+// configuration files.
 package clientconfig
 
 import (
@@ -35,6 +35,7 @@ const (
 	VSCode     Client = "vscode"
 	Codex      Client = "codex"
 	Gemini     Client = "gemini"
+	Cline      Client = "cline" // and Roo Code and Kilo Code
 
 	Goose    Client = "goose"    // config.yaml
 	Continue Client = "continue" // config.yaml
@@ -48,9 +49,9 @@ const (
 
 // Clients returns all clients.
 func Clients() []string {
-	return []string{string(ClaudeCode), string(Codex), string(Continue), string(ContextForge), string(Cursor),
-		string(Destinations), string(Gemini), string(Goose), string(MCPV), string(Nexo), string(OpenCode),
-		string(VSCode)}
+	return []string{string(ClaudeCode), string(Cline), string(Codex), string(Continue), string(ContextForge),
+		string(Cursor), string(Destinations), string(Gemini), string(Goose), string(MCPV), string(Nexo),
+		string(OpenCode), string(VSCode)}
 }
 
 // Options configure Read.
@@ -132,7 +133,13 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 		return nil, err
 	}
 	r := &reader{Options: o, path: path, result: &Result{Client: o.From}, used: map[string]bool{}}
-	r.masker = masker{note: r.note, store: r.Store, variables: map[string]string{}, stored: map[string]string{}}
+	r.masker = masker{
+		plain:     r.Secrets,
+		note:      r.note,
+		store:     r.Store,
+		variables: map[string]string{},
+		stored:    map[string]string{},
+	}
 	r.inputs = inputsOf(root)
 	r.result.Client = cmp.Or(r.result.Client, clientOf(path, root))
 	r.Workspace = cmp.Or(r.Workspace, workspaceOf(path, o.Home))
@@ -213,6 +220,15 @@ func textKeys(v any) any {
 	return v
 }
 
+// folders are the clients that keep their file in a folder of their own.
+var folders = map[string]Client{
+	".cursor":   Cursor,
+	".gemini":   Gemini,
+	".vscode":   VSCode,
+	".roo":      Cline,
+	".kilocode": Cline,
+}
+
 func clientOf(path string, root map[string]any) Client {
 	dir, base := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	switch {
@@ -222,12 +238,12 @@ func clientOf(path string, root map[string]any) Client {
 		return programOf(root)
 	case isOpenCode(table(root["mcp"])):
 		return OpenCode
-	case dir == ".cursor":
-		return Cursor
-	case dir == ".gemini":
-		return Gemini
-	case dir == ".vscode" || root["servers"] != nil && root["mcpServers"] == nil || root["mcp"] != nil:
+	case folders[dir] != "":
+		return folders[dir]
+	case root["servers"] != nil && root["mcpServers"] == nil || root["mcp"] != nil:
 		return VSCode
+	case base == "cline_mcp_settings.json" || base == "mcp_settings.json":
+		return Cline
 	case base == "settings.json" && root["mcpServers"] != nil:
 		return Gemini
 	}
@@ -242,7 +258,7 @@ func workspaceOf(path, home string) string {
 	}
 	dir := filepath.Dir(abs)
 	switch filepath.Base(dir) {
-	case ".cursor", ".vscode", ".gemini", ".codex":
+	case ".cursor", ".vscode", ".gemini", ".codex", ".roo", ".kilocode":
 		dir = filepath.Dir(dir)
 	default:
 		if filepath.Base(abs) != ".mcp.json" {
@@ -312,7 +328,7 @@ func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 	if !found {
 		return nil, fmt.Errorf("there is no %s in the file, as %s has it",
 			map[Client]string{Codex: "[mcp_servers.NAME]", VSCode: `"servers"`, Cursor: `"mcpServers"`,
-				Gemini: `"mcpServers"`, ClaudeCode: `"mcpServers"`}[r.result.Client], r.result.Client)
+				Gemini: `"mcpServers"`, Cline: `"mcpServers"`, ClaudeCode: `"mcpServers"`}[r.result.Client], r.result.Client)
 	}
 	return all, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
@@ -226,4 +227,43 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A README's words in place of a value are named and become variables; words that look like them stay.
+func TestPlaceholders(t *testing.T) {
+	for value, is := range map[string]bool{
+		"YOUR_API_KEY_HERE": true, "your-token": true, "<TOKEN>": true, "sk-xxxxxxxx": true, "ghp_...": true,
+		"xxxx": true, "REPLACE_ME": true, "change-me": true, "insert your key": true, "Your API key goes here": true,
+		"enter_your_key": true, "****": true, "replace-with-your-token": true,
+		"s3cret-1": false, "your": false, "Bern": false, "there": false, "yours truly": false, "a<b>": false,
+		"where": false, "/srv/here": false, "xxx": false, "changed": false, "true": false,
+	} {
+		if placeholder.MatchString(value) != is {
+			t.Errorf("%q: %v", value, !is)
+		}
+	}
+}
+
+// timeout is in milliseconds, in seconds where Cline or Roo Code wrote the file, and taken as seconds where nobody can
+// say who wrote it and less than a second would be left.
+func TestTimeouts(t *testing.T) {
+	for _, tt := range []struct {
+		path, value string
+		from        Client
+		want        time.Duration
+	}{
+		{path: "mcp.json", value: "60000", want: time.Minute},
+		{path: "mcp.json", value: "600", want: 10 * time.Minute},
+		{path: "mcp.json", value: "600", from: ClaudeCode, want: 600 * time.Millisecond},
+		{path: ".gemini/settings.json", value: "600", want: 600 * time.Millisecond},
+		{path: ".roo/mcp.json", value: "600", want: 10 * time.Minute},
+		{path: "cline_mcp_settings.json", value: "3600", want: time.Hour},
+		{path: "mcp.json", value: "3600", from: Cline, want: time.Hour},
+	} {
+		data := `{"mcpServers":{"a":{"command":"x","timeout":` + tt.value + `}}}`
+		r, err := Read(tt.path, []byte(data), Options{From: tt.from})
+		if err != nil || len(r.Servers) != 1 || r.Servers[0].CallTimeout != tt.want {
+			t.Errorf("%+v: %+v, %v", tt, r, err)
+		}
+	}
 }

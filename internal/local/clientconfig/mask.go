@@ -14,6 +14,7 @@ import (
 
 // masker replaces the secrets in a file.
 type masker struct {
+	plain     bool // leave secrets as they are, and replace placeholders alone
 	note      func(name, format string, args ...any)
 	store     func(name, value string) bool // see [Options]
 	variables map[string]string             // secret by replacing variable
@@ -150,6 +151,12 @@ func looksSecret(value string) bool {
 
 // maskValue returns a reference if value is a secret by name or form, else value.
 func (m *masker) maskValue(s *Server, where, name, value string) string {
+	if placeholder.MatchString(value) {
+		return m.variable(s, where, cmp.Or(name, "VALUE"), value, "a placeholder: set %s to the value")
+	}
+	if m.plain {
+		return value
+	}
 	if reference.MatchString(value) || secrets.Refers(value) {
 		value = m.maskDefaults(s, where, name, value)
 		rest := reference.ReplaceAllString(value, "")
@@ -164,6 +171,15 @@ func (m *masker) maskValue(s *Server, where, name, value string) string {
 	}
 	return m.replace(s, where, name, value)
 }
+
+// placeholder matches what a README writes where a value of the user's belongs.
+var placeholder = regexp.MustCompile(`(?i)^(<[^<>]+>|\[?(enter|insert|put|add)?[-_ ]?your[-_ ][a-z0-9_ -]+\]?|` +
+	`[a-z0-9_ -]+[-_ ](goes[-_ ])?here|(replace|change)[-_ ]?(me|this)|replace[-_ ]with[-_ ].+|` +
+	`[a-z_-]{0,12}(x{4,}|\.{3,}|\*{3,}|…))$`)
+
+// pathPlaceholder matches a path of a README.
+var pathPlaceholder = regexp.MustCompile(`(?i)[/\\](absolute[/\\])?path[/\\]to[/\\]|` +
+	`[/\\](<[^<>]+>|your[-_ ]?(user)?name|username)([/\\]|$)`)
 
 // maskDefaults removes from the references in value the defaults that are secrets.
 func (m *masker) maskDefaults(s *Server, where, name, value string) string {
@@ -184,10 +200,18 @@ func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 // replace returns a reference in place of a secret.
 func (m *masker) replace(s *Server, where, name, value string) string {
 	name = cmp.Or(name, "SECRET")
-	if _, err := secrets.Value([]byte(value)); err == nil && m.store != nil && storable(where) &&
-		!reference.MatchString(value) {
+	switch _, err := secrets.Value([]byte(value)); {
+	case m.plain:
+		return value
+	case err == nil && m.store != nil && storable(where) && !reference.MatchString(value):
 		return m.keep(s, where, name, value)
 	}
+	return m.variable(s, where, name, value, "a secret: set %s to it")
+}
+
+// variable returns a reference to a variable in place of a value. what says what the value is, and that the user has to
+// set the variable.
+func (m *masker) variable(s *Server, where, name, value, what string) string {
 	variable := name
 	if where != "env."+name {
 		variable = prefix(s.Name) + name
@@ -200,7 +224,7 @@ func (m *masker) replace(s *Server, where, name, value string) string {
 	m.variables[variable] = value
 	if !slices.Contains(s.Variables, variable) {
 		s.Variables = append(s.Variables, variable)
-		m.note(s.Name, "%s is a secret: set %s to it before the host starts", where, variable)
+		m.note(s.Name, "%s is "+what+" before the host starts", where, variable)
 	}
 	return "${" + variable + "}"
 }

@@ -77,9 +77,7 @@ func (r *reader) server(name string, raw map[string]any) {
 	if r.Bridge {
 		s.withOwn()
 	}
-	if !r.Secrets {
-		r.masker.maskSecrets(&s)
-	}
+	r.masker.maskSecrets(&s)
 	s.leaveToProgram()
 	for _, key := range slices.Sorted(maps.Keys(f.set)) {
 		r.note(name, "%s", leftOut(key, fieldCounterparts[key]))
@@ -105,6 +103,7 @@ func (r *reader) noteUnsupported(s *Server) {
 		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION%s", run.Unpinned,
 			strings.TrimSuffix(run.Unpinned, "@latest"), map[bool]string{false: ", or import it with --lock"}[r.Bridge])
 	}
+	r.noteExamples(s)
 	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
 		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost login %s", s.ID)
 	}
@@ -119,6 +118,21 @@ func (r *reader) noteUnsupported(s *Server) {
 	}
 }
 
+// noteExamples notes an image without a tag and the paths of examples.
+func (r *reader) noteExamples(s *Server) {
+	if image := launcher.Untagged(append([]string{s.Command}, s.Args...)); image != "" {
+		image = strings.TrimSuffix(image, ":latest")
+		r.note(s.Name, "the image %s has no tag, so another one may run after the next pull; write %s:TAG or "+
+			"%s@sha256:DIGEST", image, image, image)
+	}
+	s.eachValue(func(where, value string) string {
+		if pathPlaceholder.MatchString(value) && !isURL.MatchString(value) {
+			r.note(s.Name, "%s: %s is the path of an example; write the one on this machine", where, value)
+		}
+		return value
+	})
+}
+
 // fieldCounterparts says what takes the place of fields of a server that are not imported.
 var fieldCounterparts = map[string]string{
 	"headersHelper":  "give the headers themselves",
@@ -131,6 +145,8 @@ var fieldCounterparts = map[string]string{
 	"required":       "serve --strict refuses to start without",
 	"excludeTools":   "the policy access denies tools",
 	"disabled_tools": "the policy access denies tools",
+	"disabledTools":  "the policy access denies tools",
+	"watchPaths":     "exthost serve --watch restarts what changes",
 	"alwaysLoad":     "activation says when an extension starts",
 	"dev":            "exthost serve --watch restarts what changes",
 }
@@ -169,7 +185,7 @@ func (r *reader) transport(s *Server, f *fields) string {
 
 // kind returns the transport kind and the URL of a server.
 func (r *reader) kind(name string, f *fields) (kind, address string) {
-	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
+	kind, web, httpURL := f.text("type", "transport", "transportType"), f.text("url", "serverUrl"), f.text("httpUrl")
 	switch {
 	case httpURL != "":
 		return manifest.KindHTTP, httpURL
@@ -223,7 +239,7 @@ func (r *reader) headers(s *Server, f *fields) {
 // limits reads timeouts, tool filters and enabled flags.
 func (r *reader) limits(s *Server, f *fields) {
 	s.StartTimeout = f.duration("startup_timeout_sec", time.Second) + f.duration("startup_timeout_ms", time.Millisecond)
-	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + f.duration("timeout", time.Millisecond)
+	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + r.timeout(s.Name, f)
 	s.Pass = f.list("env_vars")
 	s.Tools = append(f.list("enabled_tools"), f.list("includeTools")...)
 	disabled, _ := f.flag("disabled")
@@ -231,6 +247,21 @@ func (r *reader) limits(s *Server, f *fields) {
 	if s.Disabled = disabled || stated && !enabled; s.Disabled {
 		r.note(s.Name, "is switched off there, and stays so here")
 	}
+}
+
+// timeout reads the field timeout, which is in seconds for Cline and Roo Code and in milliseconds for all others.
+func (r *reader) timeout(name string, f *fields) time.Duration {
+	if r.result.Client == Cline {
+		return f.duration("timeout", time.Second)
+	}
+	d := f.duration("timeout", time.Millisecond)
+	if d > 0 && d < time.Second && r.From == "" && r.result.Client == ClaudeCode {
+		// a file of unknown origin, and no server answers within such a time
+		d *= 1000
+		r.note(name, "timeout is taken as %v, because %v would be too short for any call; --from says whose file it is",
+			d, d/1000)
+	}
+	return d
 }
 
 // resolvePaths makes cwd and command absolute where they are relative to the project.

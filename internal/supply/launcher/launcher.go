@@ -2,10 +2,11 @@
 package launcher
 
 import (
-	"path"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Command is the package and program that a command line runs.
@@ -69,12 +70,17 @@ var (
 	}
 )
 
-// Parse parses a command line; ok is false if it downloads no package.
+// Parse parses a command line; ok is false if it downloads no package. A shell that runs such a command line, as cmd /c
+// and sh -c do, counts as the command line.
 func Parse(argv []string) (Command, bool) {
+	argv, err := unwrapped(argv)
+	if err != nil {
+		return Command{Unclear: "the line"}, true
+	}
 	if len(argv) < 2 {
 		return Command{}, false
 	}
-	r, known := runners[strings.TrimSuffix(path.Base(filepath.ToSlash(argv[0])), ".cmd")]
+	r, known := runners[program(argv[0])]
 	args, known := r.after(argv[1:], known)
 	if !known {
 		return Command{}, false
@@ -85,6 +91,62 @@ func Parse(argv []string) (Command, bool) {
 	}
 	c.Unpinned, c.Source = unpinned(pkg), r.source(pkg)
 	return c, true
+}
+
+// program returns the name of a program, without its folder and without the suffixes of Windows.
+func program(word string) string {
+	name := strings.ToLower(word[strings.LastIndexAny(word, `/\`)+1:])
+	return strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".cmd")
+}
+
+// unwrapped returns the command line that a shell runs, or argv if its program is no shell. The error says that the
+// shell does more than run one program, and that it downloads a package.
+func unwrapped(argv []string) ([]string, error) {
+	if len(argv) < 3 {
+		return argv, nil
+	}
+	switch program(argv[0]) {
+	case "cmd":
+		n := slices.IndexFunc(argv, func(word string) bool { return strings.EqualFold(word, "/c") })
+		switch {
+		case n < 0:
+		case n == len(argv)-2:
+			return strings.Fields(argv[n+1]), nil
+		default:
+			return argv[n+1:], nil
+		}
+	case "sh", "bash", "dash", "zsh":
+		if shellFlags.MatchString(argv[1]) {
+			return unwrappedLine(argv)
+		}
+	}
+	return argv, nil
+}
+
+// unwrappedLine is unwrapped for a shell with a line.
+func unwrappedLine(argv []string) ([]string, error) {
+	words, err := text.CommandWords(argv[2])
+	if err == nil {
+		return withoutExec(words), nil
+	}
+	words = strings.Fields(argv[2])
+	for n, word := range words {
+		r, known := runners[program(word)]
+		if _, known = r.after(words[n+1:], known); known {
+			return nil, err
+		}
+	}
+	return argv, nil
+}
+
+// shellFlags matches the option of a shell that takes a line, with options that do not change what the line runs.
+var shellFlags = regexp.MustCompile(`^-[leiu]*c$`)
+
+func withoutExec(words []string) []string {
+	if len(words) > 1 && words[0] == "exec" {
+		return words[1:]
+	}
+	return words
 }
 
 // after returns the arguments after the subcommand.
@@ -179,6 +241,48 @@ func unpinned(pkg string) string {
 		return ""
 	}
 	return pkg
+}
+
+// Untagged returns the image of a command line that runs a container, as written, if it states no version, so that
+// another image may run after the next pull; else "".
+func Untagged(argv []string) string {
+	argv, err := unwrapped(argv)
+	if err != nil || len(argv) < 3 || !slices.Contains([]string{"docker", "podman", "nerdctl"}, program(argv[0])) {
+		return ""
+	}
+	args := argv[1:]
+	if args[0] == "container" {
+		args = args[1:]
+	}
+	if args[0] != "run" {
+		return ""
+	}
+	image := imageOf(args[1:])
+	name, _, byDigest := strings.Cut(image, "@")
+	_, tag, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	if byDigest || tagged && tag != "latest" || strings.Contains(image, "$") {
+		return ""
+	}
+	return image
+}
+
+// noValue matches the options of docker run that take no value.
+var noValue = regexp.MustCompile(`^(-[itdPq]+|--(interactive|tty|detach|rm|init|privileged|read-only|publish-all|` +
+	`no-healthcheck|oom-kill-disable|quiet|sig-proxy))$`)
+
+// imageOf returns the first argument of docker run that belongs to no option.
+func imageOf(args []string) string {
+	for i := 0; i < len(args); i++ {
+		switch word := args[i]; {
+		case !strings.HasPrefix(word, "-"):
+			return word
+		case noValue.MatchString(word), strings.Contains(word, "="):
+		case !strings.HasPrefix(word, "--") && len(word) > 2: // -v/host:/container
+		default:
+			i++
+		}
+	}
+	return ""
 }
 
 func isPlace(pkg string) bool {

@@ -124,3 +124,66 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// A shell around npx or uvx changes nothing: the package is the same. A line that does more than that is known as one
+// that downloads, and as one that cannot be locked.
+func TestShells(t *testing.T) {
+	weather := Command{Source: "npm:weather", Unpinned: "weather", Args: []string{"--city", "Bern"}}
+	const line = "npx -y weather --city Bern"
+	for _, argv := range [][]string{
+		{"cmd", "/c", "npx", "-y", "weather", "--city", "Bern"},
+		{"cmd.exe", "/d", "/s", "/C", line},
+		{`C:\Windows\System32\cmd.exe`, "/c", "npx.cmd", "-y", "weather", "--city", "Bern"},
+		{"bash", "-c", line},
+		{"/bin/sh", "-c", "exec " + line},
+		{"bash", "-lc", "npx -y weather --city 'Bern'"},
+	} {
+		got, ok := Parse(argv)
+		if diff := cmp.Diff(weather, got); diff != "" || !ok {
+			t.Errorf("%q: %v %s", argv, ok, diff)
+		}
+	}
+	for _, line := range []string{"cd /srv && npx -y weather", "TOKEN=x npx weather", "npx -y weather | tee log"} {
+		if got, ok := Parse([]string{"bash", "-c", line}); !ok || got.Unclear == "" || got.Source != "" {
+			t.Errorf("%s: %v %+v", line, ok, got)
+		}
+	}
+	for _, argv := range [][]string{
+		{"bash", "-c", "exec ./server"},
+		{"bash", "-c", "./server | tee log"},
+		{"bash", "-c", "npm run build && node ."},
+		{"bash", "server.sh", "npx"},
+		{"bash", "-c"},
+		{"bash", "-c", ""},
+		{"cmd", "/c"},
+		{"cmd", "/c", "server.exe", "npx"},
+	} {
+		if got, ok := Parse(argv); ok {
+			t.Errorf("%q: %+v", argv, got)
+		}
+	}
+}
+
+// The image is found behind options with and without values, and a tag or a digest is a version.
+func TestUntagged(t *testing.T) {
+	for line, want := range map[string]string{
+		"docker run -i --rm mcp/github":                                       "mcp/github",
+		"docker run --rm -i -e TOKEN mcp/github stdio":                        "mcp/github",
+		"docker run -it --init --name x -v/a:/b -p 1:2 --env=A=b ghcr.io/a/b": "ghcr.io/a/b",
+		"podman container run registry.example:5000/a/b":                      "registry.example:5000/a/b",
+		"docker run mcp/github:latest":                                        "mcp/github:latest",
+		"docker run mcp/github:1.2":                                           "",
+		"docker run mcp/github@sha256:abc":                                    "",
+		"docker run ${IMAGE}":                                                 "",
+		"docker compose up":                                                   "",
+		"docker run -i --rm":                                                  "",
+		"docker run -e":                                                       "",
+	} {
+		if got := Untagged(strings.Fields(line)); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	if got := Untagged([]string{"sh", "-c", "exec docker run -i mcp/github"}); got != "mcp/github" {
+		t.Errorf("in a shell: %q", got)
+	}
+}
