@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost/internal/proc/sandbox/egress"
@@ -24,7 +26,8 @@ const (
 )
 
 // Client fetches files. Registries that the user configured may have private addresses, and may use http on this
-// machine. Call Close when done.
+// machine. If one of them has a private address, on a network that answers for public names itself, the hosts that
+// keep its archives may have one as well. Call Close when done.
 type Client struct {
 	// Credentials are Authorization headers by URL prefix, such as "//host/path/". A header is sent only to URLs
 	// with its prefix: over https or to this machine, and not after a redirect to another host.
@@ -50,6 +53,10 @@ func New(registries ...string) (*Client, error) {
 		c.registries = append(c.registries, u)
 	}
 	c.rules.Exempt = c.known
+	c.rules.Network = sync.OnceValue(func() bool {
+		return slices.ContainsFunc(c.registries,
+			func(u *url.URL) bool { return !outbound.Loopback(u.Hostname()) && outbound.Private(u.Hostname()) })
+	})
 	c.http = &http.Client{Transport: c.rules.Transport(), Timeout: timeout, CheckRedirect: c.redirect}
 	return c, nil
 }

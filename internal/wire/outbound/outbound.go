@@ -22,6 +22,9 @@ import (
 type Rules struct {
 	// Exempt reports whether an address, host:port, may be private.
 	Exempt func(address string) bool
+	// Network reports whether all addresses may be private that are neither this machine's nor link-local. Nil: they
+	// may not.
+	Network func() bool
 
 	proxies sync.Map // hosts of the proxies in use
 }
@@ -52,13 +55,18 @@ func (r *Rules) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	if _, proxy := r.proxies.Load(host); !proxy && !r.Exempt(address) {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
-			if at, err := netip.ParseAddrPort(address); err != nil || !egress.Public(at.Addr()) {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil || !egress.Public(at.Addr()) && !r.inNetwork(at.Addr().Unmap()) {
 				return fmt.Errorf("%s has the private address %s", host, address)
 			}
 			return nil
 		}
 	}
 	return d.DialContext(ctx, network, address)
+}
+
+func (r *Rules) inNetwork(addr netip.Addr) bool {
+	return r.Network != nil && addr.IsGlobalUnicast() && r.Network()
 }
 
 // Private reports whether a host is private: a private address, or a name that resolves only to private addresses.
