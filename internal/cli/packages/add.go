@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/secret/secrets"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/manifest"
@@ -30,7 +32,8 @@ type terms struct {
 	id      string
 	scripts []string // packages whose install scripts may run
 	ages    []string // DURATION or NAME=DURATION
-	asks    []string // variables that the program needs
+	program string   // of the package; "" for its only one
+	env     []string // variables that the program needs, NAME, or is given, NAME=VALUE
 	yes     bool
 	locked  bool
 }
@@ -73,8 +76,9 @@ func Add(c *console.Console) *cobra.Command {
 	}
 	t.flags(cmd)
 	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the extension (default: made of the package's name)")
-	cmd.Flags().StringSliceVar(&t.asks, "env", nil,
-		"`NAME` of a variable that the program needs; a secret is passed on by this alone")
+	cmd.Flags().StringVar(&t.program, "program", "", "`NAME` of the program to run, of a package that has several")
+	cmd.Flags().StringArrayVar(&t.env, "env", nil,
+		"`NAME` of a variable that the program needs, or NAME=VALUE; a secret is passed on by its name alone")
 	cmd.Flags().BoolVar(&t.locked, "locked", false, "fetch what exthost.lock names, and nothing else")
 	return cmd
 }
@@ -112,6 +116,30 @@ func (t *terms) installer(cfg *config.Config) (*packages.Installer, error) {
 	return i, nil
 }
 
+// variables returns the names that --env asks for and the values that it states.
+func (t *terms) variables() (asks []string, env map[string]string, err error) {
+	env = map[string]string{}
+	for _, text := range t.env {
+		name, value, stated := strings.Cut(text, "=")
+		switch {
+		case !variable.MatchString(name):
+			return nil, nil, console.Usagef("exthost add SOURCE --env NAME", "--env %s: %q is no name of a variable",
+				text, name)
+		case !stated:
+			asks = append(asks, name)
+		case process.Withholds(name, value) && !secrets.Refers(value):
+			return nil, nil, console.Usagef("exthost secret set "+strings.ToLower(name)+"; then --env "+name+
+				"=secret://"+strings.ToLower(name),
+				"--env %s=…: it looks like a secret, and plugin.toml is no place for one", name)
+		default:
+			env[name] = value
+		}
+	}
+	return asks, env, nil
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 func cutLast(s, sep string) (before, after string, found bool) {
 	if n := strings.LastIndex(s, sep); n >= 0 {
 		return s[:n], s[n+len(sep):], true
@@ -123,6 +151,11 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	source, err := packages.Parse(text)
 	if err != nil {
 		return console.Usagef("exthost add npm:NAME", "%v", err)
+	}
+	source.Program = t.program
+	asks, env, err := t.variables()
+	if err != nil {
+		return err
 	}
 	cfg, _, err := hosts.LoadTrusted(c)
 	if err != nil {
@@ -155,12 +188,12 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	lookup := process.Lookup(os.Environ())
 	data := documented(p, func(name string) bool {
 		_, stated := lookup(name)
-		return stated || slices.Contains(t.asks, name)
+		return stated || slices.Contains(asks, name) || env[name] != ""
 	})
 	if data, err = unmoved(c, i, p, id, data); err != nil {
 		return err
 	}
-	u := users{args: args, asks: t.asks, data: data, cwd: packages.State}
+	u := users{args: args, asks: asks, env: env, data: data, cwd: packages.State}
 	if err := d.write(ctx, p, manifestOf(p, id, u)); err != nil {
 		return err
 	}

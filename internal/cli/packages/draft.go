@@ -127,6 +127,7 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	}
 	d.next = lock.Entry{
 		Source:     p.Source.String(),
+		Program:    p.Source.Program,
 		Version:    p.Version,
 		Tree:       p.Tree,
 		Parts:      p.Parts,

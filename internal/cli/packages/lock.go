@@ -110,6 +110,7 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 	if err != nil {
 		return invalid(err)
 	}
+	source.Program = run.Program
 	i, err := t.installer(d.cfg)
 	if err != nil {
 		return err
@@ -124,10 +125,6 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
 		}
 	}()
-	if run.Program != "" && packages.NormalName(run.Program) != packages.NormalName(p.Run.Program) {
-		return invalid(fmt.Errorf("it runs %s of the package, and a locked package runs %s", run.Program,
-			p.Run.Program))
-	}
 	u := usersOfLauncher(m, run)
 	lookup := process.Lookup(os.Environ())
 	u.data = documented(p, func(name string) bool {

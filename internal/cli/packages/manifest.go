@@ -28,6 +28,8 @@ type users struct {
 	asks []string // variables needed in addition to the package's
 	bins []string // programs needed in addition to the runtime
 
+	env map[string]string // variables with the user's values
+
 	data []packages.Data // where the program shall keep its data
 	cwd  string          // working directory; "": leave it as it is
 }
@@ -57,8 +59,11 @@ func settings(p *packages.Package, u users) (list []setting) {
 	for _, d := range u.data {
 		set("transport.env", d.Name, quote(packages.State+"/"+d.Path))
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Run.Env)) {
-		set("transport.env", name, quote(p.Run.Env[name]))
+	env := make(map[string]string)
+	maps.Copy(env, p.Run.Env)
+	maps.Copy(env, u.env)
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		set("transport.env", name, quote(env[name]))
 	}
 	bins := slices.Clone(u.bins)
 	if !strings.Contains(p.Run.Command, "/") && !slices.Contains(bins, p.Run.Command) {

@@ -2,9 +2,12 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -14,37 +17,45 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
+	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
 // Remove returns exthost remove.
 func Remove(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "remove ID",
-		Short: "Remove an extension that was added as a package",
-		Long: "Remove the plugin.toml of an extension that exthost add wrote, its entry in exthost.lock, the\n" +
+		Use:   "remove ID...",
+		Short: "Remove extensions that were added as packages",
+		Long: "Remove the plugin.toml of each extension that exthost add wrote, its entry in exthost.lock, the\n" +
 			"agreement to run it, and the files of the package that no other directory uses. What its\n" +
 			"program has written stays, and is named: exthost add finds it again.",
 		Example:           "  exthost remove memory",
-		Args:              console.One("the id of an extension"),
+		Args:              console.AtLeastOne("exthost remove ID", "exthost remove needs the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
-		RunE:              func(cmd *cobra.Command, args []string) error { return remove(cmd.Context(), c, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, _, err := hosts.Load(c)
+			if err != nil {
+				return err
+			}
+			file, err := readLock(cfg)
+			if err != nil {
+				return err
+			}
+			if args, err = lockedIDs(file, args); err != nil { // before anything is removed
+				return err
+			}
+			for _, id := range args {
+				if err := remove(cmd.Context(), c, cfg, id, file.Extensions[id]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
 }
 
-func remove(ctx context.Context, c *console.Console, id string) error {
-	cfg, _, err := hosts.Load(c)
-	if err != nil {
-		return err
-	}
-	file, err := readLock(cfg)
-	if err != nil {
-		return err
-	}
-	e, ok := file.Lookup(id)
-	if !ok || e.Tree == "" {
-		return notLocked(id)
-	}
+// remove removes an extension with its entry e of the lock file.
+func remove(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry) error {
 	d, err := newDraft(c, cfg, id)
 	if err != nil {
 		return err
@@ -103,24 +114,21 @@ func Outdated(c *console.Console) *cobra.Command {
 		Use:   "outdated [ID...]",
 		Short: "List packages of exthost.lock, and their newest versions",
 		Long: "Resolve the sources that exthost.lock states again, and list for each package the version that\n" +
-			"is locked and the one that exthost upgrade would take. No archive of a registry is downloaded,\n" +
-			"and nothing changes.",
+			"is locked, the one that exthost upgrade would take, and the latest one where the source states a\n" +
+			"version. No archive of a registry is downloaded, and nothing changes.",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rows := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST"}}
-			list := []outdated{}
-			var names []string
-			err := eachLocked(cmd.Context(), c, args,
-				func(ctx context.Context, cfg *config.Config, id string, e lock.Entry) error {
-					one, err := t.newest(ctx, c, cfg, id, e)
-					list, names = append(list, one), append(names, id)
-					rows = append(rows, []string{id, one.Source, one.Locked, one.Newest})
-					return err
-				})
-			if err != nil {
-				return err
+			list, failed := t.compare(cmd.Context(), c, args)
+			rows, names := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST", "LATEST"}}, []string{}
+			for _, one := range list {
+				names = append(names, one.ID)
+				rows = append(rows, []string{one.ID, one.Source, one.Locked, one.Newest, one.Latest})
 			}
-			return c.Print(console.Document{Kind: "outdated", Value: list, Names: names, Rows: rows})
+			if list == nil {
+				return failed
+			}
+			printed := c.Print(console.Document{Kind: "outdated", Value: list, Names: names, Rows: rows})
+			return errors.Join(printed, failed)
 		},
 	}
 	return cmd
@@ -131,27 +139,81 @@ type outdated struct {
 	ID      string `json:"id"`
 	Source  string `json:"source"`
 	Locked  string `json:"locked"`
-	Newest  string `json:"newest"`
+	Newest  string `json:"newest"`  // that the source allows
+	Latest  string `json:"latest"`  // of the package; "" if its source has no other versions
 	Differs bool   `json:"differs"` // also if only the versions of dependencies differ
 }
 
-func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry,
-) (outdated, error) {
-	one := outdated{ID: id, Source: e.Source, Locked: e.Version}
+// maxResolving bounds the packages that are resolved at a time; each of them runs a package manager.
+const maxResolving = 4
+
+// compare compares the named packages of the lock file, or all of them. The error joins those of packages that could
+// not be resolved, which the list leaves out; the list is nil if none was tried.
+func (t *terms) compare(ctx context.Context, c *console.Console, ids []string) ([]outdated, error) {
+	cfg, _, err := hosts.LoadTrusted(c)
+	if err != nil {
+		return nil, err
+	}
+	f, err := readLock(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if ids, err = lockedIDs(f, ids); err != nil {
+		return nil, err
+	}
 	i, err := t.installer(cfg)
 	if err != nil {
-		return one, err
+		return nil, err
 	}
+	defer c.Progress(func() string { return "resolving " + console.Plural(len(ids), "package") })()
+	list, errs := make([]outdated, len(ids)), make([]error, len(ids))
+	var workers sync.WaitGroup
+	room := make(chan struct{}, maxResolving)
+	for n, id := range ids {
+		room <- struct{}{}
+		workers.Go(func() {
+			defer func() { <-room }()
+			list[n], errs[n] = newest(ctx, i, id, f.Extensions[id])
+		})
+	}
+	workers.Wait()
+	list = slices.DeleteFunc(list, func(one outdated) bool { return one.ID == "" })
+	return list, failures(errs)
+}
+
+// failures returns one error with the lines of all errors; nil if there is none.
+func failures(errs []error) error {
+	err := errors.Join(errs...)
+	if err == nil {
+		return nil
+	}
+	return &console.Error{Code: console.ExitFailed, Text: console.SafeText(err.Error()), Cause: err}
+}
+
+// newest resolves the source of an entry, and again without the version that it states. On an error the result is zero.
+func newest(ctx context.Context, i *packages.Installer, id string, e lock.Entry) (outdated, error) {
 	source, err := i.Source(e)
 	if err != nil {
-		return one, err
+		return outdated{}, err
 	}
-	defer c.Progress(func() string { return "resolving " + e.Source })()
 	p, err := i.Resolve(ctx, source)
 	if err != nil {
-		return one, &console.Error{Code: console.ExitFailed, Text: console.Safe(err.Error()), Cause: err}
+		return outdated{}, err
 	}
-	if one.Newest, one.Differs = p.Version, !p.Same(e); one.Differs && p.Version == e.Version {
+	one := outdated{ID: id, Source: e.Source, Locked: e.Version, Newest: p.Version, Differs: !p.Same(e)}
+	switch source.Kind {
+	case packages.NPM, packages.PyPI, packages.Registry:
+		one.Latest = p.Version
+		if source.Version != "" {
+			source.Version = ""
+			latest, err := i.Resolve(ctx, source)
+			if err != nil {
+				return outdated{}, err
+			}
+			one.Latest = latest.Version
+		}
+	}
+	if one.Differs && p.Version == e.Version {
 		one.Newest += ", with others of what it needs"
 	}
 	return one, nil

@@ -59,6 +59,7 @@ type Entry struct {
 	// The fields up to Scripts are empty for an extension without a package.
 
 	Source  string `json:"source"`  // as requested, such as npm:@scope/name@^1
+	Program string `json:"program"` // of the package, as requested; "" if it was not named
 	Version string `json:"version"` // the resolved version or commit
 	Tree    string `json:"tree"`    // hash of the unpacked files, as in go.sum: "h1:" and base64
 	Parts   []Part `json:"parts"`   // archives of the package

@@ -68,6 +68,7 @@ func (f *File) Text() []byte {
 			}
 		}
 		line("source", e.Source)
+		line("program", e.Program)
 		line("version", e.Version)
 		line("tree", e.Tree)
 		line("manifest", e.Manifest)

@@ -26,8 +26,10 @@ type archive struct {
 	err   error
 }
 
-// assemble fetches all parts and unpacks them into a tree. The caller puts the tree into the store or drops it.
-func (i *Installer) assemble(ctx context.Context, from origin, parts []lock.Part) (*store.Tree, error) {
+// assemble fetches all parts and unpacks them into a tree that runs program. The caller puts the tree into the store or
+// drops it.
+func (i *Installer) assemble(ctx context.Context, from origin, parts []lock.Part, program string,
+) (*store.Tree, error) {
 	client, err := from.client()
 	if err != nil {
 		return nil, err
@@ -39,7 +41,7 @@ func (i *Installer) assemble(ctx context.Context, from origin, parts []lock.Part
 	}
 	err = i.unpackAll(ctx, client, from, tree, parts)
 	if err == nil {
-		err = complete(tree, parts)
+		err = complete(tree, parts, program)
 	}
 	if err != nil {
 		return nil, errors.Join(err, tree.Drop())

@@ -27,12 +27,12 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 		return r, err
 	}
 	r = resolved{source: s, version: first.Version, parts: []lock.Part{first}}
-	tree, err := i.assemble(ctx, r.from, r.parts)
+	tree, err := i.assemble(ctx, r.from, r.parts, s.Program)
 	if err != nil {
 		return r, err
 	}
 	defer func() { _ = tree.Drop() }() // needed only to read its metadata
-	says, err := describePackage(tree.Dir(), r.parts)
+	says, err := describePackage(tree.Dir(), r.parts, s.Program)
 	if err != nil {
 		return r, err
 	}

@@ -143,7 +143,13 @@ func (b workbench) refused(t *testing.T, p *Package, err error, want string) {
 
 // locked returns the lock file entry of a package.
 func locked(p *Package) lock.Entry {
-	return lock.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+	return lock.Entry{
+		Source:  p.Source.String(),
+		Program: p.Source.Program,
+		Version: p.Version,
+		Tree:    p.Tree,
+		Parts:   p.Parts,
+	}
 }
 
 // TestGit resolves a tag to its commit, and fetches that commit after the tag has moved.
@@ -408,7 +414,7 @@ func TestFolder(t *testing.T) {
 	for name, text := range nodeProgram {
 		writeFile(t, filepath.Join(dir, name), text)
 	}
-	p, err := i.Add(t.Context(), Source{Folder, dir, ""})
+	p, err := i.Add(t.Context(), Source{Kind: Folder, Name: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +424,7 @@ func TestFolder(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
 		t.Skip(err)
 	}
-	if _, err := i.Add(t.Context(), Source{Folder, dir, ""}); err == nil ||
+	if _, err := i.Add(t.Context(), Source{Kind: Folder, Name: dir}); err == nil ||
 		!strings.Contains(err.Error(), "only files are taken") {
 		t.Errorf("a link: %v", err)
 	}
@@ -454,7 +460,7 @@ func TestRegistry(t *testing.T) {
 		"io.github.evil/option": "no package",
 		"io.github.evil/none":   "404",
 	} {
-		p, err := l.Add(t.Context(), Source{Registry, name, ""})
+		p, err := l.Add(t.Context(), Source{Kind: Registry, Name: name})
 		switch {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %+v, %v; want %q", name, p, err, want)

@@ -1,7 +1,9 @@
 package packages
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -25,7 +27,6 @@ const Root = "${" + lock.Variable + "}"
 type Run struct {
 	Command     string // node, python3 or a program of the package
 	Args        []string
-	Program     string // name of the program; "" for a bundle
 	Env         map[string]string
 	Asks        []string // variables that the user has to set
 	Description string
@@ -74,38 +75,38 @@ func (p *packageJSON) installs(dir string) bool {
 	return err == nil
 }
 
-// bin returns the name and the path of the package's program.
-func (p *packageJSON) bin() (short, clean string, err error) {
-	short = p.Name[strings.LastIndexByte(p.Name, '/')+1:]
-	program := ""
-	switch bin := p.Bin.(type) {
-	case string:
-		program = bin
-	case map[string]any:
-		named := slices.Sorted(maps.Keys(bin))
-		if len(named) == 1 {
-			short = named[0]
-		}
-		if program, _ = bin[short].(string); program == "" && len(named) > 0 {
-			return "", "", fmt.Errorf("the package has the programs %s, and none is called %s",
-				strings.Join(named, ", "), short)
-		}
+// bin returns the path of a program of the package. wanted is its name; "" for the only program, or the one with the
+// package's name.
+func (p *packageJSON) bin(wanted string) (clean string, err error) {
+	short := p.Name[strings.LastIndexByte(p.Name, '/')+1:]
+	bin, _ := p.Bin.(map[string]any)
+	if path, ok := p.Bin.(string); ok {
+		bin = map[string]any{short: path}
+	}
+	named := slices.Sorted(maps.Keys(bin))
+	if len(named) == 1 {
+		short = named[0]
+	}
+	short = cmp.Or(wanted, short)
+	program, _ := bin[short].(string)
+	if program == "" && len(named) > 0 {
+		return "", noProgram(named, short)
 	}
 	if program == "" {
-		return "", "", fmt.Errorf("the package has no program: its package.json states no bin")
+		return "", fmt.Errorf("the package has no program: its package.json states no bin")
 	}
 	clean = path.Clean(strings.TrimPrefix(filepath.ToSlash(program), "./"))
 	if !filepath.IsLocal(filepath.FromSlash(clean)) || strings.ContainsAny(clean, "\\:$") {
-		return "", "", fmt.Errorf("its program %q lies outside of the package", program)
+		return "", fmt.Errorf("its program %q lies outside of the package", program)
 	}
-	return short, clean, nil
+	return clean, nil
 }
 
 // complete adds the files and modes that a package needs to run.
-func complete(tree *store.Tree, parts []lock.Part) error {
+func complete(tree *store.Tree, parts []lock.Part, program string) error {
 	switch {
 	case isWheel(parts[0]):
-		return addLauncher(tree, parts)
+		return addLauncher(tree, parts, program)
 	case isBundle(tree.Dir(), parts):
 		return makeExecutable(tree.Dir())
 	}
@@ -117,29 +118,31 @@ func isBundle(dir string, parts []lock.Part) bool {
 	return err == nil && parts[0].Path == ""
 }
 
-// describePackage returns how the package of the first part is run.
-func describePackage(dir string, parts []lock.Part) (Run, error) {
-	if isWheel(parts[0]) {
-		return describeWheel(dir, parts[0])
-	}
-	if isBundle(dir, parts) {
+// describePackage returns how a program of the package of the first part is run.
+func describePackage(dir string, parts []lock.Part, program string) (Run, error) {
+	switch {
+	case isWheel(parts[0]):
+		return describeWheel(dir, parts[0], program)
+	case isBundle(dir, parts) && program != "":
+		return Run{}, errors.New("a bundle has one program, which is not named")
+	case isBundle(dir, parts):
 		return describeBundle(dir)
 	}
-	return describeNode(dir, parts[0].Path)
+	return describeNode(dir, parts[0].Path, program)
 }
 
-func describeNode(dir, at string) (Run, error) {
+func describeNode(dir, at, program string) (Run, error) {
 	own := filepath.Join(dir, filepath.FromSlash(at))
 	p, err := readPackageJSON(own)
 	if err != nil {
 		return Run{}, err
 	}
-	name, bin, err := p.bin()
+	bin, err := p.bin(program)
 	if err != nil {
 		return Run{}, err
 	}
-	program := path.Join(at, bin)
-	f, _, err := file.OpenRegular(filepath.Join(dir, filepath.FromSlash(program)), os.O_RDONLY, 0)
+	main := path.Join(at, bin)
+	f, _, err := file.OpenRegular(filepath.Join(dir, filepath.FromSlash(main)), os.O_RDONLY, 0)
 	if err != nil {
 		return Run{}, fmt.Errorf("its program %s is not in the package", bin)
 	}
@@ -154,8 +157,7 @@ func describeNode(dir, at string) (Run, error) {
 	license, _ := p.License.(string)
 	return Run{
 		Command:     "node",
-		Args:        []string{Root + "/" + program},
-		Program:     name,
+		Args:        []string{Root + "/" + main},
 		Description: p.Description,
 		License:     license,
 		Homepage:    p.Homepage,

@@ -127,12 +127,13 @@ func TestResolve(t *testing.T) {
 	for name, text := range nodeProgram {
 		writeFile(t, filepath.Join(folder, name), text)
 	}
-	if p, err = l.Add(t.Context(), Source{Folder, folder, ""}); err != nil {
+	if p, err = l.Add(t.Context(), Source{Kind: Folder, Name: folder}); err != nil {
 		t.Fatal(err)
 	}
 	for change, same := range map[string]bool{nodeProgram["index.js"]: true, "evil()": false} {
 		writeFile(t, filepath.Join(folder, "index.js"), change)
-		if now, err := l.Resolve(t.Context(), Source{Folder, folder, ""}); err != nil || now.Same(locked(p)) != same {
+		now, err := l.Resolve(t.Context(), Source{Kind: Folder, Name: folder})
+		if err != nil || now.Same(locked(p)) != same {
 			t.Errorf("a folder: %+v, %v; want the same: %v", now, err, same)
 		}
 	}
@@ -233,7 +234,7 @@ func TestInstallScriptsOfOthers(t *testing.T) {
 	} {
 		writeFile(t, filepath.Join(folder, name), text)
 	}
-	if p, err := l.Add(t.Context(), Source{Folder, folder, ""}); err == nil ||
+	if p, err := l.Add(t.Context(), Source{Kind: Folder, Name: folder}); err == nil ||
 		!strings.Contains(err.Error(), ".npmrc") {
 		t.Errorf("a package with a shell for install scripts: %+v, %v", p, err)
 	}

@@ -106,7 +106,7 @@ func (i *Installer) Resolve(ctx context.Context, s Source) (*Package, error) {
 	if s.Kind != Folder {
 		return p, nil
 	}
-	tree, err := i.assemble(ctx, r.from, r.parts) // only its files identify a folder
+	tree, err := i.assemble(ctx, r.from, r.parts, r.source.Program) // only its files identify a folder
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s, err)
 	}
@@ -144,7 +144,7 @@ func (i *Installer) Fetch(ctx context.Context, e lock.Entry) (aside store.Left, 
 	if err != nil {
 		return aside, err
 	}
-	tree, err := i.assemble(ctx, from, e.Parts)
+	tree, err := i.assemble(ctx, from, e.Parts, e.Program)
 	if err != nil {
 		return aside, err
 	}
@@ -171,11 +171,11 @@ func (i *Installer) Fetch(ctx context.Context, e lock.Entry) (aside store.Left, 
 // put assembles a resolved package and puts it into the store.
 func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 	p := &Package{Source: r.source, Version: r.version, Parts: r.parts}
-	tree, err := i.assemble(ctx, r.from, r.parts)
+	tree, err := i.assemble(ctx, r.from, r.parts, r.source.Program)
 	if err != nil {
 		return nil, err
 	}
-	if p.Run, err = describePackage(tree.Dir(), r.parts); err == nil {
+	if p.Run, err = describePackage(tree.Dir(), r.parts, r.source.Program); err == nil {
 		err = r.server.check(&p.Run)
 	}
 	if err == nil {
@@ -296,9 +296,12 @@ func (i *Installer) origin(ctx context.Context, e lock.Entry) (o origin, err err
 }
 
 // Source parses the source of a lock file entry. A path in the entry may be relative to the lock file.
-func (i *Installer) Source(e lock.Entry) (Source, error) {
+func (i *Installer) Source(e lock.Entry) (s Source, err error) {
 	if strings.HasPrefix(e.Source, ".") {
-		return Parse(filepath.Join(i.Dir, filepath.FromSlash(e.Source)))
+		s, err = Parse(filepath.Join(i.Dir, filepath.FromSlash(e.Source)))
+	} else {
+		s, err = Parse(e.Source)
 	}
-	return Parse(e.Source)
+	s.Program = e.Program
+	return s, err
 }

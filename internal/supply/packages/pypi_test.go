@@ -326,3 +326,46 @@ func TestAttacksPyPI(t *testing.T) {
 		})
 	}
 }
+
+// TestPrograms: of a package with several programs one has to be named, and a lock with that name runs the same one.
+func TestPrograms(t *testing.T) {
+	processtest.Leaks(t)
+	l := newPyLab(t, registrytest.Wheel{
+		Name:    "serena-agent",
+		Version: "1.0",
+		Scripts: "index-project = agent:index\nserena-mcp-server = agent:serve",
+		Files:   map[string]string{"agent.py": "import sys\ndef serve():\n    print('serves', sys.argv)\ndef index(): pass\n"},
+	})
+	const several = "has the programs index-project, serena-mcp-server, and none that is called "
+	for program, want := range map[string]string{
+		"":      several + "serena-agent; --program NAME",
+		"serve": several + "serve",
+	} {
+		s := Source{Kind: PyPI, Name: "serena-agent", Program: program}
+		if _, err := l.Add(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", program, err)
+		}
+	}
+	p, err := l.Add(t.Context(), Source{Kind: PyPI, Name: "serena-agent", Program: "serena_mcp_server"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := locked(p)
+	dir, _, err := l.Store.Verify(p.Tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("python3", "-I", "-S", "-B", filepath.Join(dir, launcherFile)).CombinedOutput()
+	if err != nil || string(out) != "serves ['serena-mcp-server']\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := l.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Fetch(t.Context(), e); err != nil {
+		t.Error(err)
+	}
+	if s, err := l.Source(e); err != nil || s.Program != "serena_mcp_server" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/manifest"
@@ -28,6 +29,7 @@ type Source struct {
 	Kind    Kind
 	Name    string // package, server, repository URL or path
 	Version string // version, npm range or git reference; "" for the newest
+	Program string // program of the package; "" for its only one, or the one with its name
 }
 
 // Forms lists the syntax of sources, for messages.
@@ -69,7 +71,7 @@ func parsePyPI(text, rest string) (Source, error) {
 	if !pypiName.MatchString(name) || len(name) > maxName || stated && !pypiVer.MatchString(version) {
 		return Source{}, fmt.Errorf("%q is no package: pypi:NAME or pypi:NAME==VERSION", text)
 	}
-	return Source{PyPI, name, version}, nil
+	return Source{Kind: PyPI, Name: name, Version: version}, nil
 }
 
 func parseRegistry(text, rest string) (Source, error) {
@@ -77,7 +79,7 @@ func parseRegistry(text, rest string) (Source, error) {
 	if !server.MatchString(name) || len(name) > maxName || stated && !serverVer.MatchString(version) {
 		return Source{}, fmt.Errorf("%q is no server: registry:io.github.OWNER/NAME", text)
 	}
-	return Source{Registry, name, version}, nil
+	return Source{Kind: Registry, Name: name, Version: version}, nil
 }
 
 func parsePath(text string) (Source, error) {
@@ -86,9 +88,9 @@ func parsePath(text string) (Source, error) {
 	case err != nil:
 		return Source{}, fmt.Errorf("%q is no source, and no file or folder: %s", text, Forms)
 	case info.IsDir():
-		return Source{Folder, filepath.Clean(text), ""}, nil
+		return Source{Kind: Folder, Name: filepath.Clean(text)}, nil
 	case filepath.Ext(text) == ".mcpb" || filepath.Ext(text) == ".dxt":
-		return Source{Bundle, filepath.Clean(text), ""}, nil
+		return Source{Kind: Bundle, Name: filepath.Clean(text)}, nil
 	}
 	return Source{}, fmt.Errorf("%q is neither a folder nor an .mcpb file", text)
 }
@@ -114,7 +116,7 @@ func parseGit(text string) (Source, error) {
 	if at < 0 || strings.Contains(address[at:], ":") {
 		return Source{}, fmt.Errorf("%q names no commit or tag: git+https://HOST/REPOSITORY@COMMIT", text)
 	}
-	s := Source{Git, address[:at], address[at+1:]}
+	s := Source{Kind: Git, Name: address[:at], Version: address[at+1:]}
 	u, err := url.Parse(s.Name)
 	switch {
 	case err != nil || u.Host == "" || u.Path == "" || strings.HasPrefix(u.Host, "-") || u.RawQuery != "" ||
@@ -130,7 +132,7 @@ func parseGit(text string) (Source, error) {
 	return s, nil
 }
 
-// String returns the source in the syntax of [Parse].
+// String returns the source in the syntax of [Parse], which has no Program.
 func (s Source) String() string {
 	version := ""
 	if s.Version != "" {
@@ -150,14 +152,14 @@ func (s Source) String() string {
 	return string(s.Kind) + ":" + s.Name + version
 }
 
-// ID derives an extension id from the name.
+// ID derives an extension id from the name, or from its scope or owner if the id would be reserved.
 func (s Source) ID() string {
 	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git"),
 		filepath.Ext(s.Name))
 	if s.Kind != Bundle {
 		name = strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git")
 	}
-	name = name[strings.LastIndexByte(name, '/')+1:]
+	owner, name := splitOwner(name)
 	for _, word := range []string{"mcp-server-", "server-", "mcp-"} {
 		if short := strings.TrimPrefix(name, word); short != name && manifest.ValidateID(short) == nil {
 			name = short
@@ -170,10 +172,24 @@ func (s Source) ID() string {
 			break
 		}
 	}
+	if slices.Contains(manifest.ReservedIDs(), name) && owner != "" {
+		name = owner
+	}
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
 			return r
 		}
 		return '-'
 	}, name)
+}
+
+// splitOwner returns the last element of a name, and the one before it without the characters of a scope: @stripe and
+// io.github.stripe are stripe.
+func splitOwner(name string) (owner, last string) {
+	n := strings.LastIndexByte(name, '/')
+	if n < 0 {
+		return "", name
+	}
+	owner = strings.TrimPrefix(name[:n], "@")
+	return owner[strings.LastIndexAny(owner, "/.")+1:], name[n+1:]
 }

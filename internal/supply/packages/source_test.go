@@ -17,15 +17,20 @@ func TestParse(t *testing.T) {
 		s  Source
 		id string
 	}{
-		"npm:left":                               {Source{NPM, "left", ""}, "left"},
-		"npm:@acme/mcp-weather@^1":               {Source{NPM, "@acme/mcp-weather", "^1"}, "weather"},
-		"npm:@acme/server-memory@>=1 <2":         {Source{NPM, "@acme/server-memory", ">=1 <2"}, "memory"},
-		"pypi:mcp-server-time":                   {Source{PyPI, "mcp-server-time", ""}, "time"},
-		"pypi:mcp_server_time==2.1":              {Source{PyPI, "mcp_server_time", "2.1"}, "mcp_server_time"},
-		"registry:io.github.acme/weather":        {Source{Registry, "io.github.acme/weather", ""}, "weather"},
-		"git+https://h.example/a/b-mcp.git@v1.0": {Source{Git, "https://h.example/a/b-mcp.git", "v1.0"}, "b"},
-		bundle:                                   {Source{Bundle, bundle, ""}, "notes"},
-		dir:                                      {Source{Folder, dir, ""}, ""},
+		"npm:left":                               {Source{Kind: NPM, Name: "left"}, "left"},
+		"npm:@acme/mcp-weather@^1":               {Source{Kind: NPM, Name: "@acme/mcp-weather", Version: "^1"}, "weather"},
+		"npm:@acme/server-memory@>=1 <2":         {Source{Kind: NPM, Name: "@acme/server-memory", Version: ">=1 <2"}, "memory"},
+		"pypi:mcp-server-time":                   {Source{Kind: PyPI, Name: "mcp-server-time"}, "time"},
+		"pypi:mcp_server_time==2.1":              {Source{Kind: PyPI, Name: "mcp_server_time", Version: "2.1"}, "mcp_server_time"},
+		"registry:io.github.acme/weather":        {Source{Kind: Registry, Name: "io.github.acme/weather"}, "weather"},
+		"git+https://h.example/a/b-mcp.git@v1.0": {Source{Kind: Git, Name: "https://h.example/a/b-mcp.git", Version: "v1.0"}, "b"},
+		"npm:@playwright/mcp":                    {Source{Kind: NPM, Name: "@playwright/mcp"}, "playwright"},
+		"npm:@azure/mcp":                         {Source{Kind: NPM, Name: "@azure/mcp"}, "azure"},
+		"registry:io.github.stripe/mcp":          {Source{Kind: Registry, Name: "io.github.stripe/mcp"}, "stripe"},
+		"git+https://h.example/acme/mcp.git@v1":  {Source{Kind: Git, Name: "https://h.example/acme/mcp.git", Version: "v1"}, "acme"},
+		"npm:mcp":                                {Source{Kind: NPM, Name: "mcp"}, "mcp"},
+		bundle:                                   {Source{Kind: Bundle, Name: bundle}, "notes"},
+		dir:                                      {Source{Kind: Folder, Name: dir}, ""},
 	} {
 		s, err := Parse(text)
 		if err != nil || s != want.s || s.String() != filepath.ToSlash(text) || want.id != "" && s.ID() != want.id {

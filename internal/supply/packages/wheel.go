@@ -3,7 +3,9 @@ package packages
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -88,9 +90,10 @@ func sameWheel(dir string, p lock.Part) error {
 
 var entryPoint = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)$`)
 
-// consoleScript returns a wheel's program: its name, module and function.
-func consoleScript(dir, pkg string) (name, module, function string, err error) {
-	name = pkg
+// consoleScript returns a program of a wheel: its name, module and function. program is the wanted one; "" for the only
+// one, or the one called pkg.
+func consoleScript(dir, pkg, program string) (name, module, function string, err error) {
+	name = NormalName(cmp.Or(program, pkg))
 	info, err := distInfo(dir)
 	if err != nil {
 		return "", "", "", err
@@ -109,20 +112,29 @@ func consoleScript(dir, pkg string) (name, module, function string, err error) {
 		}
 	}
 	named := slices.Sorted(maps.Keys(scripts))
-	if len(named) == 1 {
+	if len(named) == 1 && program == "" {
 		name = named[0]
 	}
 	m := entryPoint.FindStringSubmatch(scripts[name])
 	if m == nil {
-		return "", "", "", fmt.Errorf("the package has the programs %q, and none that is called %s and is a function "+
-			"of a module", named, name)
+		return "", "", "", noProgram(named, name)
 	}
 	return name, m[1], m[2], nil
 }
 
+// noProgram is the error of a package without the wanted program.
+func noProgram(named []string, wanted string) error {
+	if len(named) == 0 {
+		return errors.New("the package has no program")
+	}
+	return fmt.Errorf("the package has the programs %s, and none that is called %s; --program NAME takes one of them",
+		strings.Join(named, ", "), wanted)
+}
+
 // addLauncher adds the script that runs the first wheel's program with all wheels on the path.
-func addLauncher(tree *store.Tree, parts []lock.Part) error {
-	_, module, function, err := consoleScript(filepath.Join(tree.Dir(), libFolder, parts[0].Name), parts[0].Name)
+func addLauncher(tree *store.Tree, parts []lock.Part, program string) error {
+	name, module, function, err := consoleScript(filepath.Join(tree.Dir(), libFolder, parts[0].Name), parts[0].Name,
+		program)
 	if err != nil {
 		return err
 	}
@@ -152,7 +164,7 @@ sys.argv[0] = %s
 site.setquit()
 from %s import %s
 sys.exit(%s())
-`, parts[0].Name, list, strconv.Quote(parts[0].Name), module, importName(function), function))
+`, parts[0].Name, list, strconv.Quote(name), module, importName(function), function))
 }
 
 // importName returns the name to import for a.b.
@@ -163,18 +175,16 @@ func importName(dotted string) string {
 
 // describeWheel returns how the first wheel is run: isolated from the system's packages, and with bytecode in the
 // extension's state directory, as the tree is read-only.
-func describeWheel(dir string, p lock.Part) (Run, error) {
+func describeWheel(dir string, p lock.Part, program string) (Run, error) {
 	at := filepath.Join(dir, filepath.FromSlash(p.Path))
 	headers, text, err := wheelMetadata(at)
 	if err != nil {
 		return Run{}, err
 	}
-	name, _, _, err := consoleScript(at, p.Name)
-	if err != nil {
+	if _, _, _, err := consoleScript(at, p.Name, program); err != nil {
 		return Run{}, err
 	}
 	r := Run{
-		Program:     name,
 		Command:     "python3",
 		Args:        []string{"-I", "-S", "-X", "pycache_prefix=" + State + "/pycache", Root + "/" + launcherFile},
 		Description: headers["Summary"],
