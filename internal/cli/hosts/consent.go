@@ -88,18 +88,40 @@ func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) (
 			return nil, err
 		}
 		if id := cmp.Or(c.Owner, c.ID); v.Trusted() && !v.Bundled {
-			e, before := f.Extensions[id], f.Extensions[id]
-			e.Manifest = "sha256:" + v.Files[manifest.FileName].Sum
-			e.Files = v.Files.Digest()
-			e.Command = lock.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
-			if e.Files != before.Files || e.Manifest != before.Manifest || e.Command != before.Command {
-				e.Approved, e.ApprovedBy = time.Now().UTC().Format(time.RFC3339), Operator()
-			}
-			f.Extensions[id], ids = e, append(ids, id)
+			f.Extensions[id], ids = approved(f.Extensions[id], c, v.Files), append(ids, id)
 		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), f.Write(cfg.Project.Dir)
+}
+
+// approved returns the entry of an extension whose manifest, command lines and files the user trusts.
+func approved(e lock.Entry, c *discovery.Candidate, files consent.Files) lock.Entry {
+	before := e
+	e.Manifest = "sha256:" + files[manifest.FileName].Sum
+	e.Files = files.Digest()
+	e.Command = lock.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
+	if e.Files != before.Files || e.Manifest != before.Manifest || e.Command != before.Command {
+		e.Approved, e.ApprovedBy = time.Now().UTC().Format(time.RFC3339), Operator()
+	}
+	return e
+}
+
+// LockAgreed writes the manifest of c, an extension that runs a package, into the lock file of dir. files are those
+// that the user agreed to.
+func LockAgreed(dir string, c *discovery.Candidate, files consent.Files) error {
+	f, unlock, err := lock.Edit(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	id := cmp.Or(c.Owner, c.ID)
+	e, ok := f.Lookup(id)
+	if !ok { // the package was just removed
+		return nil
+	}
+	f.Extensions[id] = approved(e, c, files)
+	return f.Write(dir)
 }
 
 // lockedSo compares an extension with the lock file of its directory.

@@ -28,7 +28,8 @@ func Trust(c *console.Console) *cobra.Command {
 			"configuration is named \".\". The answer is kept for this user, and holds until a file of code\n" +
 			"changes. Nothing of a directory runs before that; what the program brings itself, what --config,\n" +
 			"--extensions and the user's own files name, and what exthost init and exthost dev make needs no\n" +
-			"answer. Without a terminal, --yes answers, and the command prints what it accepted.",
+			"answer. Without a terminal, --yes answers, and the command prints what it accepted. A plugin.toml\n" +
+			"that runs a package of exthost.lock, and that you have changed, is written there as well.",
 		Example: "  exthost trust\n  exthost trust notes --yes\n  exthost trust --list\n  exthost trust --lock",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -62,7 +63,8 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 	case lock:
 		cfg.Extensions.Trust = config.TrustAsk
 	case cfg.Extensions.Trust == config.TrustOff:
-		return console.Usagef("", "extensions.trust is off, so that everything in this directory runs")
+		return console.Usagef("exthost trust --lock, for what exthost.lock states",
+			"extensions.trust is off, so that everything in this directory runs")
 	case cfg.Extensions.Trust == config.TrustLock:
 		return console.Usagef("exthost trust --lock", "extensions.trust is lock, so that exthost.lock decides")
 	}

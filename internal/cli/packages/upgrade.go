@@ -146,7 +146,7 @@ func (d *draft) upgrade(ctx context.Context, s store.Store, yes bool) error {
 		return &console.Error{
 			Code: console.ExitDenied,
 			Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags),
-			Hint: "exthost trust --lock " + d.id + ", where you agree to it",
+			Hint: "exthost trust " + d.id + ", where you agree to it",
 		}
 	}
 	text, err := upgraded(slices.Clone(d.text), p, usersOf(before, p))

@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/secret/secrets"
 	"github.com/exthost/exthost/internal/supply/consent"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -41,11 +42,14 @@ type Item struct {
 	agreed  []consent.Trusted // what a yes accepts; nil for the configuration
 	secrets []string          // secrets that are not granted yet
 	paths   []string          // of manifests
+
+	locked *discovery.Candidate // runs a package, with another manifest than exthost.lock states; nil: none does
 }
 
 // Pending holds what the user does not trust yet.
 type Pending struct {
 	k       *consent.Consent
+	locks   *lock.Packages // nil: the lock file is left as it is
 	cfg     *config.Config
 	Items   []*Item
 	trusted int // number of extensions that may run
@@ -57,7 +61,11 @@ func Find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 	if err != nil || k == nil {
 		return &Pending{}, err
 	}
-	p := &Pending{k: k, cfg: cfg}
+	locks, err := hosts.Packages(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pending{k: k, locks: locks, cfg: cfg}
 	v, err := hosts.Configuration(k, cfg)
 	if err != nil {
 		return nil, err
@@ -123,13 +131,14 @@ func (i *Item) Digest() string { return i.verdict.Files.Digest() }
 func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[string]*Item, always bool) {
 	v, err := p.k.Extension(&c)
 	ungranted := permit.Ungranted(p.k, os.Environ(), cfg, &c)
-	if !always && (err == nil && v.Trusted() || !permit.Asks(cfg, &c)) && ungranted == nil {
+	changed, failed := p.changed(&c)
+	if !always && (err == nil && v.Trusted() || !permit.Asks(cfg, &c)) && ungranted == nil && !changed {
 		p.trusted++
 		return
 	}
 	i := folders[c.Dir]
 	if i == nil {
-		i = &Item{place: console.NearbyPath(c.Dir), verdict: v, broken: err}
+		i = &Item{place: console.NearbyPath(c.Dir), verdict: v, broken: errors.Join(err, failed)}
 		folders[c.Dir], p.Items = i, append(p.Items, i)
 	}
 	i.Names, i.secrets = append(i.Names, c.ID), append(i.secrets, ungranted...)
@@ -137,7 +146,18 @@ func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[str
 	if !slices.Contains(i.paths, c.Path) {
 		i.paths = append(i.paths, c.Path)
 	}
+	if changed {
+		i.locked = &c
+	}
 	i.describe(cfg, &c)
+}
+
+// changed reports whether c runs a package and has another manifest than the lock file states.
+func (p *Pending) changed(c *discovery.Candidate) (bool, error) {
+	if p.locks == nil {
+		return false, nil
+	}
+	return p.locks.Changed(c)
 }
 
 // describe adds what c runs, connects to and asks for.
@@ -166,6 +186,9 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	}
 	if len(names) > 0 {
 		i.asks = append(i.asks, "gets the secrets "+strings.Join(names, ", "))
+	}
+	if i.locked != nil {
+		i.asks = append(i.asks, "has another plugin.toml than exthost.lock states, which is written there then")
 	}
 	i.describeSandbox(cfg, c)
 	if len(m.Hooks) > 0 || m.Capabilities != nil && len(m.Capabilities.Hooks) > 0 {
@@ -310,6 +333,12 @@ func (p *Pending) Accept(items []*Item) error {
 			}
 		default:
 			if err := p.k.Store.Trust(i.agreed...); err != nil {
+				return err
+			}
+			if i.locked == nil {
+				continue
+			}
+			if err := hosts.LockAgreed(p.cfg.Project.Dir, i.locked, i.verdict.Files); err != nil {
 				return err
 			}
 		}

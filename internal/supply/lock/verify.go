@@ -93,6 +93,30 @@ func (l *Packages) Tree(c *discovery.Candidate) (string, error) {
 	return e.Tree, nil
 }
 
+// Changed reports whether c runs a package and has another manifest than the lock file states.
+func (l *Packages) Changed(c *discovery.Candidate) (bool, error) {
+	e, _, ok, err := l.Entry(c)
+	if err != nil || !ok {
+		return false, err
+	}
+	change, err := e.change(c)
+	return change != "", err
+}
+
+// change tells what of the manifest of c is not as e states it; "" for nothing.
+func (e *Entry) change(c *discovery.Candidate) (string, error) {
+	data, _, err := file.ReadRegular(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
+	switch {
+	case err != nil:
+		return "", err
+	case Sum(data) != e.Manifest:
+		return manifest.FileName + " is not the one", nil
+	case CommandSum(cmp.Or(c.OwnedBy, c.Manifest)) != e.Command:
+		return "its command lines are not those", nil
+	}
+	return "", nil
+}
+
 // Verify compares manifest, command lines and package of c with the lock file. It returns the directory of the
 // package, or "" without one, and the data files that the program has written there (beside). The error is a
 // [Refused], or comes from an unreadable lock file.
@@ -109,19 +133,13 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 		return "", nil, refuse(protocol.Untrusted, "it runs a package, and "+FileName+" names none for it",
 			"exthost add, which writes both; or "+FileName+" from where the extension is from")
 	}
-	data, _, err := file.ReadRegular(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
-	if err != nil {
-		return "", nil, err
-	}
-	const agree = ", where you agree to it"
+	change, err := e.change(c)
 	switch {
-	case l.Editing:
-	case Sum(data) != e.Manifest:
-		return "", nil, refuse(protocol.Untrusted,
-			manifest.FileName+" is not the one that "+FileName+" states", "exthost trust --lock "+id+agree)
-	case CommandSum(m) != e.Command:
-		return "", nil, refuse(protocol.Untrusted, "its command lines are not those that "+FileName+" states",
-			"exthost trust --lock "+id+agree)
+	case err != nil:
+		return "", nil, err
+	case change != "" && !l.Editing:
+		return "", nil, refuse(protocol.Untrusted, change+" that "+FileName+" states",
+			"exthost trust "+id+", where you agree to it")
 	}
 	dir, beside, err = l.uses.Store.Verify(e.Tree)
 	switch {

@@ -118,12 +118,12 @@ func TestVerify(t *testing.T) {
 	}{
 		"nothing": {func(*bench) {}, "", "", ""},
 		"manifest changed": {func(b *bench) { b.manifest(pluginText + "# edited\n") }, protocol.Untrusted,
-			"plugin.toml is not the one", "exthost trust --lock weather"},
+			"plugin.toml is not the one", "exthost trust weather"},
 		"manifest of another hash": {change(func(e *Entry) { e.Manifest = Sum(nil) }),
 			protocol.Untrusted,
-			"plugin.toml is not the one", "exthost trust --lock weather"},
+			"plugin.toml is not the one", "exthost trust weather"},
 		"command changed": {change(func(e *Entry) { e.Command = Sum(nil) }), protocol.Untrusted,
-			"its command lines are not those", "exthost trust --lock weather"},
+			"its command lines are not those", "exthost trust weather"},
 		"tree changed": {func(b *bench) {
 			dir, err := b.uses.Store.Path(b.tree)
 			if err != nil {
