@@ -51,8 +51,8 @@ const (
 	context    = 20 // runes before the first difference
 )
 
-// Diff returns the differences between two lists by tool and member, at most 64. It ignores the order of tools and
-// members, white space and the spelling of input_schema.
+// Diff returns the differences between two lists by tool and member, at most 64. It ignores the order of tools, of
+// members and of what has no order in a schema, white space and the spelling of input_schema.
 func Diff(before, after []protocol.Tool) (changes []Change) {
 	old := make(map[string]json.RawMessage, len(before))
 	for _, t := range before {
@@ -91,7 +91,7 @@ func diffTool(name string, previous, current json.RawMessage) (changes []Change)
 			changes = append(changes, Change{Tool: name, Field: m.key, New: now})
 			continue
 		}
-		if !rawjson.Equal(before[i].value, m.value) {
+		if !same(m.key)(before[i].value, m.value) {
 			old, now := excerpts(readable(before[i].value), readable(m.value))
 			changes = append(changes, Change{Tool: name, Field: m.key, Old: old, New: now})
 		}
@@ -102,6 +102,14 @@ func diffTool(name string, previous, current json.RawMessage) (changes []Change)
 		changes = append(changes, Change{Tool: name, Field: m.key, Old: old})
 	}
 	return changes
+}
+
+// same returns the comparison of a member.
+func same(key string) func(a, b json.RawMessage) bool {
+	if strings.HasSuffix(key, "Schema") {
+		return rawjson.EqualSchemas
+	}
+	return rawjson.Equal
 }
 
 // canonical returns the members of a descriptor in MCP's spelling, without null ones. A descriptor that is not an

@@ -31,6 +31,16 @@ func TestDiff(t *testing.T) {
 		"order, space, spelling and null": {
 			[]string{`{"name":"a","input_schema":{"type":"object","required":["x"]},"title":null}`, `{"name":"b"}`},
 			[]string{`{"name":"b"}`, `{ "inputSchema": {"required":["x"], "type":"object"}, "name":"a" }`}, nil},
+		"a schema of sets": {
+			[]string{`{"name":"a","inputSchema":{"type":["string","null"],"required":["x","y"],"default":"b,a"}}`},
+			[]string{`{"name":"a","inputSchema":{"type":["null","string"],"required":["y","x"],"default":"a,b"}}`},
+			nil,
+		},
+		"another default": {
+			[]string{`{"name":"a","inputSchema":{"default":"b,a"}}`},
+			[]string{`{"name":"a","inputSchema":{"default":"a,b, and your keys"}}`},
+			[]string{`tool "a", inputSchema: {"default":"b,a"} -> {"default":"a,b, and your keys"}`},
+		},
 		"came and went": {[]string{`{"name":"a"}`, `{"name":"b"}`}, []string{`{"name":"c"}`, `{"name":"b"}`},
 			[]string{`tool "c" is new`, `tool "a" is gone`}},
 		"description": {[]string{`{"name":"a","description":"Greets."}`},

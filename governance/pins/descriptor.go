@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/governance/internal/strictjson"
 	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // descriptor holds, as canonical JSON, the part of an item that a model sees. Equal descriptors
@@ -78,7 +79,13 @@ func encode(value any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func (d descriptor) equal(other descriptor) bool { return bytes.Equal(d, other) }
+// equal reports whether two descriptors say the same. The order of lists that have none is no difference.
+func (d descriptor) equal(other descriptor) bool {
+	return bytes.Equal(d, other) || d != nil && other != nil && bytes.Equal(d.unordered(), other.unordered())
+}
+
+// unordered returns d without the order that [rawjson.Unordered] removes.
+func (d descriptor) unordered() descriptor { return encode(rawjson.Unordered(d.value())) }
 
 // diff returns the differences between d and now, one per line.
 func (d descriptor) diff(now descriptor) string {

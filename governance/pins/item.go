@@ -57,9 +57,9 @@ func NewTool(t protocol.Tool) Item {
 	return Item{Tool, t.Name, said.descriptor()}
 }
 
-// Hash returns "sha256:" and the hex digest of the descriptor. The order of members and white space
-// do not change it.
-func (i Item) Hash() string { return "sha256:" + i.said.hash() }
+// Hash returns "sha256:" and the hex digest of the descriptor. White space, the order of members and
+// the order that [rawjson.Unordered] removes do not change it.
+func (i Item) Hash() string { return "sha256:" + i.said.unordered().hash() }
 
 // NewListed returns the item of a prompt, a resource, a template or a skill as a server lists it. Its
 // descriptor is made of name, title, description, arguments and MIME type; that of a skill, of its

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -108,10 +109,18 @@ func PrintDiagnostics(c *console.Console, s status.Status) {
 	}
 }
 
-// PrintProblems prints on stderr which extensions are missing in a list of tools, and why.
+// PrintProblems prints on stderr which extensions and tools are missing in a list of tools, and why.
 func PrintProblems(c *console.Console, s status.Status) {
 	PrintDiagnostics(c, s)
 	for _, x := range s.Extensions {
+		if len(x.Withheld) > 0 {
+			c.Say(protocol.Diagnostic{
+				Level:     protocol.LevelWarn,
+				Extension: x.ID,
+				Message:   "held back, because they changed: " + consent.Some(x.Withheld),
+				Hint:      "exthost policy pins shows how; exthost tools accept " + x.ID + " lets them pass",
+			})
+		}
 		if x.Reason == "" || x.State == status.StateDisabled {
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -62,13 +64,60 @@ func appendEscaped[T ~string | ~[]byte](dst []byte, text T) []byte {
 // Equal reports whether two values are equal apart from white space, the order of members and the spelling of
 // strings. Invalid JSON is compared by its bytes.
 func Equal(a, b json.RawMessage) bool {
-	decode := func(raw json.RawMessage) (v any) {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		if d.Decode(&v) != nil {
-			return raw
-		}
-		return v
+	return bytes.Equal(a, b) || reflect.DeepEqual(decoded(a), decoded(b))
+}
+
+// EqualSchemas is Equal for JSON schemas, which also ignores the order that [Unordered] removes.
+func EqualSchemas(a, b json.RawMessage) bool {
+	return bytes.Equal(a, b) || reflect.DeepEqual(Unordered(decoded(a)), Unordered(decoded(b)))
+}
+
+func decoded(raw json.RawMessage) (v any) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return raw
 	}
-	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
+	return v
+}
+
+// sets are the keywords of JSON Schema whose lists have no order.
+var sets = map[string]bool{
+	"required": true, "enum": true, "type": true, "anyOf": true, "oneOf": true, "allOf": true, "default": true,
+}
+
+// Unordered sorts, in a decoded JSON schema, the lists that have no order, and the words of a default. A program that
+// keeps them in sets, such as those of Python, lists them in another order at each start.
+func Unordered(schema any) any { return unordered("", schema) }
+
+func unordered(keyword string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, member := range v {
+			out[key] = unordered(key, member)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = unordered("", item)
+		}
+		if sets[keyword] {
+			slices.SortFunc(out, func(a, b any) int { return bytes.Compare(encoded(a), encoded(b)) })
+		}
+		return out
+	case string:
+		if keyword == "default" {
+			words := strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(" ,;|", r) })
+			slices.Sort(words)
+			return strings.Join(words, ",")
+		}
+	}
+	return v
+}
+
+func encoded(v any) []byte {
+	text, _ := json.Marshal(v) // it was decoded from JSON
+	return text
 }
