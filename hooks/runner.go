@@ -207,7 +207,10 @@ func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error)
 		Containment: c.runner.o.Containment,
 		Sandbox:     c.Sandbox,
 		Env:         env,
-		StderrLine:  func(l process.Line) { c.log.Debug(l.Text, "event", string(e.Point)) },
+		StderrLine: func(l process.Line) {
+			c.Sandbox.Hear(l.Text)
+			c.log.Debug(l.Text, "event", string(e.Point))
+		},
 	})
 	if err != nil {
 		return nil, err

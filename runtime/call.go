@@ -66,7 +66,9 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	if err != nil {
 		return nil, c.fault(ctx, err)
 	}
-	return c.dialect.result(r.Method, raw), nil
+	result := c.dialect.result(r.Method, raw)
+	c.spec.hearResult(r, result)
+	return result, nil
 }
 
 // subscription emulates the subscribe methods, which modern servers do not have.
@@ -92,6 +94,7 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	var known *protocol.Error
 	switch {
 	case errors.As(err, &answer):
+		c.spec.Sandbox.Hear(answer.Message)
 		fault := protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault

@@ -39,7 +39,8 @@ func (s *Spec) command(words []string) ([]string, error) {
 	return append([]string{path}, words[1:]...), err
 }
 
-func (s *Spec) workDir() string {
+// WorkDir returns the working directory of the processes.
+func (s *Spec) WorkDir() string {
 	cwd := s.Manifest.Transport.Cwd
 	if filepath.IsAbs(cwd) {
 		return cwd

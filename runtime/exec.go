@@ -242,7 +242,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	proc, err := process.Start(ctx, process.Spec{
 		Path:          argv[0],
 		Args:          argv[1:],
-		Dir:           e.spec.workDir(),
+		Dir:           e.spec.WorkDir(),
 		Env:           given.Env,
 		Limits:        limited.Limits(e.spec.Options.Limits),
 		Containment:   e.spec.Containment,
@@ -282,7 +282,9 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	if fault == nil && proc.Exit().Success() { // await returns nil only after the exit
 		return outputResult(data), nil
 	}
-	return nil, exitFault(fault, proc)
+	fault = exitFault(fault, proc)
+	e.spec.suspectSandbox(fault)
+	return nil, fault
 }
 
 // showEnd shows the exit and the output of a command to the tap.

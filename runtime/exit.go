@@ -178,6 +178,7 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	if cause.Kind == protocol.HandshakeTimeout {
 		c.explainSilence(cause)
 	}
+	c.spec.suspectSandbox(cause)
 	return c.spec.withID(cause)
 }
 

@@ -56,14 +56,17 @@ func (s *Spec) startProcess(ctx context.Context) (*idleProcess, *protocol.Error)
 	p.proc, err = process.Start(ctx, process.Spec{
 		Path:          argv[0],
 		Args:          argv[1:],
-		Dir:           s.workDir(),
+		Dir:           s.WorkDir(),
 		Env:           s.Env,
 		Limits:        limited.Limits(s.Options.Limits),
 		Containment:   s.Containment,
 		Isolate:       s.Options.Isolate == manifest.IsolatePID,
 		NewPrivileges: s.NewPrivileges,
 		Sandbox:       s.Sandbox,
-		StderrLine:    p.startLog.line,
+		StderrLine: func(l process.Line) {
+			s.Sandbox.Hear(l.Text)
+			p.startLog.line(l)
+		},
 	})
 	if err != nil {
 		return nil, SpawnFailed(err)

@@ -81,6 +81,9 @@ type Sandbox struct {
 	Net   string   `json:"net"`             // none, loopback, or host:port pairs separated by blanks
 
 	BestEffort bool `json:"best_effort,omitempty"` // it runs with weaker confinement than requested
+
+	// what the extension last reported that its sandbox may have refused; "" for nothing
+	MayRefuse string `json:"may_refuse,omitempty"`
 }
 
 // String describes what is enforced and what is not; "" for nil.
@@ -94,6 +97,9 @@ func (s *Sandbox) String() string {
 	}
 	if len(s.Lacks) > 0 {
 		text += "; NOT enforced: " + strings.Join(s.Lacks, "; ")
+	}
+	if s.MayRefuse != "" {
+		text += "; it may have refused this (exthost check --sandbox): " + s.MayRefuse
 	}
 	return text
 }

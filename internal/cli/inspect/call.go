@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/toolcall"
+	"github.com/exthost/exthost/internal/proc/sandbox/refusal"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // Call returns exthost call, which calls one tool.
@@ -75,8 +78,9 @@ type request struct {
 	node  string          // the node that is to run the call; "": any
 	given json.RawMessage // the object of -d, in which the pairs are set
 
-	extension string // owner of the tool; "": not known yet
-	running   bool   // the running host makes the call
+	extension string           // owner of the tool; "": not known yet
+	running   bool             // the running host makes the call
+	owner     status.Extension // of the tool; zero if it has no sandbox, or if its call did not fail
 }
 
 func (q *request) arguments(schema json.RawMessage) (json.RawMessage, error) {
@@ -122,17 +126,20 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 		return &console.Error{
 			Code:  console.ExitExtension,
 			Text:  strings.Join(console.DescribeKind(e), "\n"),
-			Hint:  q.evidence(e.Code == protocol.InvalidArguments.Code()),
+			Hint:  q.evidence(e.Code == protocol.InvalidArguments.Code(), e.Message),
 			Cause: e,
 		}
 	}
 	return err
 }
 
-// evidence returns the most helpful command after the tool has failed. badArguments means that the tool itself refused
-// its arguments, although they match its schema.
-func (q *request) evidence(badArguments bool) string {
+// evidence returns the most helpful command after the tool has failed, and said why. badArguments means that the tool
+// itself refused its arguments, although they match its schema.
+func (q *request) evidence(badArguments bool, said string) string {
 	switch {
+	case q.owner.Sandbox != nil && refusal.Find(said) != "":
+		proxy := strings.Contains(q.owner.Sandbox.Net, ":")
+		return refusal.Next(console.NearbyPath(filepath.Dir(q.owner.Path)), proxy, refusal.Find(said))
 	case badArguments:
 		return "exthost tools schema " + q.tool
 	case q.running:
@@ -179,6 +186,7 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 		return nil, hosts.UnknownTool(h.Status(), q.tool)
 	}
 	q.extension = entry.Extension
+	q.findSandbox(h.Status())
 	arguments, err := q.arguments(entry.InputSchema)
 	if err != nil {
 		return nil, err
@@ -225,7 +233,21 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 		path += "?node=" + url.QueryEscape(q.node)
 	}
 	err = r.Post(ctx, path, arguments, &result)
+	if err != nil || protocol.ToolResult(result).IsError() {
+		if s, err := r.Status(ctx); err == nil {
+			q.findSandbox(s)
+		}
+	}
 	return protocol.ToolResult(result), err
+}
+
+// findSandbox sets q.owner.
+func (q *request) findSandbox(s status.Status) {
+	for _, x := range s.Extensions {
+		if x.ID == q.extension && x.Sandbox != nil {
+			q.owner = x
+		}
+	}
 }
 
 // printResult prints the text of a result, or all of it with -o json or yaml. A result that the tool marks as an error
@@ -246,7 +268,7 @@ func (q *request) printResult(c *console.Console, result protocol.ToolResult) er
 		return &console.Error{
 			Code: console.ExitExtension,
 			Text: q.tool + " reports an error: " + text,
-			Hint: q.evidence(false),
+			Hint: q.evidence(false, text),
 		}
 	}
 	for _, what := range others {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -189,6 +190,14 @@ func sandboxes(s status.Status, have sandbox.Protection) (findings []finding) {
 	}
 	findings = append(findings, f)
 	for _, x := range s.Extensions {
+		if x.Sandbox != nil && x.Sandbox.MayRefuse != "" {
+			findings = append(findings, finding{
+				Check:  "sandbox",
+				Result: "ok",
+				Detail: x.ID + ": its sandbox may have refused this: " + x.Sandbox.MayRefuse,
+				Hints:  []string{"exthost check --sandbox " + console.NearbyPath(filepath.Dir(x.Path))},
+			})
+		}
 		if x.Sandbox == nil || len(x.Sandbox.Lacks) == 0 {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -304,7 +305,12 @@ func (i *extensionInfo) confined() (lines []string) {
 			lines = append(lines, `changes modes and times of all files of yours; runtime.isolate = "pid" prevents it`)
 		}
 	}
-	return append(lines, "network: "+s.Net)
+	lines = append(lines, "network: "+s.Net)
+	if s.MayRefuse != "" {
+		lines = append(lines, "it may have refused this: "+console.Safe(s.MayRefuse),
+			"exthost check --sandbox "+console.NearbyPath(filepath.Dir(i.Path))+" says what it refuses")
+	}
+	return lines
 }
 
 func (i *extensionInfo) processes(now time.Time) (lines []string) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -208,7 +209,20 @@ func (i *Item) describeSandbox(cfg *config.Config, c *discovery.Candidate) {
 		return
 	}
 	i.asks = append(i.asks, "in a sandbox: "+strings.Join(table.Asks(), "; "))
-	policy := &sandbox.Policy{Net: table.Net, BestEffort: true}
+	policy := &sandbox.Policy{
+		Profile:    table.Profile,
+		Read:       []string{c.Dir},
+		Net:        table.Net,
+		BestEffort: true,
+	}
+	cwd := m.Transport.Cwd
+	if !filepath.IsAbs(cwd) {
+		cwd = filepath.Join(c.Dir, cwd)
+	}
+	for _, path := range policy.Loads(m.Transport.CommandLine(), cwd) {
+		i.asks = append(i.asks,
+			"in its sandbox it also reads "+console.NearbyPath(path)+", which its command line names")
+	}
 	have, _ := process.Protect(policy, m.Runtime.Isolate == manifest.IsolatePID, nil)
 	if len(have.Lacks) > 0 {
 		i.asks = append(i.asks, "its sandbox is NOT enforced by this system: "+strings.Join(have.Lacks, "; "))

@@ -53,6 +53,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		maps.Copy(env, s.Manifest.Transport.Env)
 		env[permit.Variable] = dir
 	}
+	s.Sandbox.Follow(s.Manifest.Transport.CommandLine(), s.WorkDir())
 	s.Env, report = e.Child(cfg, &s, env)
 	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
 	stated := cfg.Extensions.Environ(c.ID)

@@ -41,6 +41,9 @@ func (u *Unit) Status() status.Extension {
 		s.Containment = process.HoldsNamespace
 	}
 	s.NewPrivileges, s.Sandbox = u.Spec.NewPrivileges, confinement(u.Spec)
+	if s.Sandbox != nil {
+		s.Sandbox.MayRefuse = u.Env.Redactor.String(s.Sandbox.MayRefuse)
+	}
 	if u.Spec.Login != nil {
 		s.Login = u.Spec.Login.Needed()
 	}
@@ -84,6 +87,7 @@ func confinement(s *runtime.Spec) *status.Sandbox {
 		Read:       p.Read,
 		Write:      p.Write,
 		Net:        cmp.Or(strings.Join(p.Net, " "), "none"),
+		MayRefuse:  p.Heard(),
 	}
 }
 

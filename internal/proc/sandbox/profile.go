@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
@@ -25,7 +27,7 @@ var system = []string{
 	"/etc/pki/tls/openssl.cnf", "/etc/pki/ca-trust/extracted", "/etc/crypto-policies",
 	"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/protocols",
 	"/etc/services",
-	"/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/locale.conf", "/etc/mime.types",
+	"/etc/gitconfig", "/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/locale.conf", "/etc/mime.types",
 	"/etc/passwd", "/etc/group", // names of users
 	"/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage",
 	"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version",
@@ -40,13 +42,16 @@ func (p *Policy) profileReads(program string) (rules []confine.Rule) {
 	if p.Profile == sandbox.ProfileNone {
 		return nil
 	}
-	for _, path := range system {
+	for _, path := range slices.Concat(system, cgroupLimits()) {
 		rules = append(rules, confine.Rule{Path: path, Links: true})
 	}
 	switch p.Profile {
 	case sandbox.ProfileNode:
 		rules = append(append(rules, confine.Rule{Path: "/etc/nodejs"}),
 			p.installations(program, "lib/node_modules", "include/node")...)
+		if path := p.packageOf(program, nil); path != "" && path != real(program) { // in node_modules/.bin
+			rules = append(rules, confine.Rule{Path: path})
+		}
 	case sandbox.ProfilePython:
 		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
 	case sandbox.ProfileUV:
@@ -60,17 +65,37 @@ func (p *Policy) profileReads(program string) (rules []confine.Rule) {
 	return rules
 }
 
+// cgroupLimits returns the files with the limits of the control group that this process and its children are in.
+// Runtimes size themselves by them.
+var cgroupLimits = sync.OnceValue(func() (files []string) {
+	text, _ := os.ReadFile("/proc/self/cgroup") // without it, there are no files
+	for line := range strings.Lines(string(text)) {
+		const root = "/sys/fs/cgroup"
+		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/") // version 2
+		for dir := filepath.Join(root, group); ok && within(dir, root); dir = filepath.Dir(dir) {
+			for _, name := range []string{"cgroup.controllers", "cpu.max", "memory.high", "memory.max"} {
+				files = append(files, filepath.Join(dir, name))
+			}
+		}
+	}
+	return files
+})
+
 // installed are the parts of an installation that its programs read. The rest may be anything: the installation of pip
 // install --user is ~/.local.
 var installed = []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "pyvenv.cfg"}
 
 // installations returns the rules for the interpreter's installations: the one of program, and those of each symbolic
 // link and #! line on the way to the interpreter, such as in virtual environments. marks are glob patterns, one of
-// which an installation contains.
+// which an installation contains. Programs in a folder called shims belong to a version manager, such as pyenv, whose
+// folder is the one above: they run scripts there to find the interpreter.
 func (p *Policy) installations(program string, marks ...string) (rules []confine.Rule) {
 	for range 8 { // each step may be in another installation
-		dir := filepath.Dir(real(filepath.Dir(program)))
-		if !isPersonal(dir) && slices.ContainsFunc(marks, func(mark string) bool { return matches(dir, mark) }) {
+		bin := real(filepath.Dir(program))
+		dir := filepath.Dir(bin)
+		if filepath.Base(bin) == "shims" && !isPersonal(dir) && p.At.refuse(dir) == nil {
+			rules = append(rules, confine.Rule{Path: dir})
+		} else if !isPersonal(dir) && slices.ContainsFunc(marks, func(mark string) bool { return matches(dir, mark) }) {
 			for _, part := range installed {
 				if path := real(filepath.Join(dir, part)); p.At.refuse(path) == nil && !isPersonal(path) {
 					rules = append(rules, confine.Rule{Path: path})
@@ -95,7 +120,7 @@ func matches(dir, pattern string) bool {
 	return found != nil
 }
 
-// interpreter returns the program in the #! line of a script; "" for other files.
+// interpreter returns the program in the #! line of a script, looked up on PATH if env looks it up; "" for other files.
 func interpreter(script string) string {
 	f, _, err := file.OpenRegular(script, os.O_RDONLY, 0)
 	if err != nil {
@@ -106,6 +131,12 @@ func interpreter(script string) string {
 	words := strings.Fields(strings.TrimPrefix(line, "#!"))
 	if !strings.HasPrefix(line, "#!") || len(words) == 0 || !filepath.IsAbs(words[0]) {
 		return ""
+	}
+	if n := slices.IndexFunc(words[1:], func(w string) bool { return !strings.HasPrefix(w, "-") }); n >= 0 &&
+		filepath.Base(words[0]) == "env" {
+		if found, err := exec.LookPath(words[n+1]); err == nil && filepath.IsAbs(found) {
+			return found
+		}
 	}
 	return words[0]
 }

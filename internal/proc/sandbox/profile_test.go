@@ -51,6 +51,8 @@ func TestProfiles(t *testing.T) {
 		"home/.local/share/uv/credentials/x", "home/.local/share/uv/python/", "home/.local/share/uv/tools/",
 		"home/.cache/uv/",
 		"home/bin/x", "home/lib/node_modules/",
+		"npm/node_modules/srv/index.js", "npm/node_modules/.bin/srv -> ../srv/index.js", "npm/package.json",
+		"pyenv/shims/python3=#!/bin/sh\n", "pyenv/versions/3.11/bin/python3",
 		"host/other/bin/x", "host/other/lib/python3.11/", "ext/py -> ROOT/host/other/bin/x",
 	)
 	t.Setenv("HOME", root+"/home")
@@ -72,7 +74,9 @@ func TestProfiles(t *testing.T) {
 				"py/bin",
 				"py/lib",
 			}},
-		{sandbox.ProfileNode, "node/bin/srv", []string{"node/bin", "node/lib"}},
+		{sandbox.ProfileNode, "node/bin/srv", []string{"node/bin", "node/lib", "node/lib/node_modules"}},
+		{sandbox.ProfileNode, "npm/node_modules/.bin/srv", []string{"npm/node_modules"}},
+		{sandbox.ProfilePython, "pyenv/shims/python3", []string{"pyenv"}},
 		{sandbox.ProfileNode, "home/bin/x", nil},
 		{sandbox.ProfilePython, "ext/py", nil},
 		{sandbox.ProfileGo, "py/bin/python3", nil},
@@ -89,6 +93,55 @@ func TestProfiles(t *testing.T) {
 		slices.Sort(got)
 		if diff := cmp.Diff(tt.want, slices.Compact(got)); diff != "" {
 			t.Errorf("%s %s: %s", tt.profile, tt.program, diff)
+		}
+	}
+}
+
+// Of the command line of an interpreter, the packages of what it loads can be read, and nothing that the extension
+// could have put in their place.
+func TestLoads(t *testing.T) {
+	root := tree(t,
+		"apps/a/package.json", "apps/a/dist/index.js", "apps/a/node_modules/b/index.js", "apps/single.js",
+		"apps/hook.mjs", "py/pyproject.toml", "py/src/srv/main.py", "home/notes/x.js", "home/package.json", "home/y.js",
+		"ext/server.js", "ext/out.js -> ROOT/home/notes/x.js", "host/ext/out.js -> ROOT/apps/single.js",
+		"host/config.js", "open/out.js -> ROOT/apps/a/dist/index.js",
+	)
+	t.Setenv("HOME", root+"/home")
+	for _, tt := range []struct {
+		profile, line string
+		want          string
+	}{
+		{"node", "node ROOT/apps/a/dist/index.js ROOT/apps/single.js", "apps/a"},
+		{"node", "node ../apps/a/dist/index.js", "apps/a"},
+		{"node", "node ROOT/apps/a/node_modules/b/index.js", "apps/a/node_modules"},
+		{"node", "node --import ROOT/apps/hook.mjs --env-file ROOT/home/y.js ROOT/apps/single.js",
+			"apps/hook.mjs apps/single.js"},
+		{"node", "node --require=ROOT/apps/single.js -e 1 ROOT/apps/hook.mjs", "apps/single.js"},
+		{"node", "node ROOT/home/notes/x.js", "home/notes/x.js"},
+		{"node", "node ROOT/home/y.js", "home/y.js"},
+		{"node", "node server.js", ""},
+		{"node", "node out.js", ""},
+		{"node", "node ROOT/host/ext/out.js", ""},
+		{"node", "node ROOT/open/out.js", ""},
+		{"node", "node ROOT/host/config.js", ""},
+		{"node", "node ROOT/gone.js", ""},
+		{"python", "python3 -u ROOT/py/src/srv/main.py", "py"},
+		{"python", "python3 -m srv ROOT/apps/single.js", ""},
+		{"uv", "uv run --directory ROOT/py srv", "py"},
+		{"go", "ROOT/apps/single.js ROOT/apps/a/dist/index.js", ""},
+	} {
+		p := &Policy{
+			Profile: tt.profile,
+			Read:    []string{root + "/ext", root + "/host/ext"},
+			Write:   []string{root + "/open"},
+			At:      Place{Dir: root + "/ext", State: root + "/host/ext", Private: []string{root + "/host"}},
+		}
+		got := p.Loads(strings.Fields(strings.ReplaceAll(tt.line, "ROOT", root)), root+"/ext")
+		for i := range got {
+			got[i] = strings.TrimPrefix(got[i], root+"/")
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %s: %q, want %q", tt.profile, tt.line, got, tt.want)
 		}
 	}
 }

@@ -39,17 +39,42 @@ func PlaceOf(dir, state string, private ...string) Place {
 	return at
 }
 
-// Environ returns the variables for a confined process. If the process may write its state
-// directory, its temporary files go to a directory there, which Environ creates.
+// temporary is the directory for temporary files, below the state directory.
+const temporary = "tmp"
+
+// Environ returns the variables for a confined process: its temporary files go to a directory below its state
+// directory, which Environ creates. A process without namespaces that may not write its state directory cannot write
+// there either.
 func (p *Policy) Environ(state string) map[string]string {
-	if p == nil || !slices.Contains(p.Write, real(state)) {
+	if p == nil {
 		return nil
 	}
-	tmp := filepath.Join(state, "tmp")
+	tmp := filepath.Join(state, temporary)
 	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	return map[string]string{"TMPDIR": tmp}
+	env := map[string]string{"TMPDIR": tmp}
+	if p.hidesGitConfig() { // git fails on a configuration that is there and cannot be read
+		env["GIT_CONFIG_GLOBAL"] = os.DevNull
+	}
+	return env
+}
+
+// hidesGitConfig reports whether git would find a configuration of the user that it may not read.
+func (p *Policy) hidesGitConfig() bool {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return false
+	}
+	for _, name := range []string{".gitconfig", ".config/git/config"} {
+		path := real(filepath.Join(home, name))
+		readable := slices.ContainsFunc(slices.Concat(p.Read, p.Write),
+			func(dir string) bool { return within(path, dir) })
+		if _, err := os.Stat(path); err == nil && !readable {
+			return true
+		}
+	}
+	return false
 }
 
 // Resolve returns the policy for the table of an extension. It follows symbolic links now, so that later changes of

@@ -12,10 +12,13 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/exthost/exthost/internal/proc/sandbox/confine"
 	"github.com/exthost/exthost/internal/proc/sandbox/egress"
+	"github.com/exthost/exthost/internal/proc/sandbox/refusal"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
@@ -35,11 +38,14 @@ type Policy struct {
 	// Record is called for connection attempts if Net has hosts, like record of [egress.Serve]. It
 	// runs on many goroutines. Nil records none.
 	Record func(egress.Attempt) `json:"-"`
+
+	heard *refusal.Log // shared by copies of the policy; nil: nothing is kept
 }
 
 // LogTo makes p log connection attempts to l: the first of a kind at once, then one record per minute with their
-// number.
+// number. It also makes p log and keep what [Policy.Hear] recognizes.
 func (p *Policy) LogTo(l *slog.Logger) {
+	p.heard = refusal.NewLog(l, p.At.Dir, len(p.Net.Hosts()) > 0)
 	p.Record = func(a egress.Attempt) {
 		l := l.With("to", cmp.Or(a.Target, "others"))
 		if a.Times > 1 {
@@ -51,6 +57,28 @@ func (p *Policy) LogTo(l *slog.Logger) {
 			l.Info("connected to a host", "address", a.Address)
 		}
 	}
+}
+
+// Hear takes what the confined program said. If it may report what its sandbox has refused, Hear returns the line,
+// keeps it, and logs it at most once a minute. Without a sandbox, p is nil and Hear returns "".
+func (p *Policy) Hear(text string) (line string) {
+	if p == nil || p.heard == nil {
+		return ""
+	}
+	return p.heard.Hear(text)
+}
+
+// Heard returns the latest line of Hear; "" for none.
+func (p *Policy) Heard() string {
+	if p.heard == nil {
+		return ""
+	}
+	return p.heard.Last()
+}
+
+// Next returns the command that finds out what the sandbox refuses, for a line of Hear.
+func (p *Policy) Next(line string) string {
+	return refusal.Next(p.At.Dir, len(p.Net.Hosts()) > 0, line)
 }
 
 // Namespaced reports whether p requires namespaces: one for the network, and with it one for /proc.
@@ -71,10 +99,16 @@ func (p *Policy) Rules(program string) *confine.Rules {
 	for _, path := range p.Write {
 		files = append(files, confine.Rule{Path: path, Write: true})
 	}
+	writes := len(p.Write) > 0
 	if p.OwnProc {
 		files = append(files, confine.Rule{Path: "/proc"})
+		// its mounts hold the attributes of other files, so that it can have a temporary directory
+		tmp := filepath.Join(real(p.At.State), temporary)
+		if info, err := os.Lstat(tmp); err == nil && info.IsDir() {
+			files, writes = append(files, confine.Rule{Path: tmp, Write: true}), true
+		}
 	}
-	return &confine.Rules{Files: files, Writes: len(p.Write) > 0, Internet: p.Namespaced()}
+	return &confine.Rules{Files: files, Writes: writes, Internet: p.Namespaced()}
 }
 
 // HoldsAttributes is listed in [Protection] if the process cannot change modes, owners, times and attributes of files
