@@ -120,15 +120,15 @@ func (k *Skill) field(f strict.Field) error {
 			return refuse("%s is no map of texts", f.Key)
 		}
 		for _, m := range f.Value.Fields {
-			if !isScalar(m.Value) {
-				return refuse("%s.%s is no text", f.Key, display.Cut(display.Escape(m.Key), maxName))
+			if why := noText(m.Value); why != "" {
+				return refuse("%s.%s %s", f.Key, display.Cut(display.Escape(m.Key), maxName), why)
 			}
 		}
 		return nil
-	case !isScalar(f.Value):
-		return refuse("%s is no text", f.Key)
+	case noText(f.Value) != "":
+		return refuse("%s %s", f.Key, noText(f.Value))
 	}
-	value := textOf(f.Value)
+	value := f.Value.Text
 	if why := check(value); why != "" {
 		return refuse("%s %s", f.Key, why)
 	}
@@ -141,14 +141,16 @@ func (k *Skill) field(f strict.Field) error {
 	return nil
 }
 
-func isScalar(n *strict.Node) bool { return n.Kind != strict.Map && n.Kind != strict.List }
-
-// textOf returns a scalar as written, "" for nothing.
-func textOf(n *strict.Node) string {
-	if n.Kind == strict.Null {
+// noText returns why a value is no text, "" if it is one. 1.0 is none: clients compare the frontmatter that they are
+// told with the one that they read, and some take a number for a text and others do not.
+func noText(n *strict.Node) string {
+	switch n.Kind {
+	case strict.String:
 		return ""
+	case strict.Null, strict.Map, strict.List:
+		return "is " + n.Kind.String() + ", not a text"
 	}
-	return n.Text
+	return "is " + n.Kind.String() + ": write it in quotes"
 }
 
 // frontmatterOf returns the YAML between the lines ---, with an empty line in place of the first, so that its lines
@@ -175,20 +177,17 @@ func frontmatterOf(data []byte) ([]byte, error) {
 	return nil, wrong(sectionFormat, "%s: the frontmatter has no end: write --- on a line of its own", MainFile)
 }
 
-// appendNode appends a value of the frontmatter as JSON.
+// appendNode appends the frontmatter, or a value of it, as JSON: a map or a text.
 func appendNode(out []byte, n *strict.Node) []byte {
-	switch n.Kind {
-	case strict.Map:
-		out = append(out, '{')
-		for i, f := range n.Fields {
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = appendNode(append(rawjson.AppendText(out, f.Key), ':'), f.Value)
-		}
-		return append(out, '}')
-	case strict.List: // the checks let none pass
-		return append(out, "[]"...)
+	if n.Kind != strict.Map {
+		return rawjson.AppendText(out, n.Text)
 	}
-	return rawjson.AppendText(out, textOf(n))
+	out = append(out, '{')
+	for i, f := range n.Fields {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendNode(append(rawjson.AppendText(out, f.Key), ':'), f.Value)
+	}
+	return append(out, '}')
 }

@@ -37,8 +37,8 @@ const (
 type Skill struct {
 	Name        string
 	Description string
-	// Frontmatter is the frontmatter as a JSON object, its members in the author's order. Every scalar is a text as
-	// written: the values of the format are texts, and 1.0 without quotes means the same as "1.0".
+	// Frontmatter is the frontmatter as a JSON object, its members in the author's order. Every value is a text or the
+	// map of texts below metadata.
 	Frontmatter []byte
 	Files       []File // sorted by path; SKILL.md is one of them
 }

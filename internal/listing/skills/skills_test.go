@@ -75,7 +75,10 @@ func TestFrontmatter(t *testing.T) {
 		"CRLF":                {strings.ReplaceAll(plain("one"), "\n", "\r\n"), "", ""},
 		"no body":             {"---\nname: one\ndescription: d\n---", "", ""},
 		"longest description": {main("name: one", "description: "+long), "", ""},
-		"scalars are texts":   {main("name: one", "description: 12", "metadata: {version: 1.0, draft: no}"), "", ""},
+		"number as text":      {main(one, `metadata: {version: "1.0"}`), "", ""},
+		"number":              {main(one, "metadata: {version: 1.0}"), "metadata.version is a number: write", ""},
+		"boolean":             {main("name: one", "description: true"), "SKILL.md:3: description is a boolean", ""},
+		"nothing":             {main(one, "license:"), "SKILL.md:4: license is nothing, not a text", ""},
 		"no frontmatter":      {"# one\n", "does not begin with frontmatter", sectionFormat},
 		"byte order mark":     {"\ufeff" + plain("one"), "byte order mark", sectionFormat},
 		"no end":              {"---\nname: one\ndescription: d\n", "no end", sectionFormat},
@@ -97,9 +100,9 @@ func TestFrontmatter(t *testing.T) {
 		"long name":           {plain(strings.Repeat("x", 65)), "more than 64", ""},
 		"unknown field":       {main(one, "verson: 1"), "there is no field verson", sectionFields},
 		"misspelt field":      {main("name: one", "descripton: d"), "did you mean description?", ""},
-		"a list of tools":     {main(one, "allowed-tools: [Read]"), "SKILL.md:4: allowed-tools is no text", ""},
-		"empty compatibility": {main(one, "compatibility:"), "1 to 500", ""},
-		"nested metadata":     {main(one, "metadata: {a: {b: c}}"), "metadata.a is no text", ""},
+		"a list of tools":     {main(one, "allowed-tools: [Read]"), "allowed-tools is a list, not a text", ""},
+		"empty compatibility": {main(one, "compatibility: ''"), "1 to 500", ""},
+		"nested metadata":     {main(one, "metadata: {a: {b: c}}"), "metadata.a is a map, not a text", ""},
 		"metadata as text":    {main(one, "metadata: x"), "no map", ""},
 		"huge":                {plain("one") + strings.Repeat("x", maxMain), "more than 1048576 bytes", sectionLimits},
 	} {
@@ -111,13 +114,13 @@ func TestFrontmatter(t *testing.T) {
 	}
 }
 
-// TestFrontmatterIsVerbatim renders the frontmatter with the author's order, and scalars as written.
+// TestFrontmatterIsVerbatim renders the frontmatter in the author's order and as it was written.
 func TestFrontmatterIsVerbatim(t *testing.T) {
 	f := newFolder(t)
-	f.write("one/SKILL.md", main("metadata: {version: 1.0, when: 2026-01-02, n: 0x1F, empty: }", "name: one",
+	f.write("one/SKILL.md", main(`metadata: {version: "1.0", when: 2026-01-02, empty: ""}`, "name: one",
 		"description: >-", "  two", `  "lines" é`))
 	k := f.only("", "")
-	const want = `{"metadata":{"version":"1.0","when":"2026-01-02","n":"0x1F","empty":""},"name":"one",` +
+	const want = `{"metadata":{"version":"1.0","when":"2026-01-02","empty":""},"name":"one",` +
 		`"description":"two \"lines\" é"}`
 	if string(k.Frontmatter) != want {
 		t.Errorf("%s\nwant %s", k.Frontmatter, want)
