@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -421,6 +422,22 @@ func TestPoliciesSeeSkills(t *testing.T) {
 	h := f.OpenWith(cfg, exthost.Options{})
 	if got, err := readSkill(t, h, nil, "skill://kit/one/SKILL.md"); err != nil || strings.Contains(got, token) ||
 		!strings.Contains(got, "Log in with") {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestSkillsOfAnotherNode lists and reads the skills in the folder of an extension that another node shares.
+func TestSkillsOfAnotherNode(t *testing.T) {
+	processtest.Leaks(t)
+	w, f := newWeb(), hosttest.NewFolder(t).Add("kit", catTool)
+	f.Write("kit/skills/one/SKILL.md", skillText("one", "Do it.\n"))
+	f.Open(exthost.Options{Cluster: w.node("owner", peers.AsMine)})
+	h := hosttest.NewFolder(t).Open(exthost.Options{Cluster: w.node("front", peers.AsMine)})
+	awaitTool(t, h, "ext_owner_kit_t", true)
+	if got := skillsOf(t, h, nil); got != "one" {
+		t.Errorf("listed: %s", got)
+	}
+	if got, err := readSkill(t, h, nil, "skill://kit/one/SKILL.md"); err != nil || !strings.Contains(got, "Do it.") {
 		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -148,9 +148,11 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 			Replay:     x.Spec.Options.Replay,
 			Pages:      s.Policies.Offloads(),
 			Tools:      own,
+			// this node serves the skills in its folder, whatever protocol the extension speaks
+			Capabilities: s.Capabilities(x),
 		}
 		if hs != nil {
-			o.ProtocolVersion, o.Capabilities = hs.ProtocolVersion, hs.Capabilities
+			o.ProtocolVersion = hs.ProtocolVersion
 			o.ServerInfo, o.Instructions = hs.ServerInfo, hs.Instructions
 		}
 		list = append(list, o)
