@@ -117,7 +117,7 @@ func (a Admin) Spec(id string) (runtime.Spec, error) {
 	x := now.Extensions[id]
 	if x == nil {
 		s := a.h.Status()
-		return runtime.Spec{}, cmp.Or(s.NotHere(id, "info"), operations.Cannot(s, id))
+		return runtime.Spec{}, cmp.Or(s.NotHere(id, "status"), operations.Cannot(s, id))
 	}
 	spec, _, err := a.h.env.Spec(now.Config, x.Candidate)
 	return spec, err

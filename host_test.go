@@ -196,7 +196,7 @@ func TestBrokenExtensionsDoNotAffectGoodOnes(t *testing.T) {
 		t.Errorf("the typo in broken/plugin.toml is not located: %v", h.Status().Diagnostics)
 	}
 	_, err := h.Call(hosttest.Deadline(t), "ext_crash_x", nil)
-	if protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "exthost info crash") {
+	if protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "exthost status crash") {
 		t.Errorf("a tool of a crashed extension: %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func (a Recordings) Record(ctx context.Context, o RecordOptions, w io.Writer) er
 	for _, id := range o.Extensions {
 		if u := a.h.snapshots.Load(); u.Extensions[id] == nil && u.Destinations[id] == nil {
 			s := a.h.Status()
-			return cmp.Or(s.NotHere(id, "record"), operations.Cannot(s, id))
+			return cmp.Or(s.NotHere(id, "calls record FILE"), operations.Cannot(s, id))
 		}
 	}
 	r, err := a.h.env.Recorder.Record(recorder.Options{To: w, ID: o.ID, Extensions: o.Extensions, MaxBytes: o.MaxBytes})

@@ -80,7 +80,7 @@ func plannedClient(o LoadOptions, c ClientEdit) (file string, change, whole edit
 			origins.Of(key))
 	case c.New != nil && len(cfg.Server.Clients) >= MaxClients:
 		return "", change, whole, protocol.Errorf(protocol.InvalidArguments,
-			"there are %d clients already, and there can be no more: remove one with exthost client rm",
+			"there are %d clients already, and there can be no more: remove one with exthost client remove",
 			MaxClients)
 	case c.New != nil:
 		next = *c.New

@@ -169,7 +169,7 @@ type Entry struct {
 	EnvFile string `json:"env_file,omitempty" project:"tighten" path:"true"`
 	// variables to withhold although its manifest declares them
 	EnvDeny []string `json:"env_deny,omitempty" project:"tighten"`
-	// variables of the host to pass on although they look like secrets; same as exthost grant
+	// variables of the host to pass on although they look like secrets; same as exthost secret grant
 	EnvPass []string `json:"env_pass,omitempty" project:"tighten"`
 	// which events its hooks see; default own
 	Hooks string `json:"hooks,omitempty" project:"tighten" jsonschema:"enum=all,enum=own,enum=none"`

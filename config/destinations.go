@@ -34,7 +34,7 @@ type Destination struct {
 	Headers map[string]string `json:"headers,omitempty" project:"yes" secret:"true"`
 	// sse and http only: as [transport.oauth] of a manifest
 	OAuth *manifest.OAuthClient `json:"oauth,omitempty" project:"yes"`
-	// sse and http only: shared: one login for all callers; per_caller: each caller's own (exthost login NAME
+	// sse and http only: shared: one login for all callers; per_caller: each caller's own (exthost secret login NAME
 	// --caller CALLER); default shared
 	Credentials string `json:"credentials,omitempty" project:"yes" jsonschema:"enum=shared,enum=per_caller"`
 	// stdio only: argv, or one string; a path with a slash is relative to cwd

@@ -26,7 +26,7 @@ type Secrets struct {
 	// command and keyring: limit of one request; default 30 s
 	Timeout manifest.Duration `json:"timeout"`
 
-	// directory of the logins of exthost login, each encrypted in a directory of its own; default logins in the
+	// directory of the logins of exthost secret login, each encrypted in a directory of its own; default logins in the
 	// user's directory
 	Logins string `json:"logins,omitempty" path:"true"`
 

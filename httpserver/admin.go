@@ -188,7 +188,7 @@ func setWatch(h *exthost.Host, r *http.Request) (any, error) {
 func streamTap(h *exthost.Host, r *http.Request) ([]source, error) {
 	id := r.FormValue("extension")
 	now := h.Status()
-	if err := now.NotHere(id, "tap"); err != nil {
+	if err := now.NotHere(id, "logs --wire"); err != nil {
 		return nil, err
 	}
 	return []source{func(ctx context.Context, send func(message) bool) {

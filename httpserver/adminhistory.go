@@ -122,7 +122,7 @@ func getAudit(h *exthost.Host, r *http.Request) (any, error) {
 	for record, err := range audit.Read(r.Context(), log.Path, q) {
 		if err != nil {
 			return nil, protocol.Errorf(protocol.ConfigInvalid,
-				"the audit log cannot be read: %w; exthost audit verify says where it is broken", err)
+				"the audit log cannot be read: %w; exthost calls verify says where it is broken", err)
 		}
 		list.Records = append(list.Records, record)
 	}

@@ -116,7 +116,7 @@ type Transport struct {
 	// as nexo's broker sends it
 	Framing string `toml:"framing" json:"framing,omitempty"`
 
-	// replay only: a cassette of exthost record, relative to the extension's directory
+	// replay only: a cassette of exthost calls record, relative to the extension's directory
 	File string `toml:"file" json:"file,omitempty"`
 	// replay only: the recorded id; default: the only one in the cassette
 	Extension string `toml:"extension" json:"extension,omitempty"`
@@ -159,7 +159,7 @@ func (t *Transport) SignsIn() bool {
 func (t Transport) CommandLine() []string {
 	switch {
 	case t.File != "":
-		return []string{"exthost", "replay", t.File}
+		return []string{"exthost", "calls", "replay", t.File}
 	case t.URL != "":
 		return []string{t.URL}
 	case len(t.Cmd) > 0:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// OAuthClient is the client with which users sign in to a remote server (exthost login), if the authorization server
-// requires a known one.
+// OAuthClient is the client with which users sign in to a remote server (exthost secret login), if the authorization
+// server requires a known one.
 type OAuthClient struct {
 	// id of a client registered at the authorization server; default: exthost registers one
 	ClientID string `toml:"client_id" json:"client_id,omitempty"`

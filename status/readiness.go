@@ -51,7 +51,7 @@ func (s *Status) missing() (list []Obstacle) {
 					ID:      id,
 					Blocked: true,
 					Text:    fmt.Sprintf("extension %s is required, and there is none", id),
-					Next:    "exthost list",
+					Next:    "exthost status",
 				})
 		}
 	}
@@ -87,7 +87,7 @@ func obstacle(what, id, state, reason string) []Obstacle {
 	case StateUntrusted:
 		o.Blocked, o.Next = true, "exthost trust "+id
 	case StateSkipped:
-		o.Blocked, o.Next = true, "exthost doctor"
+		o.Blocked, o.Next = true, "exthost check"
 	default:
 		o.Blocked, o.Next = true, fmt.Sprintf("exthost logs %s, then exthost restart %s", id, id)
 	}

@@ -303,7 +303,7 @@ type Tracing struct {
 
 // Recording is a running recording of the messages between the host and its extensions.
 type Recording struct {
-	// configured file; "" for a recording that a client reads, such as exthost record
+	// configured file; "" for a recording that a client reads, such as exthost calls record
 	File       string    `json:"file,omitempty"`
 	Extensions []string  `json:"extensions,omitempty"` // recorded extensions; none: all
 	Since      time.Time `json:"since"`

@@ -381,7 +381,7 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 	want := []string{
 		`policy:access: "ext_x_dye" of config.rules[0].tools matches no tool; did you mean "ext_x_die"? exthost tools list shows the names`,
 		`policy:access: "ext_my.server_delete" of config.rules[0].tools matches no tool; exthost tools list shows the names`,
-		`policy:access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost list shows the ids`,
+		`policy:access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost status shows the ids`,
 		`policy:access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`,
 		`policy:ask: "ext_y_*" of match.tools matches no tool; exthost tools list shows the names`,
 	}

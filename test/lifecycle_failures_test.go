@@ -56,7 +56,7 @@ func TestReasonOfFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(log.String(), `msg="a call failed"`); n != 3 ||
-		!strings.Contains(log.String(), "exthost info long") || strings.Contains(log.String(), canary) {
+		!strings.Contains(log.String(), "exthost status long") || strings.Contains(log.String(), canary) {
 		t.Errorf("%d of 3 failures are in the log:\n%s", n, &log)
 	}
 }

@@ -81,7 +81,7 @@ func TestLogin(t *testing.T) {
 	processtest.Leaks(t)
 	s := oauthtest.New(t)
 	h, store, p := remoteLogins(t, s)
-	if x := hosttest.StatusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost login gh" ||
+	if x := hosttest.StatusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost secret login gh" ||
 		x.Login != x.Reason || x.LastCrash != nil {
 		t.Errorf("%s: %s", x.State, x.Reason)
 	}
@@ -112,7 +112,8 @@ func TestLogin(t *testing.T) {
 	}
 	s.Revoke()
 	_, err := h.Call(context.Background(), "ext_gh_hello", nil)
-	if protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), "exthost login gh") {
+	if protocol.KindOf(err) != protocol.RequirementMissing ||
+		!strings.Contains(err.Error(), "exthost secret login gh") {
 		t.Error(err)
 	}
 }
@@ -140,10 +141,10 @@ func TestLoginOfADestination(t *testing.T) {
 	client := &protocol.Session{ID: "one", Version: protocol.MCP20251125, Extension: "d"}
 	call := func() error { _, err := ask(t, h, client, "hello", "{}"); return err }
 	if err := call(); protocol.KindOf(err) != protocol.RequirementMissing ||
-		!strings.Contains(err.Error(), "needs login: exthost login d") {
+		!strings.Contains(err.Error(), "needs login: exthost secret login d") {
 		t.Error(err)
 	}
-	if d := destinationStatus(t, h); d.Login != "needs login: exthost login d" {
+	if d := destinationStatus(t, h); d.Login != "needs login: exthost secret login d" {
 		t.Errorf("%+v", d.Extension)
 	}
 	logIn(t, store, logins.Place{ID: "d", URL: s.URL})
@@ -178,7 +179,7 @@ func TestLoginOfEachCaller(t *testing.T) {
 		}
 	}
 	if err := call("b2", "bob smith", protocol.MCP20251125); err == nil ||
-		!strings.Contains(err.Error(), "needs login: exthost login d --caller 'bob smith'") {
+		!strings.Contains(err.Error(), "needs login: exthost secret login d --caller 'bob smith'") {
 		t.Error(err)
 	}
 	if err := call("x", "", protocol.MCP20251125); protocol.KindOf(err) != protocol.RequirementMissing ||
@@ -301,7 +302,7 @@ func TestLoginIsAskedFor(t *testing.T) {
 	}
 	o, err = call("bob", protocol.MCP20251125, able, "decline")
 	if protocol.KindOf(err) != protocol.RequirementMissing || len(o.opened) != 1 ||
-		!strings.Contains(err.Error(), "exthost login d --caller bob") {
+		!strings.Contains(err.Error(), "exthost secret login d --caller bob") {
 		t.Errorf("declined: %v, asked %d times", err, len(o.opened))
 	}
 	o, err = call("gus", protocol.MCP20251125, able, "accept")

@@ -61,34 +61,34 @@ var remoteFaults = map[string]remoteFault{
 	"401 for every token": {
 		answers: refuses(401, `Bearer error="invalid_token"`),
 		want:    "refuses the token",
-		again:   "exthost login gh",
+		again:   "exthost secret login gh",
 		renewed: 1,
 		sent:    4,
 	},
 	"401 for every token, no words": {
 		answers: refuses(401),
 		want:    "refuses the token",
-		again:   "exthost login gh",
+		again:   "exthost secret login gh",
 		renewed: 1,
 		sent:    4,
 	},
 	"401 for every token, but Basic": {
 		answers: refuses(401, `Basic realm="x"`),
 		want:    "refuses the token",
-		again:   "exthost login gh",
+		again:   "exthost secret login gh",
 		renewed: 1,
 		sent:    4,
 	},
 	"403 for want of scopes": {
 		answers: refuses(403, `Basic, Bearer error="insufficient_scope", scope="repo read:org $(id) a;b"`),
 		want:    "wants more than the last one allows (repo, read:org)",
-		again:   "exthost login gh --scope repo,read:org",
+		again:   "exthost secret login gh --scope repo,read:org",
 		sent:    3,
 	},
 	"403 for want of scopes, not which": {
 		answers: refuses(403, `Bearer error="insufficient_scope"`),
 		want:    "wants more than the last one allows",
-		again:   "exthost login gh",
+		again:   "exthost secret login gh",
 		sent:    3,
 	},
 	"403 of another kind": {
@@ -186,7 +186,8 @@ func TestAuthorizationServerChanges(t *testing.T) {
 	}
 	s.Revoke()
 	_, err := h.Call(hosttest.Deadline(t), "ext_gh_hello", nil)
-	if protocol.KindOf(err) != protocol.RequirementMissing || !strings.Contains(err.Error(), ": exthost login gh") {
+	if protocol.KindOf(err) != protocol.RequirementMissing ||
+		!strings.Contains(err.Error(), ": exthost secret login gh") {
 		t.Error(err)
 	}
 	if thief.Asked("/token") > 0 {
@@ -246,7 +247,7 @@ func TestOpenHandshakeWantsLogin(t *testing.T) {
 		return open
 	}
 	h, _, _ := remoteLogins(t, s)
-	if x := hosttest.StatusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost login gh" {
+	if x := hosttest.StatusOf(t, h, "gh"); x.State != "failed" || x.Reason != "needs login: exthost secret login gh" {
 		t.Errorf("%s: %s", x.State, x.Reason)
 	}
 }

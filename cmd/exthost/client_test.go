@@ -37,8 +37,8 @@ func giveClient(t testing.TB, dir string, args ...string) string {
 
 func removeClient(t testing.TB, dir, name string) {
 	t.Helper()
-	if out, err := program(dir, "client", "rm", name).CombinedOutput(); err != nil {
-		t.Fatalf("exthost client rm: %v, %s", err, out)
+	if out, err := program(dir, "client", "remove", name).CombinedOutput(); err != nil {
+		t.Fatalf("exthost client remove: %v, %s", err, out)
 	}
 }
 

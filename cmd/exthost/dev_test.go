@@ -161,12 +161,12 @@ func TestDev(t *testing.T) {
 		{"hello x", `"x" is not key=value`},
 		{"help", "tab completes"},
 		{":tools", "hello(loud?: boolean"},
-		{"info", "state in "},
+		{"status", "state in "},
 		{"restart", "↻ hello restarted in "},
 		{"reload", "↻ nothing changes"},
-		{"tap", "tapping; tap again ends it"},
+		{"wire", "messages are shown; wire again ends it"},
 		{"hello name=Tapped", `> {"id":`},
-		{"tap", "no longer tapping"},
+		{"wire", "messages are no longer shown"},
 	} {
 		s.say(c[0])
 		s.said.await(t, c[1])
@@ -342,7 +342,7 @@ func TestAttachToSomethingElse(t *testing.T) {
 		}
 	}()
 	for range 5 {
-		out, err := program(dir, "attach", socket).CombinedOutput()
+		out, err := program(dir, "dev", "attach", socket).CombinedOutput()
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != int(console.ExitNotFound) ||
 			!strings.Contains(string(out), "next: exthost dev DIR --attach") {
 			t.Errorf("%v: %s", err, out)
@@ -355,8 +355,8 @@ func TestDevAttach(t *testing.T) {
 	processtest.Leaks(t)
 	project := project(t, map[string]string{"x/plugin.toml": notesManifest})
 	s := startDev(t, project, "x", "--attach")
-	s.said.await(t, "it is not started; in another terminal: exthost attach ")
-	socket := regexp.MustCompile(`exthost attach (\S+)`).FindStringSubmatch(s.said.String())[1]
+	s.said.await(t, "it is not started; in another terminal: exthost dev attach ")
+	socket := regexp.MustCompile(`exthost dev attach (\S+)`).FindStringSubmatch(s.said.String())[1]
 	if info, err := os.Stat(filepath.Dir(socket)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory of the socket: %v, %v", info.Mode(), err)
 	}
@@ -365,7 +365,7 @@ func TestDevAttach(t *testing.T) {
 		said := &transcript{more: make(chan struct{}, 1)}
 		var cmd *exec.Cmd
 		for began := time.Now(); ; { // every relay after the first has to start
-			cmd = program(project, append([]string{"attach", socket}, args...)...)
+			cmd = program(project, append([]string{"dev", "attach", socket}, args...)...)
 			cmd.Stderr = said
 			if _, err := os.Stat(socket); err == nil || time.Since(began) > patience {
 				break
@@ -381,7 +381,7 @@ func TestDevAttach(t *testing.T) {
 	s.said.await(t, "● notes 0.1.0 attached")
 	s.say("add text=milk")
 	s.said.await(t, "milk")
-	if out, err := program(project, "attach", socket).CombinedOutput(); err == nil ||
+	if out, err := program(project, "dev", "attach", socket).CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "no host waits at") {
 		t.Errorf("a second one: %v, %s", err, out)
 	}
@@ -396,7 +396,7 @@ func TestDevAttach(t *testing.T) {
 	if err := second.Wait(); err != nil {
 		t.Errorf("the attached process: %v\n%s", err, said)
 	}
-	out, err := program(project, "attach", socket).CombinedOutput()
+	out, err := program(project, "dev", "attach", socket).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "exthost dev DIR --attach") {
 		t.Errorf("nobody there: %v, %s", err, out)
 	}

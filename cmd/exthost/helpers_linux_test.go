@@ -8,7 +8,7 @@ import (
 // The init of a pid namespace and the guardian begin before the packages that only a host needs are initialised.
 // Otherwise an init would take five times as long to start its child, and both would use three times the memory.
 func TestHelpersBeginEarly(t *testing.T) {
-	cmd := program(t.TempDir(), "version")
+	cmd := program(t.TempDir(), "--version")
 	cmd.Env = append(cmd.Env, "GODEBUG=inittrace=1")
 	var trace strings.Builder
 	cmd.Stderr = &trace

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -76,21 +77,18 @@ func TestNothingRunsUnderAnyCommand(t *testing.T) {
 	}
 	files["with-configuration/exthost.yaml"] = hostileConfig
 	base := project(t, files)
-	commands := leaves(t, base)
-	if len(commands) < 40 {
-		t.Fatalf("only %d commands: %v", len(commands), commands)
-	}
+	all := commands(t)
 	for _, clone := range []string{"extensions-only", "with-configuration"} {
 		t.Run(clone, func(t *testing.T) {
 			dir := filepath.Join(base, clone)
-			for _, command := range commands {
+			for _, command := range all {
 				for _, args := range [][]string{nil, {argument(command)}} {
 					inClone(t, base, dir, append(strings.Fields(command), args...))
 				}
 			}
 			// no command has given consent
 			inClone(t, base, dir, []string{"call", "ext_tool_go", "--no-project-config"})
-			inClone(t, base, dir, []string{"doctor", "--runtime", "--no-project-config"})
+			inClone(t, base, dir, []string{"check", "--start", "--no-project-config"})
 			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 				if err == nil && d.Name() == "ran" {
 					text, _ := os.ReadFile(path)
@@ -103,7 +101,7 @@ func TestNothingRunsUnderAnyCommand(t *testing.T) {
 			}
 			// The same programs run once they are trusted.
 			inClone(t, base, dir, []string{"call", "ext_tool_go", "--trust", "off"})
-			inClone(t, base, dir, []string{"doctor", "--runtime", "--trust", "off"})
+			inClone(t, base, dir, []string{"check", "--start", "--trust", "off"})
 			left := []string{"extensions/tool/ran", "extensions/server/ran", "extensions/side/ran"}
 			if clone == "with-configuration" {
 				left = append(left, "ran")
@@ -121,14 +119,12 @@ func TestNothingRunsUnderAnyCommand(t *testing.T) {
 // what it holds.
 func argument(command string) string {
 	switch command {
-	case "call", "tools schema", "policy explain":
+	case "call", "tools schema":
 		return "ext_tool_go"
-	case "hooks test":
+	case "policy hooks test":
 		return "PreToolUse"
 	case "check", "dev":
 		return "--trust=ask"
-	case "man":
-		return "pages"
 	}
 	return "tool"
 }
@@ -148,23 +144,37 @@ func inClone(t *testing.T, base, dir string, args []string) {
 	t.Logf("%v: %v", args, err)
 }
 
-// leaves returns the commands without subcommands, according to the manual pages.
-func leaves(t *testing.T, dir string) (commands []string) {
+// commands returns the commands that do something by themselves, according to the manual pages.
+func commands(t *testing.T) (names []string) {
 	t.Helper()
-	pages := filepath.Join(dir, "man")
-	if out, err := program(dir, "man", pages).CombinedOutput(); err != nil {
+	pages := t.TempDir()
+	if out, err := program(pages, "help", "--man", pages).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	files, err := os.ReadDir(pages)
+	files, err := filepath.Glob(filepath.Join(pages, "*.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		name := strings.TrimSuffix(f.Name(), ".1")
-		parent := func(o fs.DirEntry) bool { return strings.HasPrefix(o.Name(), name+"-") }
-		if name != f.Name() && !slices.ContainsFunc(files, parent) {
-			commands = append(commands, strings.ReplaceAll(strings.TrimPrefix(name, "exthost-"), "-", " "))
+	use := regexp.MustCompile(`(?m)^\\fBexthost ([a-z]+(?:[ -][a-z]+)*)(.*)`)
+	argument := regexp.MustCompile(`^ \[?[A-Z]`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(file, ".1")
+		parent := slices.ContainsFunc(files, func(o string) bool { return strings.HasPrefix(o, name+"-") })
+		synopsis := use.FindSubmatch(text)
+		switch {
+		case filepath.Base(name) == "exthost":
+		case synopsis == nil:
+			t.Fatalf("%s: no synopsis", file)
+		case !parent || argument.Match(synopsis[2]): // a group without an argument shows its help
+			names = append(names, string(synopsis[1]))
 		}
 	}
-	return commands
+	if len(names) < 50 {
+		t.Fatalf("only %d commands: %v", len(names), names)
+	}
+	return names
 }

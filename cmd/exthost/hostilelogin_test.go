@@ -58,7 +58,7 @@ func TestHostileLogin(t *testing.T) {
 				"extensions/gh/plugin.toml": "[plugin]\nid = \"gh\"\nversion = \"0.1.0\"\n[transport]\nurl = \"" +
 					s.URL + "\"\n",
 			})
-			login := program(dir, append([]string{"login", "gh"}, tt.args...)...)
+			login := program(dir, append([]string{"secret", "login", "gh"}, tt.args...)...)
 			login.Env = append(login.Env, "BROWSER=approve")
 			timeout := time.AfterFunc(patience, func() { login.Process.Kill() })
 			defer timeout.Stop()

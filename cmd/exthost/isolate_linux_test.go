@@ -45,7 +45,7 @@ func TestIsolatedExtension(t *testing.T) {
 	if strings.Count(status, "pid namespace") != 1 || !strings.Contains(status, "processes held by process group") {
 		t.Errorf("status:\n%s", status)
 	}
-	if info, _ := ask(t, dir, "info", "daemon"); !strings.Contains(info, "+ pid namespace") {
+	if info, _ := ask(t, dir, "status", "daemon"); !strings.Contains(info, "+ pid namespace") {
 		t.Errorf("info:\n%s", info)
 	}
 	for deadline := time.Now().Add(patience); len(sleepers()) == 0; {

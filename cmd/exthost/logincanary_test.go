@@ -68,7 +68,7 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	})
 	said := map[string]string{}
 	s := startServe(t, dir)
-	tap := program(dir, "tap")
+	tap := program(dir, "logs", "--wire")
 	seen := &transcript{more: make(chan struct{}, 1)}
 	tap.Stdout = seen
 	if err := tap.Start(); err != nil {
@@ -76,7 +76,7 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	}
 	timeout := time.AfterFunc(patience, func() { tap.Process.Kill() })
 	defer timeout.Stop()
-	login := program(dir, "login", "gh", "--log-level", "trace")
+	login := program(dir, "secret", "login", "gh", "--log-level", "trace")
 	login.Env = append(login.Env, "BROWSER=approve")
 	out, err := login.CombinedOutput()
 	if err != nil {
@@ -98,12 +98,13 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	said["the end"] = s.call(t, "ext_gh_hello", `{}`) // the error description quotes the refresh token
 	_, said["the metrics"] = request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
 	for _, args := range [][]string{
-		{"status", "-o", "json"}, {"info", "gh", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
-		{"audit", "-o", "json"}, {"config", "show", "-o", "json"},
-		{"login", "--list", "-o", "json"}, {"login", "--list"}, {"doctor", "-o", "json"}, {"validate"},
+		{"status", "-o", "json"}, {"status", "gh", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
+		{"calls", "audit", "-o", "json"}, {"config", "show", "-o", "json"},
+		{"secret", "login", "--list", "-o", "json"}, {"secret", "login", "--list"}, {"check", "-o", "json"},
+		{"validate"},
 	} {
 		out, err := program(dir, args...).Output()
-		if len(out) == 0 || err != nil && args[0] != "doctor" {
+		if len(out) == 0 || err != nil && args[0] != "check" {
 			t.Errorf("%q is not put to the test: %v", args, err)
 		}
 		said[strings.Join(args, " ")] = string(out)
@@ -117,7 +118,7 @@ func TestLoginsAppearNowhere(t *testing.T) {
 			t.Errorf("%s is for others: %v", path, mode)
 		}
 	}
-	logout, err := program(dir, "logout", "gh", "--log-level", "trace").CombinedOutput()
+	logout, err := program(dir, "secret", "logout", "gh", "--log-level", "trace").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, logout)
 	}

@@ -98,7 +98,7 @@ func stay(dir string) {
 		time.Sleep(time.Millisecond) // there is nothing to wait for
 	}
 	outcome := ""
-	for _, args := range [][]string{{"approve", "-o", "name"}, {"stop"}} {
+	for _, args := range [][]string{{"calls", "approve", "-o", "name"}, {"stop"}} {
 		cmd := operator(exe, dir, args...)
 		out, err := cmd.CombinedOutput()
 		outcome += verdict(err == nil, strings.Contains(string(out), "was started by an extension"), string(out))
@@ -338,7 +338,7 @@ func (f *field) judge(orphan string, lowers bool) (another, outcome string) {
 	}
 	var id string
 	f.await("the call waits for a person", func() bool {
-		out, _ := f.command("approve", "-o", "name").Output()
+		out, _ := f.command("calls", "approve", "-o", "name").Output()
 		id = strings.TrimSpace(string(out))
 		return id != ""
 	})
@@ -353,7 +353,7 @@ func (f *field) judge(orphan string, lowers bool) (another, outcome string) {
 		outcome = "gone"
 		return !alive(orphan)
 	})
-	f.tell("approve", id)
+	f.tell("calls", "approve", id)
 	if err := pay.Wait(); err != nil || !strings.Contains(paid.String(), "paid") {
 		f.t.Errorf("the user's approval: %v: %s", err, &paid)
 	}

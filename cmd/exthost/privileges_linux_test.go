@@ -42,11 +42,11 @@ func TestExtensionWithoutPrivileges(t *testing.T) {
 		reads      bool
 	}{{nil, "1\n", false}, {[]string{"--config", "lax.yaml"}, "0\n", root}} {
 		s := startServe(t, dir, tt.args...)
-		info, _ := ask(t, dir, append([]string{"info", "curious"}, tt.args...)...)
+		info, _ := ask(t, dir, append([]string{"status", "curious"}, tt.args...)...)
 		if strings.Contains(info, "may gain privileges") != (tt.privileges == "0\n") {
 			t.Errorf("info %q:\n%s", tt.args, info)
 		}
-		doctor, _ := ask(t, dir, append([]string{"doctor"}, tt.args...)...)
+		doctor, _ := ask(t, dir, append([]string{"check"}, tt.args...)...)
 		if strings.Contains(doctor, "privileges ") != root ||
 			strings.Contains(doctor, "and all of them: curious") != (root && tt.privileges == "0\n") {
 			t.Errorf("doctor %q:\n%s", tt.args, doctor)

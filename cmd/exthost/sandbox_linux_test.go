@@ -89,11 +89,11 @@ func TestSandboxShown(t *testing.T) {
 	if out, _ := ask(t, dir, "status"); strings.Count(out, enforced) != 2 {
 		t.Errorf("status:\n%s", out)
 	}
-	out, _ := ask(t, dir, "info", "boxed")
+	out, _ := ask(t, dir, "status", "boxed")
 	if !strings.Contains(out, "enforced: files, signals, system calls, network") || !strings.Contains(out, "/srv") {
 		t.Errorf("info:\n%s", out)
 	}
-	if out, _ := ask(t, dir, "doctor"); !strings.Contains(out, "this system enforces files, signals, system calls") {
+	if out, _ := ask(t, dir, "check"); !strings.Contains(out, "this system enforces files, signals, system calls") {
 		t.Errorf("doctor:\n%s", out)
 	}
 	said, err := program(dir, "call", "ext_temporary_run").CombinedOutput()

@@ -53,7 +53,7 @@ func TestStoredSecretsAppearNowhere(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s := startServe(t, dir)
-	tap := program(dir, "tap")
+	tap := program(dir, "logs", "--wire")
 	seen := &transcript{more: make(chan struct{}, 1)}
 	tap.Stdout = seen
 	if err := tap.Start(); err != nil {
@@ -69,9 +69,9 @@ func TestStoredSecretsAppearNowhere(t *testing.T) {
 	said := map[string]string{"the failure": s.call(t, "ext_given_fail", `{}`)}
 	_, said["the metrics"] = request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
 	for _, args := range [][]string{
-		{"status", "-o", "json"}, {"info", "given", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
-		{"audit", "-o", "json"}, {"config", "show", "-o", "json"},
-		{"secret", "list", "-o", "json"}, {"doctor", "-o", "json"}, {"validate"},
+		{"status", "-o", "json"}, {"status", "given", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
+		{"calls", "audit", "-o", "json"}, {"config", "show", "-o", "json"},
+		{"secret", "list", "-o", "json"}, {"check", "-o", "json"}, {"validate"},
 	} {
 		out, err := program(dir, args...).Output()
 		if len(out) == 0 || err != nil {

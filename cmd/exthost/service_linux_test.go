@@ -84,16 +84,15 @@ func TestHostWithAnotherStateDirectory(t *testing.T) {
 		want string
 	}{
 		{dir, []string{"status"}, console.ExitOK, "pid " + pid},
-		{dir, []string{"info", "kit"}, console.ExitOK, "kit"},
+		{dir, []string{"status", "kit"}, console.ExitOK, "kit"},
 		{dir, []string{"call", "ext_kit_say", "text=hello"}, console.ExitOK, "hello"},
-		{dir, []string{"doctor"}, console.ExitFailed, "sudo -u "},
-		{other, []string{"ready", "--host", pid}, console.ExitOK, ""},
+		{dir, []string{"check"}, console.ExitFailed, "sudo -u "},
+		{other, []string{"status", "--ready", "--host", pid}, console.ExitOK, ""},
 		{other, []string{"calls", "--host", dir}, console.ExitOK, "ext_kit_say"},
 		{other, []string{"status"}, console.ExitNotFound, "pid " + pid + " in " + dir},
 		{other, []string{"status"}, console.ExitNotFound, "exthost status --host "},
 		{other, []string{"logs", "--host", "1"}, console.ExitNotFound, "pid " + pid + " in " + dir},
 		{dir, []string{"disable", "kit"}, console.ExitOK, "kit is disabled by the host with pid " + pid},
-		{dir, []string{"allow", "kit"}, console.ExitFailed, "sudo -u "},
 	} {
 		if out, code := elsewhere(ask.in, ask.args...); code != ask.code || !strings.Contains(out, ask.want) {
 			t.Errorf("exthost %s: exit code %d, %s", strings.Join(ask.args, " "), code, out)

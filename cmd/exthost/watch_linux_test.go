@@ -37,7 +37,7 @@ func TestNoMoreWatches(t *testing.T) {
 		}
 	}()
 	said.await(t, "the system gives no more watches")
-	if out, err := program(dir, "watch", "status").Output(); err != nil ||
+	if out, err := program(dir, "reload", "--watch", "status").Output(); err != nil ||
 		!strings.Contains(string(out), "polling every two seconds: ") {
 		t.Errorf("%s, %v", out, err)
 	}

@@ -146,7 +146,7 @@ func TestNothingThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, log, err := do(t, "say something")
-	if err != nil || !strings.Contains(log, "exthost doctor says why") ||
+	if err != nil || !strings.Contains(log, "exthost check says why") ||
 		!strings.Contains(answer, `no tool that I am offered does "say something"`) {
 		t.Errorf("no tools: %q, %v\n%s", answer, err, log)
 	}

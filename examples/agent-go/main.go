@@ -82,7 +82,7 @@ func open(ctx context.Context, stderr io.Writer) (*exthost.Host, error) {
 		return nil, err
 	}
 	if len(host.Tools().Entries()) == 0 {
-		fmt.Fprintf(stderr, "no tools: there is nothing that runs in %s; exthost doctor says why\n",
+		fmt.Fprintf(stderr, "no tools: there is nothing that runs in %s; exthost check says why\n",
 			strings.Join(cfg.Extensions.SearchPaths, ", "))
 	}
 	return host, nil

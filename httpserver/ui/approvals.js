@@ -54,7 +54,7 @@ function request(q) {
   const path = `/approvals/${encodeURIComponent(q.id)}`;
   const buttons = q.desk_only ? [el("small", {}, `Only operators of node ${q.desk} may answer; name this node in cluster.operators there.`)] : serves("post", "/approvals/{id}/approve")
     ? [action("Approve", () => post(path + "/approve"), { tone: "good" }), action("Deny", () => post(path + "/deny", {}), { tone: "bad" })]
-    : [el("small", {}, `exthost approve ${q.id}`)];
+    : [el("small", {}, `exthost calls approve ${q.id}`)];
   return {
     node: el("article.card", { tabindex: "0" }, el("header", {}, el("h3", {}, q.tool || q.method), left), el("div.time", {}, bar),
       el("p.reason", {}, el("b", {}, q.policy), ` asks: ${q.reason}`),

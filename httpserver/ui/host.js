@@ -57,7 +57,7 @@ export function host(nav) {
 
 /** recording says what is recorded, and since when. */
 function recording(r) {
-  const to = r.file ? `to ${r.file}` : "by exthost record or the dashboard", of = (r.extensions ?? []).length ? ` of ${r.extensions.join(", ")}` : "";
+  const to = r.file ? `to ${r.file}` : "by exthost calls record or the dashboard", of = (r.extensions ?? []).length ? ` of ${r.extensions.join(", ")}` : "";
   return `${to}${of} for ${since(r.since)}, ${plural(r.records, "line")}${r.omitted ? `, ${plural(r.omitted, "frame")} left out` : ""}`;
 }
 

@@ -19,7 +19,7 @@ export function recordings(nav) {
   const toggle = el("button", { type: "button", onclick: () => (recording ? stop() : record()) }, "Record");
   const save = action("Save", async () => download());
   const about = el("span.total");
-  const none = empty("No cassette is open.", "Record what passes between the host and its extensions, secrets masked, or open a file of exthost record.");
+  const none = empty("No cassette is open.", "Record what passes between the host and its extensions, secrets masked, or open a file of exthost calls record.");
   const detail = details(nav);
   let records = [], text = [], only = "", recording = null, opened = 0;
 
@@ -34,7 +34,7 @@ export function recordings(nav) {
   async function open(chosen) {
     if (!chosen) return;
     try {
-      if (chosen.size > MOST) throw new Error(`${chosen.name} has ${bytes(chosen.size)}, and a page can hold ${bytes(MOST)}: exthost replay serves it`);
+      if (chosen.size > MOST) throw new Error(`${chosen.name} has ${bytes(chosen.size)}, and a page can hold ${bytes(MOST)}: exthost calls replay serves it`);
       load((await chosen.text()).split(/\r?\n/).slice(0, -1)); // a last line without its end was cut off
     } catch (e) {
       toast(`open: ${e.message}`, "bad");
@@ -95,7 +95,7 @@ const shape = /^\{"at":(\d+)(?:,"run":(\d+))?(?:,"of":(?:"(?:[^"\\]|\\.)*"|[^,"]
 /** parse returns the records of a cassette, each with what it is about and the record that answers it. */
 function parse(all) {
   const first = all.findIndex((line) => line.trim());
-  if (first < 0 || JSON.parse(all[first]).cassette !== 1) throw new Error("this is no cassette of exthost record that this host can read");
+  if (first < 0 || JSON.parse(all[first]).cassette !== 1) throw new Error("this is no cassette of exthost calls record that this host can read");
   const runs = new Map(), open = new Map(), records = [];
   all.slice(first + 1).forEach((line, n) => {
     if (!line.trim()) return;

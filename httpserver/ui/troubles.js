@@ -22,7 +22,7 @@ const within = (time, span) => Date.now() - Date.parse(time) < span;
 /** troublesOf returns all problems and pending approvals, the most urgent first. */
 export function troublesOf(s) {
   const list = s.approvals.map((q) => ({
-    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: q.desk_only ? `at node ${q.desk}: exthost approve ${q.id.split("/")[1]}` : `exthost approve ${q.id}`, asks: q.desk_only ? undefined : q.id,
+    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: q.desk_only ? `at node ${q.desk}: exthost calls approve ${q.id.split("/")[1]}` : `exthost calls approve ${q.id}`, asks: q.desk_only ? undefined : q.id,
   }));
   const workers = [...s.status.runs, ...(s.status.policies ?? []).flatMap((p) => p.process ?? [])];
   for (const x of workers) list.push(...troublesWith(x, s));
@@ -34,7 +34,7 @@ export function troublesOf(s) {
     list.push({ key: "p" + p.name + d.message, tone: "warn", word: "without effect", title: p.name, href: "#/governance", text: advice(d), next: "exthost policy list" });
   }
   for (const d of s.status.diagnostics) if (d.level === "warn" && !d.extension && !d.path) {
-    list.push({ key: "w" + d.message, tone: "warn", word: d.code.replaceAll("_", " "), title: "configuration", href: "#/host", text: advice(d), next: "exthost doctor" });
+    list.push({ key: "w" + d.message, tone: "warn", word: d.code.replaceAll("_", " "), title: "configuration", href: "#/host", text: advice(d), next: "exthost check" });
   }
   return list.filter((t) => !dismissed.has(t.key)).sort((a, b) => urgency[a.tone] - urgency[b.tone]);
 }
@@ -64,7 +64,7 @@ function troublesWith(x, s) {
   const list = [];
   const runs = ["ready", "idle"].includes(x.state);
   if (x.login) { // the command is the last words; the text before says why
-    const [, why, command] = x.login.match(/^needs login(?:, because )?(.*): (exthost .*)$/s) ?? [, x.login, `exthost login ${x.id}`];
+    const [, why, command] = x.login.match(/^needs login(?:, because )?(.*): (exthost .*)$/s) ?? [, x.login, `exthost secret login ${x.id}`];
     list.push({ ...about, key: "l" + x.id, tone: "warn", word: "needs login", text: why || "its server wants one", next: command });
   } else if (!runs && x.state !== "disabled") {
     const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
@@ -72,7 +72,7 @@ function troublesWith(x, s) {
     const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
     list.push({ ...about, key: "x" + x.id, state: x.state, tone: stateTone[x.state] in urgency ? stateTone[x.state] : "warn", said: evidence(x)?.stderr,
       text: (x.reason || "the reason is not known yet") + (retry ? `; ${retryText(retry)}` : "") + (hint && !command ? ` → ${hint}` : ""),
-      next: command ?? (x.state === "untrusted" ? `exthost trust ${x.id}` : x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`), restart: x.state === "failed" ? x.id : null });
+      next: command ?? (x.state === "untrusted" ? `exthost trust ${x.id}` : x.state === "skipped" ? (hint ? "exthost reload" : `exthost status ${x.id}`) : `exthost logs ${x.id}`), restart: x.state === "failed" ? x.id : null });
   } else if (x.last_crash && ended(x) && within(x.last_crash.time, RECENT)) {
     list.push({ ...about, key: "c" + x.id + x.last_crash.time, tone: "warn", word: ended(x), said: evidence(x)?.stderr, next: `exthost logs ${x.id}`, past: true,
       text: `${x.last_crash.reason}; at ${clock(x.last_crash.time)}, and ${x.state} again` });

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -68,7 +67,8 @@ func execute(ctx context.Context, args []string, c *console.Console, onHangup *h
 	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
 		console.PlainFlags(cmd)
 	}
-	return c, cmd.ExecuteContext(ctx)
+	ran, err := cmd.ExecuteContextC(ctx)
+	return c, console.ExclusiveFlags(ran, err)
 }
 
 func root(c *console.Console, onHangup *hangup) *cobra.Command {
@@ -80,63 +80,42 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		{"Serve and call tools:", []*cobra.Command{
 			serve.Command(c, onHangup.set),
 			connect.Command(c),
-			connect.AgentSetup(c),
-			inspect.List(c),
-			inspect.Info(c),
 			inspect.Tools(c),
 			inspect.Call(c),
 			skill.Command(c),
 		}},
-		{"Add packages:", []*cobra.Command{
+		{"Add extensions of others:", []*cobra.Command{
 			packages.Add(c),
-			packages.Outdated(c),
 			packages.Upgrade(c),
 			packages.Remove(c),
+			packages.Import(c),
+			operate.Trust(c),
+		}},
+		{"See what happens:", []*cobra.Command{
+			operate.Status(c, inspect.Extension),
+			operate.Logs(c),
+			operate.Calls(c, govern.Decisions{}, govern.Audit(c), govern.Verify(c), govern.Approve(c), govern.Deny(c),
+				record.Record(c), record.Replay(c), record.Diff(c)),
 		}},
 		{"Operate the running host:", []*cobra.Command{
-			operate.Status(c),
-			operate.Ready(c),
-			operate.UI(c),
-			operate.Logs(c),
-			operate.Calls(c),
-			dev.Tap(c),
-			record.Record(c),
-			record.Replay(c),
-			record.Diff(c),
 			operate.Reload(c),
 			operate.Restart(c),
 			operate.Stop(c),
-			operate.Watch(c),
 			operate.Enable(c),
 			operate.Disable(c),
-			operate.Allow(c),
-			operate.Trust(c),
-			operate.Grant(c),
+		}},
+		{"Decide who may do what:", []*cobra.Command{
 			secret.Command(c),
 			client.Command(c),
-			secret.Login(c),
-			secret.Logout(c),
-			cluster.Command(c),
-		}},
-		{"Govern calls:", []*cobra.Command{
 			govern.Policy(c),
-			govern.Hooks(c),
-			govern.Approve(c),
-			govern.Deny(c),
-			govern.Audit(c),
+			cluster.Command(c),
 		}},
 		{"Write extensions:", []*cobra.Command{
 			author.Init(c),
 			dev.Dev(c),
-			dev.Attach(c),
-			author.Check(c),
-			packages.Import(c),
-		}},
-		{"Check and configure:", []*cobra.Command{
-			inspect.Doctor(c),
+			author.Check(c, inspect.Check),
 			inspect.Validate(c),
 			inspect.Config(c),
-			inspect.Schema(c),
 		}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
@@ -145,7 +124,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		}
 		cmd.AddCommand(g.commands...)
 	}
-	cmd.AddCommand(inspect.Version(c), man(), extension())
+	cmd.AddCommand(extension())
 	cmd.Version = inspect.VersionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them " +
@@ -153,9 +132,10 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid " +
 		"configuration or manifest, 4 for what is not found, 5 for a requirement that is missing, " +
 		"6 for a denial, 7 for an error of the extension or its tool, 8 for a timeout or " +
-		"cancellation and 9 for checks that failed; 10 to 12 are the answers of exthost ready."
+		"cancellation and 9 for checks that failed; 10 to 12 are the answers of exthost status --ready.\n\n" +
+		"exthost help names the commands that matter most, exthost help all those below."
 	cmd.Example = "  exthost serve              serve the tools on http://127.0.0.1:7800/mcp\n" +
-		"  exthost doctor --runtime   start every extension once and say what is wrong\n" +
+		"  exthost check --start      start every extension once and say what is wrong\n" +
 		"  exthost call ext_notes_add text='buy milk'"
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -166,9 +146,9 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 	cmd.SetOut(c.Out)
 	cmd.SetErr(c.Err)
 	cmd.SetFlagErrorFunc(console.FlagError)
-	cmd.SetHelpCommand(help())
 	c.AddFlags(cmd)
 	console.FitHelp(cmd)
+	addHelp(cmd)
 	return cmd
 }
 
@@ -189,21 +169,6 @@ func extension() *cobra.Command {
 				return console.Reported(code)
 			}
 			return nil
-		},
-	}
-}
-
-func help() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Show what a command does",
-		RunE: func(c *cobra.Command, args []string) error {
-			cmd, rest, err := c.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return console.UnknownCommand(cmd, strings.Join(rest, " "))
-			}
-			cmd.InitDefaultHelpFlag()
-			return cmd.Help()
 		},
 	}
 }

@@ -17,7 +17,7 @@ import (
 func TestEveryCommandHasAManualPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "share", "man1")
 	cmd := root(&console.Console{In: os.Stdin, Out: io.Discard, Err: io.Discard}, new(hangup))
-	cmd.SetArgs([]string{"man", dir})
+	cmd.SetArgs([]string{"help", "--man", dir})
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}

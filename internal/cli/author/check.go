@@ -27,20 +27,26 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Check returns exthost check, which tests an extension.
-func Check(c *console.Console) *cobra.Command {
+// Check returns exthost check, which tests an extension or, by whole, checks a directory that a host serves.
+func Check(c *console.Console, whole func(_ context.Context, _ *console.Console, start bool) error) *cobra.Command {
 	var form, expected string
-	var confined bool
+	var confined, start bool
 	cmd := &cobra.Command{
 		Use:   "check [DIR]",
-		Short: "Test an extension in normal use and under faults, for its author",
-		Long: "Start the extension in DIR (default: this directory, once it is trusted), or all extensions\n" +
-			"below it, and try how it handles ids, noise, bad arguments, floods, cancellation and its end.\n" +
-			"Its check.json lists the calls to make. A tool without a call there is called only if it is\n" +
-			"annotated as read-only. The exit code is 9 when a check fails. What was started counts as agreed\n" +
-			"to, as with exthost dev.",
-		Example: "  exthost check extensions/weather\n  exthost check extensions --format junit > report.xml\n" +
-			"  exthost check --expected known-failures.txt\n  exthost check --sandbox extensions/weather",
+		Short: "Check what all extensions need, or test the one in DIR",
+		Long: "Without DIR, check the configuration, every manifest and the requirements of every extension;\n" +
+			"--start also starts each extension, shakes hands with it and stops it again. A check that is\n" +
+			"skipped because something is missing is no failure.\n\n" +
+			"With DIR, for the author of an extension, start the extension in DIR, or all extensions below it,\n" +
+			"and try how it handles ids, noise, bad arguments, floods, cancellation and its end. Its check.json\n" +
+			"lists the calls to make. A tool without a call there is called only if it is annotated as\n" +
+			"read-only. What was started counts as agreed to, as with exthost dev. In the directory of an\n" +
+			"extension that is trusted, DIR is that one.\n\n" +
+			"The exit code is 9 when a check fails.",
+		Example: "  exthost check\n  exthost check --start\n  exthost check extensions/weather\n" +
+			"  exthost check extensions --format junit > report.xml\n" +
+			"  exthost check . --expected known-failures.txt\n  exthost check --sandbox extensions/weather",
+		SuggestFor: []string{"doctor", "test", "verify"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return console.Usagef("exthost check DIR", "%s takes one directory, %q is too much", cmd.CommandPath(),
@@ -52,6 +58,11 @@ func Check(c *console.Console) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all, err := wholeDirectory(c, cmd, args, start); err != nil {
+				return err
+			} else if all {
+				return whole(cmd.Context(), c, start)
+			}
 			began := time.Now()
 			dir, err := hosts.Directory(cmd.Context(), c, args)
 			if err != nil {
@@ -65,7 +76,7 @@ func Check(c *console.Console) *cobra.Command {
 				return err
 			}
 			if check.Failed(results) > 0 {
-				return console.Reported(console.ExitDoctor)
+				return console.Reported(console.ExitChecks)
 			}
 			return nil
 		},
@@ -75,8 +86,26 @@ func Check(c *console.Console) *cobra.Command {
 		"`FILE` with the names of probes that are known to fail, one a line, reasons behind a #")
 	cmd.Flags().BoolVar(&confined, "sandbox", false,
 		"run it in a sandbox, also if it asks for none, and say what to add to [sandbox] (Linux)")
+	cmd.Flags().BoolVar(&start, "start", false, "without DIR: start every extension and shake hands with it")
 	console.CompleteFlag(cmd, "format", []string{"tap", "junit"})
 	return cmd
+}
+
+// wholeDirectory reports whether exthost check is about everything that this directory serves, and not about the
+// extension in one directory. It returns an error if the flags say both.
+func wholeDirectory(c *console.Console, cmd *cobra.Command, args []string, start bool) (bool, error) {
+	_, err := os.Lstat(manifest.FileName)
+	whole := len(args) == 0 && (err != nil || len(c.Extensions) > 0)
+	if start && !whole {
+		return false, console.Usagef("exthost check --start",
+			"--start is about all extensions of a directory; exthost check DIR starts the one in DIR")
+	}
+	for _, name := range []string{"format", "expected", "sandbox"} {
+		if whole && cmd.Flags().Changed(name) {
+			return false, console.Usagef("exthost check DIR --"+name, "--%s needs the DIR of an extension", name)
+		}
+	}
+	return whole, nil
 }
 
 func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string, confined bool,
@@ -121,7 +150,7 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 			err = &console.Error{
 				Code:  console.ExitGated,
 				Text:  fmt.Sprintf("extension %s is %s: %s", x.ID, x.State, x.Reason),
-				Hint:  cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID),
+				Hint:  cmp.Or(hosts.Remedy(s, x), "exthost status "+x.ID),
 				Cause: err,
 			}
 		}

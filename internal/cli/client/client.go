@@ -97,12 +97,12 @@ func rotate(c *console.Console) *cobra.Command {
 
 func remove(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "rm NAME",
+		Use:   "remove NAME",
 		Short: "Remove a client",
 		Args:  console.One("the NAME of a client"),
 		Long: "Remove a client from the configuration. Hosts that run refuse it at once and end its sessions\n" +
 			"and calls; other clients notice nothing.",
-		Example: "  exthost client rm laptop",
+		Example: "  exthost client remove laptop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load(c)
 			if err != nil {

@@ -1,5 +1,5 @@
 // Package connect implements two commands. exthost connect changes the settings of MCP clients so that they start the
-// host of a directory, or undoes that change. exthost agent-setup prepares agents without MCP.
+// host of a directory, or undoes that change. exthost connect skill prepares agents without MCP.
 package connect
 
 import (
@@ -50,7 +50,8 @@ func Command(c *console.Console) *cobra.Command {
 		Long: "Add a server to the settings of an MCP client, so that the client starts exthost serve --stdio\n" +
 			"for this directory: show the change, ask, keep a backup and write. All else in the file stays as\n" +
 			"it is, comments and order too. --undo takes the server out again. Without a CLIENT, list the\n" +
-			"clients of this machine and the directories they are connected to.\n\n" +
+			"clients of this machine and the directories they are connected to. Agents that have a shell need no\n" +
+			"client: exthost connect skill tells them how to call tools.\n\n" +
 			"A CLIENT is " + strings.Join(clientsettings.IDs(), ", ") + ".",
 		Example: "  exthost connect claude\n  exthost connect cursor --scope project\n  exthost connect codex --as " +
 			"codex --toolset review --dry-run\n  exthost connect claude --undo",
@@ -71,6 +72,7 @@ func Command(c *console.Console) *cobra.Command {
 	f.BoolVar(&r.undo, "undo", false, "take the server of this directory out of the settings")
 	f.BoolVarP(&r.yes, "yes", "y", false, "write without a question")
 	f.BoolVar(&r.list, "list", false, "list the clients of this machine and their connections")
+	cmd.AddCommand(skillCommand(c))
 	console.CompleteFlag(cmd, "scope", []string{ofUser, ofProject})
 	return cmd
 }

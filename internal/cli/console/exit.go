@@ -20,11 +20,11 @@ const (
 	ExitDenied    = 6 // by a policy or by the operator's configuration
 	ExitExtension = 7 // an error of the extension or its tool
 	ExitCanceled  = 8 // timeout or cancellation
-	ExitDoctor    = 9 // doctor or check found failures
+	ExitChecks    = 9 // check found failures
 
-	ExitNotYet      = 10 // ready: the host or an extension is still starting
-	ExitBlocked     = 11 // ready: a required extension, or the owner of a tool, cannot run
-	ExitUnknownTool = 12 // ready: there is no tool of that name
+	ExitNotYet      = 10 // status --ready: the host or an extension is still starting
+	ExitBlocked     = 11 // status --ready: a required extension, or the owner of a tool, cannot run
+	ExitUnknownTool = 12 // status --ready: there is no tool of that name
 )
 
 // Error is an error with its exit code. An empty Text means that everything is printed already.
@@ -132,7 +132,7 @@ func NextCommand(e *protocol.Error) string {
 	case e.Kind == protocol.CallTimeout && e.Extension != "":
 		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"
 	case KindCode(e.Kind) == ExitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":
-		return "exthost info " + e.Extension
+		return "exthost status " + e.Extension
 	case e.Kind == protocol.Untrusted && e.Outcome == "": // after a call there may be nothing to agree to
 		return strings.TrimRight("exthost trust "+e.Extension, " ")
 	case KindCode(e.Kind) == ExitInvalid:

@@ -67,7 +67,7 @@ func TestDescribe(t *testing.T) {
 	e.Evidence = &protocol.Evidence{Stderr: []string{"out of memory", "bye \x1b[2J"}}
 	want := strings.Join([]string{"ext_db_query: the process ended: signal: killed (child_exited)",
 		"  stderr: out of memory", `  stderr: bye \u001b[2J`, "  the extension had been asked and may have acted",
-		"  retry after 2s", "  next: exthost info db"}, "\n")
+		"  retry after 2s", "  next: exthost status db"}, "\n")
 	if got := Describe(e); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

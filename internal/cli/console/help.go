@@ -14,6 +14,8 @@ const helpWidth = 80
 func FitHelp(cmd *cobra.Command) {
 	cobra.AddTemplateFunc("wrappedFlags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(helpWidth) })
 	cmd.SetUsageTemplate(strings.NewReplacer(
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`,
+		"{{.CommandPath}} COMMAND --help says more about a command.",
 		".LocalFlags.FlagUsages", "wrappedFlags .LocalFlags",
 		".InheritedFlags.FlagUsages", "wrappedFlags .InheritedFlags").Replace(cmd.UsageTemplate()))
 	fitLong(cmd)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,16 +30,36 @@ func Group(use, short string, subs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// UnknownCommand returns the error for a word that is no command of parent.
+// UnknownCommand returns the error for a word that is no command of parent. It suggests a command whose SuggestFor has
+// the word, else the only command below parent that has this name, else the command with the nearest name.
 func UnknownCommand(parent *cobra.Command, word string) error {
-	var names []string
+	return Usagef(parent.CommandPath()+" --help", "%s has no command %q%s", parent.CommandPath(), word,
+		suggestion(parent, word))
+}
+
+func suggestion(parent *cobra.Command, word string) string {
+	var names, below []string
 	for _, c := range parent.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		if slices.Contains(c.SuggestFor, word) {
+			return fmt.Sprintf(", did you mean %q?", c.Name())
+		}
+		names = append(names, c.Name())
+		for _, sub := range c.Commands() {
+			if sub.Name() == word || slices.Contains(sub.SuggestFor, word) {
+				below = append(below, c.Name()+" "+sub.Name())
+			}
 		}
 	}
-	return Usagef(parent.CommandPath()+" --help", "%s has no command %q%s", parent.CommandPath(), word,
-		DidYouMean(word, names))
+	if parent.Flags().Lookup(word) != nil {
+		return fmt.Sprintf(", did you mean --%s?", word)
+	}
+	if len(below) == 1 {
+		return fmt.Sprintf(", did you mean %q?", below[0])
+	}
+	return DidYouMean(word, names)
 }
 
 // DidYouMean suggests the known word nearest to an unknown one; "" if none is near.
@@ -61,6 +82,22 @@ func FlagError(c *cobra.Command, err error) error {
 		}
 	}
 	return Usagef(c.CommandPath()+" --help", "%s", message)
+}
+
+// exclusive matches cobra's error for flags that exclude each other.
+var exclusive = regexp.MustCompile(`^if any flags in the group .*; \[(.*)\] were all set$`)
+
+// ExclusiveFlags makes cobra's error for flags that exclude each other one for a wrong command line. It returns other
+// errors as they are.
+func ExclusiveFlags(c *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	set := exclusive.FindStringSubmatch(err.Error())
+	if set == nil {
+		return err
+	}
+	return Usagef(c.CommandPath()+" --help", "--%s exclude each other", strings.Join(strings.Fields(set[1]), " and --"))
 }
 
 // OneOf returns an error if value is not in allowed.

@@ -22,8 +22,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 )
 
-// Attach returns exthost attach, which runs the extension that an exthost dev --attach waits for.
-func Attach(c *console.Console) *cobra.Command {
+// attachCommand returns exthost dev attach, which runs the extension that an exthost dev --attach waits for.
+func attachCommand(c *console.Console) *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "attach SOCKET [-- COMMAND [ARG...]]",
@@ -33,17 +33,17 @@ func Attach(c *console.Console) *cobra.Command {
 			"COMMAND runs in place of the extension's own command: a debugger that runs the extension and\n" +
 			"listens on a port for its user. When the command ends, attach again. exthost dev prints\n" +
 			"SOCKET.",
-		Example: "  exthost attach /tmp/exthost-attach-1/weather.sock\n" +
-			"  exthost attach /tmp/exthost-attach-1/weather.sock -- \\\n    python3 -m debugpy --listen 5678 " +
+		Example: "  exthost dev attach /tmp/exthost-attach-1/weather.sock\n" +
+			"  exthost dev attach /tmp/exthost-attach-1/weather.sock -- \\\n    python3 -m debugpy --listen 5678 " +
 			"--wait-for-client main.py\n" +
-			"  exthost attach /tmp/exthost-attach-1/weather.sock -- \\\n    node --inspect-brk main.mjs",
+			"  exthost dev attach /tmp/exthost-attach-1/weather.sock -- \\\n    node --inspect-brk main.mjs",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if socket != "" {
 				return relay(cmd.Context(), c, socket, args)
 			}
 			if len(args) == 0 || len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
 				return console.Usagef("exthost dev DIR --attach says which",
-					"exthost attach needs the socket of a waiting host, then -- and a command if need be")
+					"exthost dev attach needs the socket of a waiting host, then -- and a command if need be")
 			}
 			return attach(cmd.Context(), c, args[0], args[1:])
 		},
@@ -166,7 +166,7 @@ func relay(ctx context.Context, c *console.Console, socket string, argv []string
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	f := &feed{unheard: func() { l.Close() }, attached: make(chan struct{})}
 	go f.run(c.In) // ends with stdin, or with this process
-	fmt.Fprintf(c.Err, "I! it is not started; in another terminal: exthost attach %s\n", socket)
+	fmt.Fprintf(c.Err, "I! it is not started; in another terminal: exthost dev attach %s\n", socket)
 	conn, err := l.AcceptUnix()
 	if err != nil && (f.ended() || ctx.Err() != nil) {
 		return nil // no process attached before the end

@@ -1,5 +1,5 @@
-// Package dev implements the commands for work on an extension: dev runs it and swaps it at every save, attach runs it
-// under a debugger, tap shows its messages.
+// Package dev implements exthost dev, which runs an extension and swaps it at every save, and exthost dev attach, which
+// runs it under a debugger.
 package dev
 
 import (
@@ -44,7 +44,8 @@ func Dev(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&s.attach, "attach", false,
-		"do not start the extension, wait for one that is run elsewhere by exthost attach")
+		"do not start the extension, wait for one that is run elsewhere by exthost dev attach")
+	cmd.AddCommand(attachCommand(c))
 	return cmd
 }
 
@@ -52,7 +53,7 @@ func Dev(c *console.Console) *cobra.Command {
 type session struct {
 	console *console.Console
 	dir     string
-	attach  bool // exthost attach runs the extension
+	attach  bool // exthost dev attach runs the extension
 	builder builder
 }
 
@@ -88,7 +89,8 @@ func (s *session) run(ctx context.Context) (err error) {
 		}
 		defer os.RemoveAll(sockets)
 		o.Mode.Command = func(id string, argv []string) []string { // a relay in place of each extension
-			return append([]string{"exthost", "attach", "--relay", filepath.Join(sockets, id+".sock"), "--"}, argv...)
+			socket := filepath.Join(sockets, id+".sock")
+			return append([]string{"exthost", "dev", "attach", "--relay", socket, "--"}, argv...)
 		}
 	}
 	cfg, err := s.config()

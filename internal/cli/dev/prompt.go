@@ -33,7 +33,7 @@ type prompt struct {
 	screen   *screen
 	builds   *builds
 	host     *exthost.Host
-	tapping  context.CancelFunc // nil: tap is off
+	tapping  context.CancelFunc // nil: messages are not shown
 	tasks    sync.WaitGroup
 
 	mu    sync.Mutex                             // guards calls
@@ -56,10 +56,10 @@ func newPrompt(in io.Reader, s *screen, dir string) *prompt {
 var promptWords = []struct{ word, does string }{
 	{"help", "this"},
 	{"tools", "the tools, and what they take"},
-	{"info", "its state, process and last crash"},
+	{"status", "its state, process and last crash"},
 	{"reload", "look again, and start what had failed"},
 	{"restart", "a new process"},
-	{"tap", "show the messages on its wire, or no longer"},
+	{"wire", "show the messages on its wire, or no longer"},
 	{"quit", "the end; ctrl-d too"},
 }
 
@@ -130,13 +130,13 @@ func (p *prompt) do(ctx context.Context, line string) bool {
 		p.help()
 	case "tools":
 		p.builds.showTools()
-	case "info":
+	case "status":
 		p.builds.showInfo()
 	case "reload":
 		_, _ = p.host.Admin().Reload(ctx) // builds prints the outcome
 	case "restart":
 		p.restart(ctx)
-	case "tap":
+	case "wire":
 		p.toggleTap(ctx)
 	default:
 		p.unknown(ctx, words)
@@ -211,16 +211,16 @@ func (p *prompt) toggleTap(ctx context.Context) {
 	if p.tapping != nil {
 		p.tapping()
 		p.tapping = nil
-		p.screen.say("no longer tapping")
+		p.screen.say("messages are no longer shown")
 		return
 	}
 	ctx, p.tapping = context.WithCancel(ctx)
 	p.tasks.Go(func() {
 		for f := range p.host.Admin().Tap(ctx, "") {
-			p.screen.say("%s", frameLine(&f, p.builds.several(), p.screen.width(), p.screen.colours))
+			p.screen.say("%s", hosts.FrameLine(&f, p.builds.several(), p.screen.width(), p.screen.colours))
 		}
 	})
-	p.screen.say("tapping; tap again ends it")
+	p.screen.say("messages are shown; wire again ends it")
 }
 
 // call calls the tool named by the first word, and returns false if there is none. On a terminal it does not wait for

@@ -44,7 +44,7 @@ func TestTabCompletesToolsAndArguments(t *testing.T) {
 		{"hell", "hello ", ""},
 		{"he", "hel", ""},
 		{"hel", "hel", "hello  help\n"},
-		{"", "", "hello  help  tools  info  reload  restart  tap  quit\n"},
+		{"", "", "hello  help  tools  status  reload  restart  wire  quit\n"},
 		{"qu", "quit ", ""},
 		{"nothing", "nothing", ""},
 		{"hello ", "hello ", "loud=  name=  tone=\n"},

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Approve returns exthost approve, which lists the calls that wait for an approval, or approves one.
+// Approve returns exthost calls approve, which lists the calls that wait for an approval, or approves one.
 func Approve(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "approve [ID]",
@@ -29,7 +29,8 @@ func Approve(c *console.Console) *cobra.Command {
 			"at once; else when the same caller makes the same call again before the approval expires.\n" +
 			"Without an id, list the calls that wait. NODE/ID is a call that waits at another node of the\n" +
 			"cluster; that node's cluster.operators has to name this one.",
-		Example:           "  exthost approve\n  exthost approve k3x9p2qa\n  exthost approve gpu1/k3x9p2qa.m4x7qd2a",
+		Example: "  exthost calls approve\n  exthost calls approve k3x9p2qa\n  " +
+			"exthost calls approve gpu1/k3x9p2qa.m4x7qd2a",
 		Args:              console.AtMostOne("the id of an approval request"),
 		ValidArgsFunction: completeApprovalRequest(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
@@ -41,15 +42,16 @@ func Approve(c *console.Console) *cobra.Command {
 	}
 }
 
-// Deny returns exthost deny, which refuses a call that waits for an approval.
+// Deny returns exthost calls deny, which refuses a call that waits for an approval.
 func Deny(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deny ID [REASON ...]",
 		Short: "Refuse a call that waits for an approval",
 		Long: "Refuse a call of the running host that waits for approval. The caller is told the " +
 			"reason.\nNODE/ID is a call that waits at another node of the cluster.",
-		Example:           "  exthost deny k3x9p2qa not on a Friday",
-		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of an approval request"),
+		Example: "  exthost calls deny k3x9p2qa not on a Friday",
+		Args: console.AtLeastOne("exthost calls approve",
+			"exthost calls deny needs the id of an approval request"),
 		ValidArgsFunction: completeApprovalRequest(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			return answer(ctx, c, r, args[0], "deny", strings.Join(args[1:], " "))
@@ -108,8 +110,8 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 	if q.DeskOnly {
 		_, id, _ := strings.Cut(q.ID, "/")
 		id, _, _ = strings.Cut(id, ".") // at its own node the id has no suffix
-		lines = append(lines, fmt.Sprintf("  to be answered at node %s: exthost approve %s; or name this node in "+
-			"cluster.operators there", q.Desk, id))
+		lines = append(lines, fmt.Sprintf("  to be answered at node %s: exthost calls approve %s; or name this node "+
+			"in cluster.operators there", q.Desk, id))
 	}
 	if lines[1] == "  " { // arguments are shown at that node only
 		lines = slices.Delete(lines, 1, 2)
@@ -135,7 +137,7 @@ func caller(name, node string) string {
 func answer(ctx context.Context, c *console.Console, r *hosts.Running, id, verb, reason string) error {
 	body, _ := json.Marshal(map[string]string{"reason": reason}) // strings always encode
 	if err := r.Post(ctx, "/api/v1/approvals/"+url.PathEscape(id)+"/"+verb, body, nil); err != nil {
-		return absent(err, "exthost approve")
+		return absent(err, "exthost calls approve")
 	}
 	done := map[string]string{"approve": "approved", "deny": "denied"}[verb]
 	_, err := fmt.Fprintf(c.Err, "%s %s\n", done, console.Safe(id))

@@ -18,19 +18,19 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// Audit returns exthost audit, which shows the audit log, with the subcommand verify.
+// Audit returns exthost calls audit, which shows the audit log.
 func Audit(c *console.Console) *cobra.Command {
 	var q audit.Query
 	var since, call string
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show who called what, with which outcome; verify the log",
+		Short: "Show the audit log: who called what, with which outcome",
 		Long: "Show the records of the audit log, the oldest first, from its files: no host has to run.\n" +
 			"-f follows new records. A call that was sent and has no outcome is pending while a host\n" +
 			"writes the log, and lost when that host has ended. --call has the running host ask all nodes\n" +
 			"of its cluster for what they have of one call.",
-		Example: "  exthost audit -f --denied\n  exthost audit --call d-1f0c9a\n  exthost audit --tool 'ext_notes_*' " +
-			"--since 24h -o json\n  exthost audit verify",
+		Example: "  exthost calls audit -f --denied\n  exthost calls audit --call d-1f0c9a\n  " +
+			"exthost calls audit --tool 'ext_notes_*' --since 24h -o json\n  exthost calls verify",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if call != "" {
@@ -65,7 +65,6 @@ func Audit(c *console.Console) *cobra.Command {
 	f.StringVar(&since, "since", "",
 		"only what began at `TIME` or later: 2006-01-02, 2006-01-02T15:04:05Z, or 90m, 24h ago")
 	f.IntVarP(&q.Last, "last", "n", 0, "begin with the last `N` records (default: all)")
-	cmd.AddCommand(auditVerify(c))
 	return cmd
 }
 

@@ -27,7 +27,7 @@ func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 		return &console.Error{
 			Code: console.ExitNotFound,
 			Text: "no host runs in this directory that could ask the nodes of its cluster",
-			Hint: "exthost audit --id " + id + " reads the log of this host",
+			Hint: "exthost calls audit --id " + id + " reads the log of this host",
 		}
 	}
 	if err != nil {
@@ -49,13 +49,13 @@ func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 		return &console.Error{
 			Code: console.ExitNotFound,
 			Text: fmt.Sprintf("no other node has a record of call %q", id),
-			Hint: "exthost audit --id " + id + ", at the nodes that did not",
+			Hint: "exthost calls audit --id " + id + ", at the nodes that did not",
 		}
 	case len(found.Nodes) == 0:
 		return &console.Error{
 			Code: console.ExitNotFound,
 			Text: fmt.Sprintf("no node has a record of call %q", id),
-			Hint: "exthost audit lists those of this host, with their ids",
+			Hint: "exthost calls audit lists those of this host, with their ids",
 		}
 	}
 	var lines, names []string

@@ -17,7 +17,8 @@ import (
 // hashForm matches a record's hash.
 var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-func auditVerify(c *console.Console) *cobra.Command {
+// Verify returns exthost calls verify, which checks the audit log.
+func Verify(c *console.Console) *cobra.Command {
 	var expect string
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -28,7 +29,7 @@ func auditVerify(c *console.Console) *cobra.Command {
 			"write the files made them anew. The host tells its log the hash of the last record every\n" +
 			"audit.anchor and when it ends; --expect with one of these hashes shows that the record is\n" +
 			"still there, with all records before it, and exits with 1 when it is not.",
-		Example: "  exthost audit verify\n  exthost audit verify --expect 9f86d081…  # 64 digits, from the log",
+		Example: "  exthost calls verify\n  exthost calls verify --expect 9f86d081…  # 64 digits, from the log",
 		Args:    console.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			expect = strings.ToLower(expect)

@@ -18,12 +18,12 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Hooks returns exthost hooks, which lists, tests and imports hooks.
-func Hooks(c *console.Console) *cobra.Command {
+// hooksCommand returns exthost policy hooks, which lists, tests and imports hooks.
+func hooksCommand(c *console.Console) *cobra.Command {
 	list := hooksList(c)
 	cmd := console.Group("hooks", "List and try hooks, and import those of Claude Code", list, hooksTest(c),
 		hooksImport(c))
-	cmd.RunE = list.RunE // exthost hooks means exthost hooks list
+	cmd.RunE = list.RunE // exthost policy hooks means exthost policy hooks list
 	return cmd
 }
 
@@ -126,7 +126,7 @@ func hooksImport(c *console.Console) *cobra.Command {
 			"hooks in the form of our configuration. Claude Code runs command lines in a shell, so they\n" +
 			"are given to sh -c; there a hook that fails denies nothing, so on_error is allow. Settings\n" +
 			"that cannot be carried over are reported on stderr.",
-		Example: "  exthost hooks import ~/.claude/settings.json --file config/hooks.yaml",
+		Example: "  exthost policy hooks import ~/.claude/settings.json --file config/hooks.yaml",
 		Args:    console.One("the path of a settings.json"),
 		RunE:    func(_ *cobra.Command, args []string) error { return importHooks(c, args[0], file) },
 	}
@@ -135,7 +135,7 @@ func hooksImport(c *console.Console) *cobra.Command {
 }
 
 func importHooks(c *console.Console, path, file string) error {
-	data, err := console.ReadFile(path, console.MaxSettings, "exthost hooks import ~/.claude/settings.json")
+	data, err := console.ReadFile(path, console.MaxSettings, "exthost policy hooks import ~/.claude/settings.json")
 	if err != nil {
 		return err
 	}
@@ -156,8 +156,8 @@ func importHooks(c *console.Console, path, file string) error {
 	if err := writeNew(file, r.YAML()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.Err, "%s written to %s\n  next: exthost hooks list\n", console.Plural(len(r.Hooks), "hook"),
-		console.Safe(file))
+	_, err = fmt.Fprintf(c.Err, "%s written to %s\n  next: exthost policy hooks list\n",
+		console.Plural(len(r.Hooks), "hook"), console.Safe(file))
 	return err
 }
 

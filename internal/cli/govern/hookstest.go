@@ -23,8 +23,8 @@ func hooksTest(c *console.Console) *cobra.Command {
 		Long: "Run the hooks of an event on a sample, and print what each answers and how long it takes.\n" +
 			"The hooks really run and have their usual effects; extensions that have hooks are started\n" +
 			"for it. The exit code is 6 when the outcome is a denial.",
-		Example: "  exthost hooks test PreToolUse --tool ext_notes_add -d '{\"text\": \"buy milk\"}'\n" +
-			"  exthost hooks test before_message -d '{\"prompt\": \"hello\"}'",
+		Example: "  exthost policy hooks test PreToolUse --tool ext_notes_add \\\n    -d '{\"text\": \"buy milk\"}'\n" +
+			"  exthost policy hooks test before_message -d '{\"prompt\": \"hello\"}'",
 		Args: console.One("an event such as before_tool_call"),
 		RunE: func(cmd *cobra.Command, args []string) error { return testHooks(cmd.Context(), c, args[0], tool, data) },
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -17,8 +17,8 @@ import (
 
 // Policy returns exthost policy, which shows policies and their decisions.
 func Policy(c *console.Console) *cobra.Command {
-	return console.Group("policy", "Look at the policies, explain what they decided, try a call",
-		policyList(c), policyExplain(c), policyTest(c), policyPins(c))
+	return console.Group("policy", "Look at the policies and hooks, try a call",
+		policyList(c), policyTest(c), policyPins(c), hooksCommand(c))
 }
 
 func policyList(c *console.Console) *cobra.Command {
@@ -69,7 +69,7 @@ func policyTest(c *console.Console) *cobra.Command {
 			"{\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\" in place of the first\n" +
 			"two. No person is asked and nothing is recorded, but policies that count do count the call.\n" +
 			"The exit code is 6 when the call would be denied.\n\n" +
-			"--from tries all calls of tools in a cassette, which exthost record wrote, and lists those that\n" +
+			"--from tries all calls of tools in a cassette, which exthost calls record wrote, and lists those that\n" +
 			"are decided otherwise: they reached their extensions when they were recorded. What policies in\n" +
 			"shadow mode would do is listed too, so that a rule can be rehearsed before it holds.",
 		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}}' |\n    exthost policy " +

@@ -1,8 +1,6 @@
 package govern
 
 import (
-	"github.com/exthost/exthost/governance/audit"
-
 	"cmp"
 	"context"
 	"fmt"
@@ -12,46 +10,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-func policyExplain(c *console.Console) *cobra.Command {
-	var shadow bool
-	var last int
-	cmd := &cobra.Command{
-		Use:   "explain [ID]",
-		Short: "Explain a decision by its id; without an id, list the latest",
-		Long: "Show what each policy decided about one exchange, in which order, how long each took and\n" +
-			"why. Every denial states the id. Without an id, list the latest decisions; --shadow lists\n" +
-			"those in which a policy in shadow mode would have acted.",
-		Example: "  exthost policy explain\n  exthost policy explain --shadow -n 50\n  exthost policy explain " +
-			"0a1b2c3d4e5f6",
-		Args: console.AtMostOne("the id of a decision"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return explain(cmd.Context(), c, args[0])
-			}
-			return listDecisions(cmd.Context(), c, last, shadow)
-		},
-	}
-	cmd.Flags().BoolVar(&shadow, "shadow", false, "only decisions in which a policy in shadow mode would have acted")
-	cmd.Flags().IntVarP(&last, "last", "n", 20, "look at the last `N` decisions")
-	return cmd
-}
+// Decisions shows what policies decided about exchanges.
+type Decisions struct{}
 
-func explain(ctx context.Context, c *console.Console, id string) error {
+// One shows the decision with an id, from the running host or else from the audit log.
+func (Decisions) One(ctx context.Context, c *console.Console, id string) error {
 	var t exthost.Trace
 	r, err := hosts.Find(ctx)
 	if err == nil {
 		err = r.Get(ctx, "/api/v1/decisions/"+url.PathEscape(id), &t)
 	}
 	if err != nil {
-		return explainFromAudit(ctx, c, id, absent(err, "exthost policy explain"))
+		return explainFromAudit(ctx, c, id, absent(err, "exthost calls --decisions"))
 	}
 	r.WarnBroken(c)
 	return c.Print(console.Document{
@@ -62,7 +39,9 @@ func explain(ctx context.Context, c *console.Console, id string) error {
 	})
 }
 
-func listDecisions(ctx context.Context, c *console.Console, last int, shadow bool) error {
+// List lists the latest decisions of the running host. With shadow it lists those in which a policy in shadow mode
+// would have acted.
+func (Decisions) List(ctx context.Context, c *console.Console, last int, shadow bool) error {
 	r, err := hosts.Find(ctx)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func Worker(s status.Status, id string) (status.Extension, error) {
 	return status.Extension{}, &console.Error{
 		Code: console.ExitNotFound,
 		Text: fmt.Sprintf("there is no extension %q%s", id, console.DidYouMean(id, ids)),
-		Hint: "exthost list",
+		Hint: "exthost status",
 	}
 }
 

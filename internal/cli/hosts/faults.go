@@ -193,7 +193,7 @@ func Remedy(s status.Status, x status.Extension) (hint string) {
 
 // unavailable returns the error for a tool of an extension that cannot run.
 func unavailable(name string, x status.Extension, s status.Status) error {
-	e := &console.Error{Code: console.ExitExtension, Hint: "exthost info " + x.ID}
+	e := &console.Error{Code: console.ExitExtension, Hint: "exthost status " + x.ID}
 	switch x.State {
 	case status.StateSkipped:
 		e.Code = console.ExitGated
@@ -211,7 +211,7 @@ func unavailable(name string, x status.Extension, s status.Status) error {
 	case status.StateDisabled:
 		e.Code, e.Hint = console.ExitDenied, "exthost enable "+x.ID
 		if strings.Contains(x.Reason, "allowlist") {
-			e.Hint = "exthost allow " + x.ID
+			e.Hint = "exthost enable " + x.ID
 		}
 	}
 	lines := append([]string{fmt.Sprintf("no tool %q, because extension %s is %s: %s", name, x.ID, x.State, x.Reason)},

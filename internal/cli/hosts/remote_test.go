@@ -61,7 +61,7 @@ func TestRemoteError(t *testing.T) {
 		}
 	}
 	if RemoteCommand("a\nb", "gpu1") != `a\u000ab, at node gpu1` || RemoteCommand("", "gpu1") != "" ||
-		RemoteCommand("exthost list", "") != "exthost list" {
+		RemoteCommand("exthost status", "") != "exthost status" {
 		t.Error("a command that is none, or of this host, is changed, or one has two lines")
 	}
 }

@@ -75,7 +75,7 @@ func Replays(file, match, latency string) (dir string, ids map[string]string, er
 // maxReplayed is how many extensions of a cassette run at once; each of them reads the whole cassette.
 const maxReplayed = 1000
 
-const recordIt = "exthost record -o FILE"
+const recordIt = "exthost calls record FILE"
 
 // Replaying returns cfg with the extensions of [Replays] in place of its own.
 func Replaying(cfg *config.Config, dir string) *config.Config {

@@ -96,7 +96,7 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	if r != nil {
 		result, err = q.toRunning(ctx, c, r)
 	}
-	recorded := true // whether policy explain can explain decisions about the call
+	recorded := true // whether exthost calls can explain decisions about the call
 	if errors.Is(err, errNotThere) {
 		if broken != nil {
 			return broken
@@ -158,7 +158,7 @@ func explained(err error) error {
 	if !ok || json.Unmarshal(e.Data, &data) != nil || data.Decision == "" {
 		return err
 	}
-	hint := "exthost policy explain " + data.Decision
+	hint := "exthost calls " + data.Decision
 	if data.Node != "" { // the trace of the decision is kept at that node
 		hint += ", at node " + data.Node
 	}
@@ -199,7 +199,7 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 	for _, a := range requests {
 		if (a.Tool == q.tool || a.Desk != "" && a.Desk+"."+a.Extension == q.extension) && a.Waiting {
-			return "waiting for an approval: exthost approve " + a.ID + ", or deny"
+			return "waiting for an approval: exthost calls approve " + a.ID + ", or deny"
 		}
 	}
 	return "waiting for " + q.extension

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/httpserver"
@@ -30,47 +28,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// List returns exthost list, which lists the extensions.
-func List(c *console.Console) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the extensions found, and why any of them cannot run here",
-		Long: "List the extensions on the search paths, without starting anything. An extension that cannot\n" +
-			"run here, or is disabled, is listed with the reason; broken manifests are reported on\n" +
-			"stderr. If a host is running in this directory, the states are those in the host.",
-		Args: console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := hosts.OnDisk(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			hosts.PrintDiagnostics(c, s)
-			names, rows := []string{}, [][]string{{"ID", "VERSION", "RUNS AS", "STATE", "DESCRIPTION"}}
-			for _, x := range s.Extensions {
-				names = append(names, x.ID)
-				about := cmp.Or(x.Reason, x.Description)
-				if x.HooksSee == config.HooksAll {
-					about = "its hooks see all calls; " + about
-				}
-				rows = append(rows,
-					[]string{x.ID, cmp.Or(x.Version, "-"), cmp.Or(hosts.RunsAs(x), "-"), x.State, about})
-			}
-			if len(names) == 0 {
-				rows = [][]string{}
-			}
-			return c.Print(console.Document{
-				Kind:  "extensions",
-				Value: console.OrEmpty(s.Extensions),
-				Names: names,
-				Rows:  rows,
-				Drop:  []string{"VERSION", "RUNS AS"},
-				Wrap:  true,
-			})
-		},
-	}
-}
-
-// extensionInfo is the output of exthost info.
+// extensionInfo is the output of exthost status ID.
 type extensionInfo struct {
 	status.Extension
 	// the host's configuration for the extension, secrets masked
@@ -81,47 +39,35 @@ type extensionInfo struct {
 	held    string // containment of its processes; "": it has none
 }
 
-// Info returns exthost info, which shows one extension.
-func Info(c *console.Console) *cobra.Command {
-	return &cobra.Command{
-		Use:   "info ID",
-		Short: "Show one extension: tools, requirements, environment, faults",
-		Long: "Show what the manifest and the handshake of one extension say, which environment variables\n" +
-			"are withheld from it and which secret-like ones are passed. If a host is running in this\n" +
-			"directory, show its processes and their last crash; else start the extension and stop it\n" +
-			"again.",
-		Args:              console.One("the id of an extension"),
-		ValidArgsFunction: hosts.CompleteExtension(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, cfg, list, err := statusOf(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
-			x, err := hosts.Worker(s, args[0])
-			if err != nil {
-				return err
-			}
-			info := extensionInfo{
-				Extension:      x,
-				Diagnostics:    []protocol.Diagnostic{},
-				OperatorConfig: operatorConfig(cfg, x.ID),
-				running:        s.Host != nil,
-				held:           heldBy(s.Containment, x),
-			}
-			for _, d := range s.Diagnostics {
-				if hosts.Concerns(d, x) {
-					info.Diagnostics = append(info.Diagnostics, d)
-				}
-			}
-			return c.Print(console.Document{
-				Kind:  "extension",
-				Value: info,
-				Names: []string{x.ID},
-				Rows:  info.rows(list, time.Now()),
-				Wrap:  true,
-			})
-		},
+// Extension shows one extension, as exthost status ID does.
+func Extension(ctx context.Context, c *console.Console, id string) error {
+	s, cfg, list, err := statusOf(ctx, c, id)
+	if err != nil {
+		return err
 	}
+	x, err := hosts.Worker(s, id)
+	if err != nil {
+		return err
+	}
+	info := extensionInfo{
+		Extension:      x,
+		Diagnostics:    []protocol.Diagnostic{},
+		OperatorConfig: operatorConfig(cfg, x.ID),
+		running:        s.Host != nil,
+		held:           heldBy(s.Containment, x),
+	}
+	for _, d := range s.Diagnostics {
+		if hosts.Concerns(d, x) {
+			info.Diagnostics = append(info.Diagnostics, d)
+		}
+	}
+	return c.Print(console.Document{
+		Kind:  "extension",
+		Value: info,
+		Names: []string{x.ID},
+		Rows:  info.rows(list, time.Now()),
+		Wrap:  true,
+	})
 }
 
 // statusOf returns the status and configuration of the running host, and the tools of one extension, of the same
@@ -189,7 +135,7 @@ func heldBy(c status.Containment, x status.Extension) string {
 	return c.String()
 }
 
-// rows returns the table of exthost info: a name, then its values.
+// rows returns the table of exthost status ID: a name, then its values.
 func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]string) {
 	row := func(name string, values ...string) {
 		for _, value := range values {
@@ -270,7 +216,7 @@ func (i *extensionInfo) runningRows(row func(name string, values ...string), now
 }
 
 func (i *extensionInfo) manner() string {
-	if remote := i.NotHere("info"); remote != nil {
+	if remote := i.NotHere("status"); remote != nil {
 		return protocol.Reason(remote)
 	}
 	words := []string{hosts.RunsAs(i.Extension)}

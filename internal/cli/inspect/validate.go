@@ -78,7 +78,7 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 }
 
 // missingScript reports a manifest whose script does not exist. It does not report a missing command, which may be
-// built later; doctor does.
+// built later; exthost check does.
 func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
 	if m == nil || m.Transport.Script == "" {
 		return nil
@@ -150,8 +150,8 @@ func report(c *console.Console, diags []protocol.Diagnostic, checked string) err
 	})
 }
 
-// Schema returns exthost schema, which prints the JSON Schemas of manifests and configuration.
-func Schema(c *console.Console) *cobra.Command {
+// schemas returns exthost config schema, which prints the JSON Schemas of manifests and configuration.
+func schemas(c *console.Console) *cobra.Command {
 	sub := func(name, short string, schema func() []byte) *cobra.Command {
 		return &cobra.Command{
 			Use:   name,
@@ -171,7 +171,7 @@ func Schema(c *console.Console) *cobra.Command {
 		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
 }
 
-// Config returns exthost config, which shows the configuration.
+// Config returns exthost config, which shows the configuration and prints JSON Schemas.
 func Config(c *console.Console) *cobra.Command {
 	var origin bool
 	show := &cobra.Command{
@@ -196,20 +196,7 @@ func Config(c *console.Console) *cobra.Command {
 		},
 	}
 	show.Flags().BoolVar(&origin, "origin", false, "a line for each value: key, value, origin")
-	return console.Group("config", "Look at the configuration", show)
-}
-
-// Version returns exthost version.
-func Version(c *console.Console) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  console.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			v := exthost.Version()
-			return c.Print(console.Document{Kind: "version", Value: v, Names: []string{v}, Text: VersionText()})
-		},
-	}
+	return console.Group("config", "Show the configuration, print JSON Schemas", show, schemas(c))
 }
 
 // VersionText returns the version with the platform and the Go version.

@@ -19,41 +19,76 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Calls returns exthost calls, which shows the last calls of the running host, or one of them with the times of its
-// stages.
-func Calls(c *console.Console) *cobra.Command {
-	var failed, slow, follow bool
+// Decided shows the decisions of policies about calls.
+type Decided interface {
+	// One shows the decision with an id, of the running host or else of the audit log.
+	One(ctx context.Context, c *console.Console, id string) error
+	// List lists the latest decisions of the running host. With shadow it lists those in which a policy in shadow mode
+	// would have acted.
+	List(ctx context.Context, c *console.Console, last int, shadow bool) error
+}
+
+// Calls returns exthost calls, which shows the last calls of the running host, or one of them: the times of its stages,
+// or the decisions of policies about it. verbs are its subcommands.
+func Calls(c *console.Console, decided Decided, verbs ...*cobra.Command) *cobra.Command {
+	var failed, slow, follow, decisions, shadow bool
 	var last int
 	cmd := &cobra.Command{
 		Use:   "calls [ID]",
-		Short: "Show the last calls, and where one of them spent its time",
+		Short: "Show the last calls, who made them, and what was decided",
 		Long: "Show the calls that the host of this directory has ended last, the newest first, with\n" +
 			"the stage in which each spent the most time, and above them what callers of calls in\n" +
 			"flight are asked and have not answered. With an ID, show one call: its stages one\n" +
 			"after the other, who made it, its trace and decision, and why it failed. The host keeps\n" +
-			"the last 256 through every reload; those of hosts before it are in exthost audit. -f shows\n" +
-			"the oldest first, then each call as it ends.",
-		Example: "  exthost calls --slow\n  exthost calls --failed -n 5\n  exthost calls -f --failed\n  exthost calls 17",
-		Args:    console.AtMostOne("the id of a call"),
-		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
-			if len(args) == 1 {
-				return oneCall(ctx, c, r, args[0])
-			}
-			if last < 1 {
+			"the last 256 through every reload; those of hosts before it are in exthost calls audit.\n" +
+			"-f shows the oldest first, then each call as it ends.\n\n" +
+			"The ID of a decision, which every denial states, shows what each policy decided about the call,\n" +
+			"in which order, how long each took and why. --decisions lists the latest decisions, --shadow those\n" +
+			"in which a policy in shadow mode would have acted.",
+		Example: "  exthost calls --slow\n  exthost calls --failed -n 5\n  exthost calls -f --failed\n  " +
+			"exthost calls 17\n  " +
+			"exthost calls 0a1b2c3d4e5f6\n  exthost calls --shadow -n 50",
+		SuggestFor: []string{"explain", "history", "events"},
+		Args:       console.AtMostOne("the id of a call or of a decision"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && !isCall(args[0]):
+				return decided.One(cmd.Context(), c, args[0])
+			case len(args) == 0 && last < 1:
 				return console.Usagef("", "-n %d: there is no such number of calls", last)
+			case len(args) == 0 && (decisions || shadow):
+				return decided.List(cmd.Context(), c, last, shadow)
 			}
-			if follow {
-				return followCalls(ctx, c, r, last, failed)
-			}
-			return listCalls(ctx, c, r, last, failed, slow)
-		}),
+			return hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+				if len(args) == 1 {
+					return oneCall(ctx, c, r, args[0])
+				}
+				if follow {
+					return followCalls(ctx, c, r, last, failed)
+				}
+				return listCalls(ctx, c, r, last, failed, slow)
+			})(cmd, args)
+		},
 	}
+	cmd.AddCommand(verbs...)
 	f := cmd.Flags()
+	f.BoolVar(&decisions, "decisions", false, "the latest decisions of policies")
+	f.BoolVar(&shadow, "shadow", false, "only decisions in which a policy in shadow mode would have acted")
 	f.BoolVar(&failed, "failed", false, "only calls that were denied or failed, and errors of tools")
 	f.BoolVar(&slow, "slow", false, "those that took longest first")
 	f.BoolVarP(&follow, "follow", "f", false, "then show each call as it ends, until Ctrl-C or the end of the host")
 	f.IntVarP(&last, "last", "n", 20, "at most `N` calls")
+	for _, name := range []string{"failed", "slow", "follow"} {
+		cmd.MarkFlagsMutuallyExclusive(name, "decisions")
+		cmd.MarkFlagsMutuallyExclusive(name, "shadow")
+	}
 	return cmd
+}
+
+// isCall reports whether id is that of a call: a number that is shorter than the id of a decision.
+func isCall(id string) bool {
+	_, err := strconv.ParseUint(id, 10, 64)
+	return err == nil && len(id) < 13
 }
 
 func listCalls(ctx context.Context, c *console.Console, r *hosts.Running, last int, failed, slow bool) error {
@@ -156,7 +191,7 @@ func oneCall(ctx context.Context, c *console.Console, r *hosts.Running, id strin
 		return &console.Error{
 			Code: console.ExitNotFound,
 			Text: e.Message,
-			Hint: "exthost calls lists these; exthost audit shows earlier calls, if an audit log is kept",
+			Hint: "exthost calls lists these; exthost calls audit shows earlier calls, if an audit log is kept",
 		}
 	}
 	if err != nil {
@@ -220,7 +255,7 @@ func afterCall(call *status.PastCall) string {
 	decided := slowest == status.StageRequestPolicies || slowest == status.StageResponsePolicies
 	switch {
 	case call.Decision != "" && (call.Outcome.IsDenial() || call.Outcome == status.OutcomeOK && decided):
-		return "exthost policy explain " + call.Decision
+		return "exthost calls " + call.Decision
 	case call.Outcome == status.OutcomeOK:
 		return ""
 	case call.Outcome != status.OutcomeToolError && console.NextCommand(&e) != "":

@@ -70,7 +70,7 @@ func TestCallText(t *testing.T) {
 		"call      17, ended ", ", took 120ms", "what      ext_x_t, of x",
 		"caller    ada, session s1, client agent 2, MCP 2025-11-25",
 		`outcome   rejected: policy p: no\u001b[2J`, "decision  dec1", "trace     0af7",
-		"next      exthost policy explain dec1",
+		"next      exthost calls dec1",
 		"request policies   0s     10ms  ██······················",
 		"instance           20ms   60ms  ····████████████········",
 		"response policies  100ms  20ms  ····················████", "host itself               30ms",
@@ -100,7 +100,7 @@ func TestNextCommandAfterACall(t *testing.T) {
 		{Name: status.StageRequestPolicies, Took: 8},
 		{Name: status.StageInstance, Took: 1},
 	}
-	if got := afterCall(&call); got != "exthost policy explain dec1" {
+	if got := afterCall(&call); got != "exthost calls dec1" {
 		t.Errorf("a call that policies held up: %q", got)
 	}
 }

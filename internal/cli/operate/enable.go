@@ -17,23 +17,19 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Enable returns exthost enable, which lets a disabled extension run again.
+// Enable returns exthost enable, which lets an extension run that the configuration disables or does not allow.
 func Enable(c *console.Console) *cobra.Command {
-	return ruleCommand(c, "enable", "Let a disabled extension run again (persists)",
-		"Take an extension out of extensions.disabled", (*subject).enable)
+	cmd := ruleCommand(c, "enable", "Let a disabled extension run again (persists)",
+		"Take an extension out of extensions.disabled, and put it into extensions.allowlist if that list is there\n"+
+			"and does not name it", (*subject).enable)
+	cmd.SuggestFor = []string{"allow", "start"}
+	return cmd
 }
 
 // Disable returns exthost disable, which stops an extension.
 func Disable(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "disable", "Stop an extension (persists)",
 		"Put an extension into extensions.disabled", (*subject).disable)
-}
-
-// Allow returns exthost allow, which adds an extension to the allowlist.
-func Allow(c *console.Console) *cobra.Command {
-	return ruleCommand(c, "allow", "Put an extension into the allowlist (persists)",
-		"Put an extension into extensions.allowlist. An empty allowlist allows everything and stays empty",
-		(*subject).allow)
 }
 
 // ruleCommand returns a command that changes a list in the configuration.
@@ -79,15 +75,8 @@ func ruleRemote(ctx context.Context, c *console.Console, verb, id string) (done 
 		return false, nil // a change of the configuration file does not need the host
 	}
 	node, remoteID, ok := hosts.SplitRemote(s, id)
-	switch {
-	case !ok:
+	if !ok {
 		return false, nil
-	case verb == "allow":
-		return true, &console.Error{
-			Code: console.ExitUsage,
-			Text: "the allowlist of node " + node + " is not changed from here",
-			Hint: "exthost allow " + remoteID + ", at node " + node,
-		}
 	}
 	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
 		return true, hosts.RemoteError(node, err)
@@ -102,9 +91,6 @@ func ruleRemote(ctx context.Context, c *console.Console, verb, id string) (done 
 
 // ruleApart makes a host that uses other configuration files than this command enable or disable an extension.
 func ruleApart(ctx context.Context, c *console.Console, r *hosts.Running, verb, id string) error {
-	if verb == "allow" {
-		return r.NeedsFiles()
-	}
 	if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(id)+"/"+verb, nil, nil); err != nil {
 		return err
 	}
@@ -125,6 +111,8 @@ type subject struct {
 	origins *config.Origins
 	running *hosts.Running // nil: no host runs
 	broken  bool           // its manifest cannot be read
+
+	allowlist *config.Edited // the change of the allowlist; nil: none
 }
 
 func subjectOf(ctx context.Context, c *console.Console, command, id string) (*subject, error) {
@@ -194,18 +182,19 @@ func (x *subject) enable(ctx context.Context) error {
 			Hint: "exthost enable " + x.owner,
 		}
 	}
+	if !x.allowed() {
+		e, err := hosts.SetListed(x.console, "allowlist", x.id, true)
+		if err != nil {
+			return err
+		}
+		x.allowlist = &e
+	}
 	return x.set(ctx, "disabled", false, "enabled")
 }
 
-func (x *subject) allow(ctx context.Context) error {
-	if len(x.cfg.Extensions.Allowlist) == 0 {
-		return x.nothingToDo("there is no allowlist, so every extension may run; one that names %s would shut out "+
-			"all others", x.id)
-	}
-	if x.listed("allowlist", x.owner) {
-		return x.nothingToDo("%s is allowed already, with %s: %s", x.id, x.owner, x.where("allowlist"))
-	}
-	return x.set(ctx, "allowlist", true, "allowed")
+// allowed reports whether the allowlist lets the extension run. An empty one allows everything.
+func (x *subject) allowed() bool {
+	return len(x.cfg.Extensions.Allowlist) == 0 || x.listed("allowlist", x.id) || x.listed("allowlist", x.owner)
 }
 
 func (x *subject) nothingToDo(format string, args ...any) error {
@@ -217,11 +206,14 @@ func (x *subject) nothingToDo(format string, args ...any) error {
 type ruling struct {
 	ID string `json:"id"`
 	config.Edited
+	// the change of the allowlist that enabling needed; nil: none
+	Allowlist *config.Edited `json:"allowlist,omitempty"`
+
 	Live   bool   `json:"live"`             // the running host has applied it
 	State  string `json:"state,omitempty"`  // the extension's state in that host
 	Reason string `json:"reason,omitempty"` // why it is not ready
 
-	result string // enabled, disabled or allowed
+	result string // enabled or disabled
 }
 
 // set changes the configuration, applies it in the running host and prints the result.
@@ -230,7 +222,7 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 	if err != nil {
 		return err
 	}
-	r := &ruling{ID: x.id, Edited: e, result: result}
+	r := &ruling{ID: x.id, Edited: e, Allowlist: x.allowlist, result: result}
 	if x.cfg, x.origins, err = hosts.Load(x.console); err != nil {
 		return err
 	}
@@ -280,7 +272,8 @@ func (x *subject) apply(ctx context.Context, r *ruling) error {
 // text renders the result, the file that was changed, and whether the change is in force already.
 func (r *ruling) text(later string) string {
 	text := r.ID + " is " + r.result
-	if !r.Changed {
+	changed := r.Changed || r.Allowlist != nil
+	if !changed {
 		text += " already"
 	}
 	if r.File != "" {
@@ -289,8 +282,11 @@ func (r *ruling) text(later string) string {
 	if r.Created {
 		text += ", a new file"
 	}
+	if r.Allowlist != nil {
+		text += ", and in extensions.allowlist: " + console.NearbyPath(r.Allowlist.String())
+	}
 	switch {
-	case later != "" && r.Changed:
+	case later != "" && changed:
 		text += ", " + later
 	case r.Live && r.State != "" && r.State != status.StateDisabled:
 		text += ", and " + r.State
@@ -312,23 +308,22 @@ func (x *subject) obstacle(r *ruling) error {
 			Hint: hint,
 		}
 	}
-	allowed := len(x.cfg.Extensions.Allowlist) == 0 || x.listed("allowlist", x.id) || x.listed("allowlist", x.owner)
 	switch {
 	case x.listed("disabled", x.id):
 		return fail(console.ExitDenied, "exthost enable "+x.id, "it is in %s", x.where("disabled"))
 	case x.listed("disabled", x.owner):
 		return fail(console.ExitDenied, "exthost enable "+x.owner, "its owner %s is in %s", x.owner,
 			x.where("disabled"))
-	case !allowed:
-		return fail(console.ExitDenied, "exthost allow "+x.id, "%s does not name it", x.where("allowlist"))
+	case !x.allowed():
+		return fail(console.ExitDenied, "add it to that list", "%s does not name it", x.where("allowlist"))
 	case x.broken:
 		return fail(console.ExitInvalid, "exthost validate", "its manifest is invalid")
 	case r.State == status.StateUntrusted:
 		return fail(console.ExitDenied, "exthost trust "+x.id, "%s", r.Reason)
 	case r.State == status.StateSkipped:
-		return fail(console.ExitGated, "exthost info "+x.id, "%s", r.Reason)
+		return fail(console.ExitGated, "exthost status "+x.id, "%s", r.Reason)
 	case r.State == string(supervisor.Failed):
-		return fail(console.ExitExtension, "exthost info "+x.id, "%s", r.Reason)
+		return fail(console.ExitExtension, "exthost status "+x.id, "%s", r.Reason)
 	}
 	return nil
 }

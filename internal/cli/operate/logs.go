@@ -28,7 +28,7 @@ import (
 
 // Logs returns exthost logs, which shows the log of the running host.
 func Logs(c *console.Console) *cobra.Command {
-	var follow bool
+	var follow, wire, whole bool
 	var level string
 	var last int
 	cmd := &cobra.Command{
@@ -37,13 +37,22 @@ func Logs(c *console.Console) *cobra.Command {
 		Long: "Show the latest records of the log of the host of this directory, or those of\n" +
 			"one extension or policy:NAME, with its stderr; -f follows new ones. The host keeps the last\n" +
 			"256 of each extension, info and above; debug is shown only with -f. Of a host that does not\n" +
-			"answer, it shows the file of its log, if there is one.",
-		Example:           "  exthost logs -f notes --level debug\n  exthost logs --level error -o json",
+			"answer, it shows the file of its log, if there is one.\n\n" +
+			"--wire shows the messages between the host and its extensions instead, as they pass, a line each:\n" +
+			"> marks messages of the host, < those of the extension. Secrets that the extension was given are\n" +
+			"masked. For an extension that runs a command for each call, the command and its output are shown.\n" +
+			"Ctrl-C ends it.",
+		Example: "  exthost logs -f notes --level debug\n  exthost logs --level error -o json\n  " +
+			"exthost logs --wire notes",
+		SuggestFor:        []string{"log", "tap"},
 		Args:              console.AtMostOne("the id of one extension, or policy:NAME"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.JSONOnly(cmd); err != nil {
 				return err
+			}
+			if wire {
+				return hosts.Tap(cmd.Context(), c, args, whole)
 			}
 			if err := console.OneOf("", "--level", level, console.LogLevels); err != nil {
 				return err
@@ -62,6 +71,10 @@ func Logs(c *console.Console) *cobra.Command {
 	cmd.Flags().StringVar(&level, "level", "info",
 		"only this `LEVEL` and above: "+strings.Join(console.LogLevels, ", "))
 	cmd.Flags().IntVarP(&last, "last", "n", 0, "begin with the last `N` records (default: all that are kept)")
+	cmd.Flags().BoolVar(&wire, "wire", false, "show the messages between host and extensions")
+	cmd.Flags().BoolVar(&whole, "whole", false, "with --wire: do not cut lines to the width of the terminal")
+	cmd.MarkFlagsMutuallyExclusive("wire", "level")
+	cmd.MarkFlagsMutuallyExclusive("wire", "last")
 	console.CompleteFlag(cmd, "level", console.LogLevels)
 	return cmd
 }
@@ -98,7 +111,7 @@ func runningLogs(ctx context.Context, c *console.Console, r *hosts.Running, quer
 	})
 	if err == nil && records == 0 && query.Get("follow") != "true" && query.Get("last") != "0" {
 		if len(ids) > 0 {
-			c.Info("the log has no line of %s and of level %s; the calls are in exthost info %s", ids[0],
+			c.Info("the log has no line of %s and of level %s; the calls are in exthost status %s", ids[0],
 				query.Get("level"), ids[0])
 		} else {
 			c.Info("the log has no line of level %s", query.Get("level"))

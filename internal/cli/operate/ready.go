@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/status"
@@ -17,41 +15,22 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Ready returns exthost ready, which tells scripts whether the running host can serve.
-func Ready(c *console.Console) *cobra.Command {
-	var names []string
-	var wait time.Duration
-	cmd := &cobra.Command{
-		Use:   "ready",
-		Short: "Tell scripts whether the running host is ready",
-		Long: "Ask the host that serves this directory whether it is ready: what starts with it has " +
-			"started or failed, and every required policy and extension can run. With --tools, also " +
-			"whether these tools can be called. It exits with 0 for ready, 10 for not yet, 11 for " +
-			"blocked, with the command that helps, and 12 for a tool that does not exist. What does not " +
-			"run and is not required is named on stderr.",
-		Example: "  exthost serve & exthost ready --wait 30s\n  exthost ready --tools ext_notes_add,ext_notes_list",
-		Args:    console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			stop := c.Progress(func() string { return "waits until the host is ready" })
-			err := awaitReady(cmd.Context(), names, wait)
-			stop()
-			r, _ := hosts.Find(cmd.Context())
-			if r == nil {
-				return err
-			}
-			r.WarnBroken(c)
-			if s, failed := r.Status(cmd.Context()); err == nil && failed == nil && names == nil {
-				for _, text := range absent(s, time.Now()) {
-					c.Warn("%s", console.Safe(text))
-				}
-			}
-			return err
-		},
+// ready tells scripts whether the running host can serve.
+func ready(ctx context.Context, c *console.Console, names []string, wait time.Duration) error {
+	stop := c.Progress(func() string { return "waits until the host is ready" })
+	err := awaitReady(ctx, names, wait)
+	stop()
+	r, _ := hosts.Find(ctx)
+	if r == nil {
+		return err
 	}
-	cmd.Flags().StringSliceVar(&names, "tools", nil,
-		"the registered `NAMES` of tools that must be callable, separated by commas")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for what is not ready yet, such as 30s")
-	return cmd
+	r.WarnBroken(c)
+	if s, failed := r.Status(ctx); err == nil && failed == nil && names == nil {
+		for _, text := range absent(s, time.Now()) {
+			c.Warn("%s", console.Safe(text))
+		}
+	}
+	return err
 }
 
 // readyPoll is the interval at which a host that is not ready is asked again.

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// A host is ready even if something optional does not run; exthost ready names that.
+// A host is ready even if something optional does not run; exthost status --ready names that.
 func TestReadyNamesWhatDoesNotRun(t *testing.T) {
 	now := time.Now()
 	soon, later := now.Add(3*time.Second), now.Add(4*time.Minute)

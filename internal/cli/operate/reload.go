@@ -22,6 +22,7 @@ import (
 // Reload returns exthost reload, which makes the running host read its folders and files again.
 func Reload(c *console.Console) *cobra.Command {
 	var dryRun bool
+	var watchMode string
 	cmd := &cobra.Command{
 		Use:   "reload [NODE.ID]",
 		Short: "Apply changes of folders and files to the running host",
@@ -30,9 +31,18 @@ func Reload(c *console.Console) *cobra.Command {
 			"removed ones end after their calls. A broken one changes nothing: the previous build goes\n" +
 			"on. The same as SIGHUP. The exit code is 3 while a manifest is broken, and 7 when an\n" +
 			"extension does not start. With NODE.ID, another node of the cluster applies what concerns that\n" +
-			"extension of its own; its cluster.operators has to name this node.",
-		Args: console.AtMostOne("an extension of another node"),
+			"extension of its own; its cluster.operators has to name this node.\n\n" +
+			"--watch has the host look for changes of extensions and of its configuration by itself: log\n" +
+			"reports them, reload applies them, on uses extensions.watch.mode. The setting holds until that\n" +
+			"host ends; to keep it, set extensions.watch in the configuration. status shows it.",
+		Example: "  exthost reload --dry-run\n  exthost reload --watch reload\n  " +
+			"exthost reload --watch status -o json",
+		SuggestFor: []string{"watch"},
+		Args:       console.AtMostOne("an extension of another node"),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			if watchMode != "" {
+				return watchCommand(ctx, c, r, watchMode, args)
+			}
 			if len(args) == 1 {
 				return reloadRemote(ctx, c, r, args[0], dryRun)
 			}
@@ -64,6 +74,9 @@ func Reload(c *console.Console) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only report what would change")
+	cmd.Flags().StringVar(&watchMode, "watch", "", "look for changes by `MODE`: "+strings.Join(watchModes, ", "))
+	cmd.MarkFlagsMutuallyExclusive("watch", "dry-run")
+	console.CompleteFlag(cmd, "watch", watchModes)
 	return cmd
 }
 
@@ -223,7 +236,7 @@ func notReloaded(change status.Change, broken int, node string) error {
 		return &console.Error{
 			Code: console.ExitExtension,
 			Text: strings.Join(lines, "\n"),
-			Hint: hosts.RemoteCommand("exthost info "+change.Failed[0].Extension, node),
+			Hint: hosts.RemoteCommand("exthost status "+change.Failed[0].Extension, node),
 		}
 	case broken > 0:
 		return &console.Error{
@@ -286,7 +299,7 @@ func Restart(c *console.Console) *cobra.Command {
 				return &console.Error{
 					Code:  console.ExitGated,
 					Text:  protocol.Reason(err),
-					Hint:  cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID),
+					Hint:  cmp.Or(hosts.Remedy(s, x), "exthost status "+x.ID),
 					Cause: err,
 				}
 			}

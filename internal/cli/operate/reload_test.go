@@ -53,7 +53,7 @@ func TestReloadOfAnotherNodeIsEscaped(t *testing.T) {
 	}
 	for want, change := range map[string]status.Change{
 		"fix the errors above, then exthost reload, at node gpu1": change,
-		"exthost info notes, at node gpu1": {
+		"exthost status notes, at node gpu1": {
 			Failed: []protocol.Diagnostic{{Extension: "notes", Message: "it ended"}},
 		},
 	} {

@@ -4,6 +4,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,10 +21,10 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// runningStatus is the status of the host that serves this directory.
+// runningStatus is the status of the host that serves this directory; without one, of the extensions on disk.
 type runningStatus struct {
 	Directory string `json:"directory"`
-	Serves    string `json:"serves"` // the URL for MCP clients, or stdio
+	Serves    string `json:"serves"` // the URL for MCP clients, or stdio; "": no host runs
 
 	Log    string `json:"log,omitempty"`    // log file of a host in the background
 	Beside []int  `json:"beside,omitempty"` // pids of the other hosts of this directory
@@ -44,39 +45,156 @@ func (s *runningStatus) addBeside(ctx context.Context, c *console.Console, pid i
 	s.Clients, s.NamedClients = connected.Clients, connected.Named
 }
 
-// Status returns exthost status, which shows the running host.
-func Status(c *console.Console) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show the running host of this directory",
-		Long: "Show the extensions of the host of this directory: processes, calls and how\n" +
-			"long they took, memory, restarts, breakers, and why something does not run.",
-		Example: "  exthost status\n  exthost status -o json",
-		Args:    console.NoArgs,
-		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
-			s, err := r.StatusOnDisk(ctx, c)
-			if err != nil {
-				return err
+// asked holds the flags of exthost status, which choose what it shows in place of the host.
+type asked struct {
+	ready     bool
+	tools     []string
+	wait      time.Duration
+	ui, print bool
+}
+
+// Status returns exthost status, which shows the running host, or the extensions on disk if none runs. extension shows
+// one extension, with or without a host.
+func Status(c *console.Console, extension func(context.Context, *console.Console, string) error) *cobra.Command {
+	var o asked
+	cmd := &cobra.Command{
+		Use:   "status [ID]",
+		Short: "Show what runs, what does not, and why",
+		Long: "Show the extensions of the host of this directory: processes, calls and how long they took,\n" +
+			"memory, restarts, breakers, and why something does not run. If no host runs, list the extensions on\n" +
+			"the search paths, without starting anything, with the reason why any of them cannot run here; the\n" +
+			"exit code is then 4.\n\n" +
+			"With the ID of an extension, show what its manifest and its handshake say, its tools, which\n" +
+			"environment variables are withheld from it and which secret-like ones are passed, its processes and\n" +
+			"their last crash. If no host runs, the extension is started for that, and stopped again.\n\n" +
+			"--ready answers scripts: the exit code is 0 when what starts with the host has started or failed and\n" +
+			"every required policy and extension can run, 10 for not yet, 11 for blocked, with the command that\n" +
+			"helps, and with --tools 12 for a tool that does not exist. What does not run and is not required is\n" +
+			"named on stderr.\n\n" +
+			"--ui opens the dashboard, signed in with the operator's token of this run, and prints its address.\n" +
+			"Without a terminal, or with --print, it only prints the address, which contains the token: give it\n" +
+			"to nobody.",
+		Example: "  exthost status\n  exthost status notes -o json\n" +
+			"  exthost serve & exthost status --ready --wait 30s\n" +
+			"  exthost status --ready --tools ext_notes_add,ext_notes_list\n  exthost status --ui",
+		SuggestFor:        []string{"list", "ls", "info", "show", "ready", "wait", "ui", "dashboard"},
+		Args:              console.AtMostOne("the id of an extension"),
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.ready = o.ready || o.tools != nil || o.wait != 0
+			if len(args) == 1 && (o.ready || o.ui) {
+				return console.Usagef("exthost status "+args[0],
+					"--ready and --ui are about the host, and %q is too much", args[0])
 			}
-			names := []string{}
-			for _, x := range s.Extensions {
-				names = append(names, x.ID)
+			if len(args) == 1 {
+				return extension(cmd.Context(), c, args[0])
 			}
-			for _, d := range s.Destinations {
-				names = append(names, d.ID)
-			}
-			all := runningStatus{
-				Directory: hosts.Here(),
-				Serves:    r.Info.Serves,
-				Log:       r.Info.Log,
-				Unloaded:  r.Unloaded(ctx, c, s),
-				Status:    s,
-			}
-			all.addBeside(ctx, c, r.Info.PID)
-			table := all.table(time.Now(), c.Layout(false, expendable...))
-			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
-		}),
+			return o.show(cmd, c)
+		},
 	}
+	f := cmd.Flags()
+	f.BoolVar(&o.ready, "ready", false, "answer by the exit code whether the host is ready")
+	f.DurationVar(&o.wait, "wait", 0, "with --ready: wait for what is not ready yet, such as 30s")
+	f.StringSliceVar(&o.tools, "tools", nil,
+		"with --ready: the registered `NAMES` of tools that must be callable, separated by commas")
+	f.BoolVar(&o.ui, "ui", false, "open the dashboard in a browser")
+	f.BoolVar(&o.print, "print", false, "with --ui: print the address, open no browser")
+	for _, name := range []string{"ready", "wait", "tools"} {
+		cmd.MarkFlagsMutuallyExclusive(name, "ui")
+	}
+	return cmd
+}
+
+func (o *asked) show(cmd *cobra.Command, c *console.Console) error {
+	switch {
+	case o.ready:
+		return ready(cmd.Context(), c, o.tools, o.wait)
+	case !o.ui && c.Host == "":
+		if absent := notReached(cmd.Context(), c); absent != nil {
+			return showDisk(cmd.Context(), c, absent)
+		}
+	}
+	return hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+		if o.ui {
+			return openDashboard(ctx, c, r, o.print)
+		}
+		return showRunning(ctx, c, r)
+	})(cmd, nil)
+}
+
+// notReached returns an error that says that no host runs with these flags in this directory; nil if one does.
+func notReached(ctx context.Context, c *console.Console) *console.Error {
+	_, err := hosts.Find(ctx)
+	if e, ok := errors.AsType[*console.Error](err); ok && e.Code == console.ExitNotFound {
+		return e
+	}
+	if err == nil && len(c.Extensions) > 0 {
+		if r, _, err := hosts.Reach(ctx, c); err == nil && r == nil {
+			return &console.Error{
+				Code: console.ExitNotFound,
+				Text: "the host of this directory runs without this --extensions",
+				Hint: "exthost status, which shows that host",
+			}
+		}
+	}
+	return nil
+}
+
+// showDisk lists the extensions on the search paths and returns absent, which says that no host runs.
+func showDisk(ctx context.Context, c *console.Console, absent *console.Error) error {
+	s, err := hosts.OnDisk(ctx, c)
+	if err != nil {
+		return err
+	}
+	hosts.PrintDiagnostics(c, s)
+	names, rows := []string{}, [][]string{{"ID", "VERSION", "RUNS AS", "STATE", "DESCRIPTION"}}
+	for _, x := range s.Extensions {
+		names = append(names, x.ID)
+		about := cmp.Or(x.Reason, x.Description)
+		if x.HooksSee == config.HooksAll {
+			about = "its hooks see all calls; " + about
+		}
+		rows = append(rows, []string{x.ID, cmp.Or(x.Version, "-"), cmp.Or(hosts.RunsAs(x), "-"), x.State, about})
+	}
+	if len(names) == 0 {
+		rows = [][]string{}
+	}
+	s.Extensions = console.OrEmpty(s.Extensions)
+	if err := c.Print(console.Document{
+		Kind:  "status",
+		Value: runningStatus{Directory: hosts.Here(), Status: s},
+		Names: names,
+		Rows:  rows,
+		Drop:  []string{"VERSION", "RUNS AS"},
+		Wrap:  true,
+	}); err != nil {
+		return err
+	}
+	return absent
+}
+
+func showRunning(ctx context.Context, c *console.Console, r *hosts.Running) error {
+	s, err := r.StatusOnDisk(ctx, c)
+	if err != nil {
+		return err
+	}
+	names := []string{}
+	for _, x := range s.Extensions {
+		names = append(names, x.ID)
+	}
+	for _, d := range s.Destinations {
+		names = append(names, d.ID)
+	}
+	all := runningStatus{
+		Directory: hosts.Here(),
+		Serves:    r.Info.Serves,
+		Log:       r.Info.Log,
+		Unloaded:  r.Unloaded(ctx, c, s),
+		Status:    s,
+	}
+	all.addBeside(ctx, c, r.Info.PID)
+	table := all.table(time.Now(), c.Layout(false, expendable...))
+	return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
 }
 
 // table renders the status. Without a width, a row is one line, with its note in the last column.
@@ -126,7 +244,7 @@ func (s *runningStatus) heading(now time.Time, width int) (lines []string) {
 		console.Span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), console.Bytes(s.Host.RSS),
 		cmp.Or(s.Serves, "starting")))
 	if url, ok := hosts.Dashboard(s.Serves); ok {
-		say("dashboard at " + url + ", which exthost ui opens")
+		say("dashboard at " + url + ", which exthost status --ui opens")
 	}
 	held := append([]string{"processes held by " + s.Containment.String()}, s.Containment.Lacks...)
 	say(strings.Join(held, "; not by "))
@@ -157,7 +275,7 @@ func (s *runningStatus) rows(now time.Time, width int) []statusRow {
 		of := extensionRows(x, s.Diagnostics, now)
 		if x.Login == "" && slices.ContainsFunc(x.Instances,
 			func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
-			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" shows more; fix it, then exthost restart "+x.ID)
+			of[0].notes = append(of[0].notes, "exthost status "+x.ID+" shows more; fix it, then exthost restart "+x.ID)
 		}
 		rows = append(rows, of...)
 	}
@@ -177,7 +295,7 @@ func (s *runningStatus) approvals() []string {
 	if all == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("approval requests that wait: %d%s; exthost approve lists them", all, text)}
+	return []string{fmt.Sprintf("approval requests that wait: %d%s; exthost calls approve lists them", all, text)}
 }
 
 // tracingText describes what became of the spans of calls.
@@ -194,7 +312,7 @@ func tracingText(t *status.Tracing) string {
 
 // recordingText describes what is recorded, and since when.
 func recordingText(r *status.Recording) string {
-	text := "recording by exthost record or the dashboard"
+	text := "recording by exthost calls record or the dashboard"
 	if r.File != "" {
 		text = "recording to " + r.File
 	}
@@ -313,7 +431,7 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
 		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
 	}) {
-		notes = append(notes, "tools changed: exthost info "+x.ID+", then exthost tools accept "+x.ID)
+		notes = append(notes, "tools changed: exthost status "+x.ID+", then exthost tools accept "+x.ID)
 	}
 	if hint := hosts.Remedy(status.Status{Diagnostics: diags}, x); x.LeftOut() && hint != "" {
 		notes = append(notes, hint)
@@ -330,7 +448,7 @@ func newerBuild(x status.Extension, diags []protocol.Diagnostic) []string {
 		switch {
 		case !hosts.Concerns(d, x):
 		case d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError:
-			return []string{"the manifest is broken, and the previous build runs: exthost info " + x.ID}
+			return []string{"the manifest is broken, and the previous build runs: exthost status " + x.ID}
 		case d.Code == string(protocol.Untrusted):
 			return []string{d.Message + "; the previous build runs: " + d.Hint}
 		}

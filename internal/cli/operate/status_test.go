@@ -109,10 +109,10 @@ func TestStatusTable(t *testing.T) {
 		"",
 		"ID|STATE|PID|UP|CALLS|DENIED|ERRORS|TOOL_ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
 		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls queued; tools " +
-			"changed: exthost info one, then exthost tools accept one; the manifest is broken, and the previous " +
-			"build runs: exthost info one",
+			"changed: exthost status one, then exthost tools accept one; the manifest is broken, and the previous " +
+			"build runs: exthost status one",
 		"back|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
-		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two shows more; fix it, then " +
+		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost status two shows more; fix it, then " +
 			"exthost restart two",
 		"  0|ready|8|5s|||||||-|0|closed",
 		"  1|failed|-|-|||||||-|0|closed|spent",
@@ -150,10 +150,10 @@ func TestStatusTable(t *testing.T) {
 		"ID     STATE       CALLS  DENIED       ERRORS   TOOL_ERRORS",
 		"one    ready       1200   150 (12.5%)  12 (1%)  20 (1.67%)",
 		"    3 calls queued",
-		"    tools changed: exthost info one, then exthost tools",
+		"    tools changed: exthost status one, then exthost tools",
 		"    accept one",
 		"    the manifest is broken, and the previous build runs:",
-		"    exthost info one",
+		"    exthost status one",
 		"back   restarting  0      0            0        0",
 	}
 	if diff := cmp.Diff(wantNarrow, narrow[4:12]); diff != "" {

@@ -46,7 +46,7 @@ func Trust(c *console.Console) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "everything that waits for an answer")
-	f.BoolVar(&yes, "yes", false, "agree without a question, and print to what")
+	f.BoolVarP(&yes, "yes", "y", false, "agree without a question, and print to what")
 	f.BoolVar(&lock, "lock", false,
 		"also write exthost.lock: what is trusted here, for EXTHOST_TRUST=lock on other machines")
 	f.BoolVar(&list, "list", false, "list what was agreed to, in all directories")
@@ -222,7 +222,7 @@ func foldersOf(ctx context.Context, cfg *config.Config, names []string, all bool
 			return nil, &console.Error{
 				Code: console.ExitNotFound,
 				Text: "there is no extension " + name,
-				Hint: "exthost list",
+				Hint: "exthost status",
 			}
 		}
 	}

@@ -9,47 +9,31 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// UI returns exthost ui, which opens the dashboard.
-func UI(c *console.Console) *cobra.Command {
-	var printOnly bool
-	cmd := &cobra.Command{
-		Use:   "ui",
-		Short: "Open the dashboard of the running host in a browser",
-		Long: "Open the dashboard of the host of this directory, signed in with the operator's " +
-			"token of this run, and print its address. Without a terminal, or with --print, only print " +
-			"the address. The address contains the token: give it to nobody.",
-		Example: "  exthost ui\n  exthost ui --print",
-		Args:    console.NoArgs,
-		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
-			url, token, err := signIn(r)
-			if err != nil {
-				return err
-			}
-			signedIn := url + "#token=" + token
-			if !printOnly && console.IsTerminal(c.Out) {
-				if err := browse(ctx, signedIn); err != nil {
-					c.Warn("no browser was opened: %s", console.Safe(err.Error()))
-				}
-			}
-			return c.Print(console.Document{
-				Kind:  "dashboard",
-				Names: []string{signedIn},
-				Text:  signedIn,
-				Value: struct {
-					URL   string `json:"url"`
-					Token string `json:"token"`
-				}{url, token},
-			})
-		}),
+// openDashboard opens the dashboard of r in a browser, unless printOnly is set, and prints its address.
+func openDashboard(ctx context.Context, c *console.Console, r *hosts.Running, printOnly bool) error {
+	url, token, err := signIn(r)
+	if err != nil {
+		return err
 	}
-	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, open no browser")
-	return cmd
+	signedIn := url + "#token=" + token
+	if !printOnly && console.IsTerminal(c.Out) {
+		if err := browse(ctx, signedIn); err != nil {
+			c.Warn("no browser was opened: %s", console.Safe(err.Error()))
+		}
+	}
+	return c.Print(console.Document{
+		Kind:  "dashboard",
+		Names: []string{signedIn},
+		Text:  signedIn,
+		Value: struct {
+			URL   string `json:"url"`
+			Token string `json:"token"`
+		}{url, token},
+	})
 }
 
 // signIn returns the address of the dashboard and the operator's token.

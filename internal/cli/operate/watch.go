@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -16,51 +13,37 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-var watchWords = []string{"on", "off", "log", "reload", "status"}
+var watchModes = []string{"on", "off", "log", "reload", "status"}
 
-// Watch returns exthost watch, which controls whether the running host looks for changes on disk.
-func Watch(c *console.Console) *cobra.Command {
-	return &cobra.Command{
-		Use:   "watch on|off|log|reload|status",
-		Short: "Switch on or off the watch for changes on disk",
-		Long: "Have the host of this directory look for changes of extensions and of its\n" +
-			"configuration: log reports changes, reload applies them, on uses extensions.watch.mode. The\n" +
-			"setting holds until that host ends; to keep it, set extensions.watch in the\n" +
-			"configuration. status shows the current setting.",
-		Example:   "  exthost watch reload\n  exthost watch status -o json",
-		ValidArgs: watchWords,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := console.One("on, off, log, reload or status")(cmd, args); err != nil ||
-				slices.Contains(watchWords, args[0]) {
-				return err
-			}
-			return console.Usagef("exthost watch --help", "there is no exthost watch %s%s", args[0],
-				console.DidYouMean(args[0], watchWords))
-		},
-		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
-			s, err := watch(ctx, r, args[0])
-			if err != nil {
-				return err
-			}
-			return c.Print(console.Document{Kind: "watch", Value: s, Names: []string{s.Mode}, Text: watchText(c, s)})
-		}),
+// watchCommand is exthost reload --watch, which controls whether the running host looks for changes on disk.
+func watchCommand(ctx context.Context, c *console.Console, r *hosts.Running, mode string, args []string) error {
+	if len(args) > 0 {
+		return console.Usagef("exthost reload --watch "+mode, "--watch is about this host, and %q is too much", args[0])
 	}
+	if err := console.OneOf("exthost reload --help", "--watch", mode, watchModes); err != nil {
+		return err
+	}
+	s, err := watch(ctx, r, mode)
+	if err != nil {
+		return err
+	}
+	return c.Print(console.Document{Kind: "watch", Value: s, Names: []string{s.Mode}, Text: watchText(c, s)})
 }
 
-func watch(ctx context.Context, r *hosts.Running, word string) (s status.Watch, err error) {
-	if word == "status" {
+func watch(ctx context.Context, r *hosts.Running, mode string) (s status.Watch, err error) {
+	if mode == "status" {
 		err = r.Get(ctx, "/api/v1/watch", &s)
 		return s, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, hosts.AnswerTimeout)
 	defer cancel()
-	err = r.Post(ctx, "/api/v1/watch?mode="+url.QueryEscape(word), nil, &s)
+	err = r.Post(ctx, "/api/v1/watch?mode="+url.QueryEscape(mode), nil, &s)
 	return s, err
 }
 
 func watchText(c *console.Console, s status.Watch) string {
 	if s.Mode == status.WatchOff {
-		return "not watching; exthost watch reload reloads what changes"
+		return "not watching; exthost reload --watch reload reloads what changes"
 	}
 	what := "says what changed; exthost reload applies it"
 	if s.Mode == config.WatchReload {

@@ -43,7 +43,7 @@ func (t *terms) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&t.scripts, "allow-scripts", nil, "run the install scripts of the `PACKAGE`; without it none run")
 	f.StringArrayVar(&t.ages, "min-release-age", nil,
 		"`AGE` that all parts must have, or NAME=AGE for one package (default extensions.min_release_age)")
-	f.BoolVar(&t.yes, "yes", false, "agree without a question, and print to what")
+	f.BoolVarP(&t.yes, "yes", "y", false, "agree without a question, and print to what")
 }
 
 // Add returns exthost add.

@@ -312,7 +312,7 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 		return &console.Error{
 			Code: console.ExitFailed,
 			Text: d.id + " was not found, so that nothing is left of it",
-			Hint: "exthost doctor; extensions.disabled, extensions.allowlist and another extension of that id are " +
+			Hint: "exthost check; extensions.disabled, extensions.allowlist and another extension of that id are " +
 				"the usual reasons",
 		}
 	}

@@ -108,7 +108,7 @@ func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imp
 	if len(written) > 0 {
 		text += ": " + strings.Join(written, ", ")
 	}
-	if _, err := fmt.Fprintf(c.Err, "%s\n  next: exthost doctor\n", console.Safe(text)); err != nil ||
+	if _, err := fmt.Fprintf(c.Err, "%s\n  next: exthost check\n", console.Safe(text)); err != nil ||
 		len(refused) == 0 {
 		return err
 	}

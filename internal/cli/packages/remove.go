@@ -107,31 +107,19 @@ func unlist(cfg *config.Config, id string) error {
 	return file.Write(cfg.Project.Dir)
 }
 
-// Outdated returns exthost outdated.
-func Outdated(c *console.Console) *cobra.Command {
-	var t terms
-	cmd := &cobra.Command{
-		Use:   "outdated [ID...]",
-		Short: "List packages of exthost.lock, and their newest versions",
-		Long: "Resolve the sources that exthost.lock states again, and list for each package the version that\n" +
-			"is locked, the one that exthost upgrade would take, and the latest one where the source states a\n" +
-			"version. No archive of a registry is downloaded, and nothing changes.",
-		ValidArgsFunction: hosts.CompleteExtension(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			list, failed := t.compare(cmd.Context(), c, args)
-			rows, names := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST", "LATEST"}}, []string{}
-			for _, one := range list {
-				names = append(names, one.ID)
-				rows = append(rows, []string{one.ID, one.Source, one.Locked, one.Newest, one.Latest})
-			}
-			if list == nil {
-				return failed
-			}
-			printed := c.Print(console.Document{Kind: "outdated", Value: list, Names: names, Rows: rows})
-			return errors.Join(printed, failed)
-		},
+// outdated lists the versions that an upgrade would take; ids is nil for all packages.
+func (t *terms) outdated(ctx context.Context, c *console.Console, ids []string) error {
+	list, failed := t.compare(ctx, c, ids)
+	rows, names := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST", "LATEST"}}, []string{}
+	for _, one := range list {
+		names = append(names, one.ID)
+		rows = append(rows, []string{one.ID, one.Source, one.Locked, one.Newest, one.Latest})
 	}
-	return cmd
+	if list == nil {
+		return failed
+	}
+	printed := c.Print(console.Document{Kind: "outdated", Value: list, Names: names, Rows: rows})
+	return errors.Join(printed, failed)
 }
 
 // outdated compares the locked and the newest version of a package.

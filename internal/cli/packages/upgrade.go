@@ -26,6 +26,7 @@ import (
 // Upgrade returns exthost upgrade.
 func Upgrade(c *console.Console) *cobra.Command {
 	var t terms
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "upgrade [ID...]",
 		Short: "Take the newest version of packages that their source allows",
@@ -35,10 +36,17 @@ func Upgrade(c *console.Console) *cobra.Command {
 			"What you have added to plugin.toml stays. A named extension that npx, uvx or their kind download\n" +
 			"at each start is locked: it then runs the same package as exthost add would. Where exthost.lock\n" +
 			"states no tools of a package, because it lacked a variable when it was added, it is started\n" +
-			"once, and they are locked.",
-		Example:           "  exthost upgrade\n  exthost upgrade memory --yes",
+			"once, and they are locked.\n\n" +
+			"--dry-run lists for each package the version that is locked, the one that would be taken, and the\n" +
+			"latest one where the source states a version. No archive of a registry is downloaded, and nothing\n" +
+			"changes.",
+		Example:           "  exthost upgrade --dry-run\n  exthost upgrade\n  exthost upgrade memory --yes",
+		SuggestFor:        []string{"update", "outdated"},
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if dryRun {
+				return t.outdated(cmd.Context(), c, args)
+			}
 			rest, err := t.lockNamed(cmd.Context(), c, args)
 			if err != nil || len(args) > 0 && len(rest) == 0 {
 				return err
@@ -50,6 +58,7 @@ func Upgrade(c *console.Console) *cobra.Command {
 		},
 	}
 	t.flags(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be taken")
 	return cmd
 }
 
@@ -92,7 +101,7 @@ func notLocked(id string) error {
 	return &console.Error{
 		Code: console.ExitNotFound,
 		Text: "exthost.lock names no package for " + id,
-		Hint: "exthost outdated, which lists those that it names",
+		Hint: "exthost upgrade --dry-run, which lists those that it names",
 	}
 }
 

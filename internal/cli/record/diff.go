@@ -28,7 +28,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Diff returns exthost diff, which compares a cassette with the current extensions.
+// Diff returns exthost calls diff, which compares a cassette with the current extensions.
 func Diff(c *console.Console) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -39,8 +39,8 @@ func Diff(c *console.Console) *cobra.Command {
 			"of themselves that they only read (readOnlyHint) are called, unless --all says otherwise. What\n" +
 			"was left out is listed. The exit code is 1 when something has changed, and when an extension\n" +
 			"of the cassette cannot be replayed.",
-		Example: "  exthost diff notes.cassette\n  exthost diff notes.cassette notes -o json",
-		Args:    console.AtLeastOne("exthost record -o FILE", "exthost diff needs the cassette"),
+		Example: "  exthost calls diff notes.cassette\n  exthost calls diff notes.cassette notes -o json",
+		Args:    console.AtLeastOne("exthost calls record FILE", "exthost calls diff needs the cassette"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d := differ{all: all, only: args[1:]}
 			return d.run(cmd.Context(), c, args[0])

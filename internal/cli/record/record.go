@@ -23,27 +23,36 @@ import (
 	"github.com/exthost/exthost/internal/recording/cassette"
 )
 
-// Record returns exthost record, which records the traffic of the running host.
+// Record returns exthost calls record, which records the traffic of the running host.
 func Record(c *console.Console) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   "record -o FILE [ID...] [-- COMMAND...]",
+		Use:   "record FILE [ID...] [-- COMMAND...]",
 		Short: "Record what passes between host and extensions",
 		Long: "Record every message between the host of this directory and its extensions, or some of\n" +
 			"them, into a cassette: a file of JSON lines, readable by its owner alone, from which\n" +
-			"exthost replay answers later. Secrets that are known or show their form are masked.\n" +
+			"exthost calls replay answers later. Secrets that are known or show their form are masked.\n" +
 			"The recording ends with COMMAND, which is run meanwhile, or by Ctrl-C.",
-		Example: "  exthost record -o notes.cassette notes\n  exthost record -o all.cassette --for 10m\n  " +
-			"exthost record -o test.cassette -- ./test-agent",
-		ValidArgsFunction: hosts.CompleteExtension(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.ids = args; cmd.ArgsLenAtDash() >= 0 {
-				o.ids, o.command = args[:cmd.ArgsLenAtDash()], args[cmd.ArgsLenAtDash():]
+		Example: "  exthost calls record notes.cassette notes\n  exthost calls record all.cassette --for 10m\n  " +
+			"exthost calls record test.cassette -- ./test-agent",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return nil, cobra.ShellCompDirectiveDefault // FILE
 			}
+			return hosts.CompleteExtension(c)(cmd, args[1:], start)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n := cmd.ArgsLenAtDash(); n >= 0 {
+				args, o.command = args[:n], args[n:]
+			}
+			if len(args) == 0 {
+				return console.Usagef("exthost calls record notes.cassette", "%s needs the FILE to write",
+					cmd.CommandPath())
+			}
+			o.file, o.ids = args[0], args[1:]
 			return o.run(cmd.Context(), c)
 		},
 	}
-	cmd.Flags().StringVarP(&o.file, "output", "o", "", "the `FILE` to write (required)")
 	cmd.Flags().DurationVar(&o.length, "for", 0, "how long to record; default: until Ctrl-C")
 	cmd.Flags().Int64Var(&o.most, "max-bytes", 0, "the size at which the recording ends; default 1 GiB")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace FILE if it exists")
@@ -61,9 +70,6 @@ type options struct {
 }
 
 func (o *options) run(ctx context.Context, c *console.Console) error {
-	if o.file == "" {
-		return console.Usagef("exthost record -o notes.cassette", "record needs -o FILE, the file to write")
-	}
 	if o.length < 0 || o.most < 0 {
 		return console.Usagef("", "--for and --max-bytes are not negative")
 	}

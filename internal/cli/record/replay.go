@@ -24,18 +24,19 @@ type replayOptions struct {
 	latency         string
 }
 
-// Replay returns exthost replay, which serves a cassette.
+// Replay returns exthost calls replay, which serves a cassette.
 func Replay(c *console.Console) *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Serve a recording as an MCP server on stdin and stdout",
-		Long: "Serve the tools of all extensions in a cassette, which exthost record wrote, as an MCP server\n" +
+		Long: "Serve the tools of all extensions in a cassette, which exthost calls record wrote, as an MCP server\n" +
 			"on stdin and stdout. Nothing of the extensions runs: each call gets the answer that it got while\n" +
 			"it was recorded, with the progress, the log messages and the questions on the way, and equal calls\n" +
 			"get their answers in the recorded order.",
-		Example: "  exthost replay notes.cassette\n  exthost replay notes.cassette --nearest --latency real",
-		Args:    console.One("the cassette"),
+		Example: "  exthost calls replay notes.cassette\n  " +
+			"exthost calls replay notes.cassette --nearest --latency real",
+		Args: console.One("the cassette"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args[0])
 		},
@@ -53,7 +54,7 @@ const drain = 3 * time.Second
 
 func (o *replayOptions) run(ctx context.Context, c *console.Console, file string) (err error) {
 	if o.strict && o.nearest {
-		return console.Usagef("exthost replay FILE --nearest", "--strict and --nearest exclude each other")
+		return console.Usagef("exthost calls replay FILE --nearest", "--strict and --nearest exclude each other")
 	}
 	if o.latency != manifest.LatencyNone && o.latency != manifest.LatencyReal {
 		return console.Usagef("", "--latency is 0 or real, not %q", o.latency)

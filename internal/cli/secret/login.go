@@ -20,15 +20,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// flags are the flags of exthost login.
+// flags are the flags of exthost secret login.
 type flags struct {
 	device, paste, list bool
 	scopes              []string
 	caller              string
 }
 
-// Login returns exthost login, which signs the user in to a remote server.
-func Login(c *console.Console) *cobra.Command {
+// loginCommand returns exthost secret login, which signs the user in to a remote server.
+func loginCommand(c *console.Console) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "login [ID]",
@@ -38,8 +38,8 @@ func Login(c *console.Console) *cobra.Command {
 			"from then on. A running host uses it at once.\n\n" +
 			"Where no browser can open here, as over SSH: --paste has you open the address anywhere, and\n" +
 			"paste back the one that the browser ends at. --device shows a code to enter elsewhere.",
-		Example: "  exthost login gh\n  exthost login gh --scope repo,read:org\n  exthost login gh --paste\n  " +
-			"exthost login --list",
+		Example: "  exthost secret login gh\n  exthost secret login gh --scope repo,read:org\n  " +
+			"exthost secret login gh --paste\n  exthost secret login --list",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.list {
 				return console.NoArgs(cmd, args)
@@ -118,7 +118,7 @@ func hint(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return ""
 	}
-	return "exthost login --help"
+	return "exthost secret login --help"
 }
 
 // way returns the way in which the user approves the sign-in, and a function that releases what it needs.
@@ -143,8 +143,8 @@ func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *
 	open := func(address string) {
 		c.Tell("Approve in the browser. If none opens, open this address on this machine:\n\n" + address + "\n")
 		if err := console.Browse(ctx, address); err != nil {
-			c.Warn("no browser was opened: %s; on another machine: exthost login %s --paste", console.Safe(err.Error()),
-				t.server.Place.ID)
+			c.Warn("no browser was opened: %s; on another machine: exthost secret login %s --paste",
+				console.Safe(err.Error()), t.server.Place.ID)
 		}
 	}
 	b, err := t.server.Browser(earlier, open)
@@ -168,16 +168,16 @@ func scopes(list []string) string {
 	return "; " + console.Safe(strings.Join(list, " "))
 }
 
-// Logout returns exthost logout.
-func Logout(c *console.Console) *cobra.Command {
+// logoutCommand returns exthost secret logout.
+func logoutCommand(c *console.Console) *cobra.Command {
 	var caller string
 	cmd := &cobra.Command{
 		Use:   "logout ID",
 		Short: "Forget the login of an extension or destination",
 		Args:  console.One("the id of an extension or the name of a destination"),
-		Long: "Forget what exthost login has stored, and have the authorization server revoke its " +
+		Long: "Forget what exthost secret login has stored, and have the authorization server revoke its " +
 			"tokens where\nit can.",
-		Example:           "  exthost logout gh",
+		Example:           "  exthost secret logout gh",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := findTarget(cmd.Context(), c, args[0], caller)
@@ -200,7 +200,7 @@ func Logout(c *console.Console) *cobra.Command {
 				return &console.Error{
 					Code: console.ExitNotFound,
 					Text: "you are not signed in to " + args[0],
-					Hint: "exthost login --list",
+					Hint: "exthost secret login --list",
 				}
 			} else if err != nil {
 				return err

@@ -1,5 +1,5 @@
-// Package secret implements exthost secret, which manages the secrets that configurations and manifests refer to, and
-// exthost login and logout, which sign the user in to remote servers.
+// Package secret implements exthost secret, which manages the secrets that configurations and manifests refer to,
+// grants them to extensions and signs the user in to remote servers.
 package secret
 
 import (
@@ -18,7 +18,8 @@ import (
 
 // Command returns exthost secret.
 func Command(c *console.Console) *cobra.Command {
-	return console.Group("secret", "Keep the secrets that secret://NAME refers to", set(c), list(c), remove(c))
+	return console.Group("secret", "Keep secrets, grant them to extensions, sign in to servers",
+		set(c), list(c), remove(c), grantCommand(c), loginCommand(c), logoutCommand(c))
 }
 
 // store returns the configured store, if this program can write it.
@@ -109,12 +110,12 @@ func read(c *console.Console, name string) (string, error) {
 
 func remove(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "rm NAME",
+		Use:   "remove NAME",
 		Short: "Remove a secret",
 		Args:  console.One("the NAME of a secret"),
 		Long: "Remove a stored secret. What runs keeps what it was given; what refers to the secret does " +
 			"not\nstart again.",
-		Example: "  exthost secret rm github",
+		Example: "  exthost secret remove github",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, cfg, err := store(c, args[0])
 			if err != nil {

@@ -58,7 +58,7 @@ func findTarget(ctx context.Context, c *console.Console, id, caller string) (*ta
 		return nil, &console.Error{
 			Code: console.ExitNotFound,
 			Text: "there is no extension or destination " + console.Safe(id),
-			Hint: "exthost list",
+			Hint: "exthost status",
 		}
 	}
 	rules := permit.Rules{Consent: k}
@@ -82,7 +82,7 @@ func findDestination(ctx context.Context, cfg *config.Config, id string, d *conf
 	}
 	switch each := d.Credentials == config.CredentialsPerCaller; {
 	case each && caller == "":
-		return nil, console.Usagef("exthost login "+id+" --caller NAME",
+		return nil, console.Usagef("exthost secret login "+id+" --caller NAME",
 			"each caller of %s has a login of its own (credentials: per_caller)", id)
 	case !each && caller != "":
 		return nil, console.Usagef("state credentials: per_caller under "+path, "one login of %s serves all callers",
@@ -97,12 +97,12 @@ func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t
 ) (*target, error) {
 	id := at.ID
 	if t.URL == "" {
-		return nil, console.Usagef("exthost info "+id,
-			"%s is a process of this machine, and no server to sign in to; exthost secret keeps what its environment "+
-				"needs", id)
+		return nil, console.Usagef("exthost status "+id,
+			"%s is a process of this machine, and no server to sign in to; exthost secret set NAME keeps what its "+
+				"environment needs", id)
 	}
 	if t.Kind == manifest.KindNATS {
-		return nil, console.Usagef("exthost info "+id,
+		return nil, console.Usagef("exthost status "+id,
 			"%s is a service on NATS, and no server to sign in to: token_env or token_file under %s has its "+
 				"credentials", id, key)
 	}

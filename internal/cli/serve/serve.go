@@ -407,7 +407,7 @@ func strictness(s status.Status) error {
 	if len(lines) == 1 {
 		return nil
 	}
-	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost doctor --runtime"}
+	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost check --start"}
 }
 
 // stdioDrain is how long calls in flight may take after the client closes stdin. The extensions get further time to

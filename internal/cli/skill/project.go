@@ -185,7 +185,7 @@ func report(c *console.Console, o options, out *projected) error {
 	d.Text = strings.Join(lines, "\n") + "\n"
 	switch {
 	case o.check && len(out.Written)+len(out.Removed)+len(out.Kept) > 0:
-		d.Code = console.ExitDoctor
+		d.Code = console.ExitChecks
 	case len(out.Kept) > 0:
 		d.Code = console.ExitDenied
 	}

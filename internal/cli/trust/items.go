@@ -325,7 +325,7 @@ func (p *Pending) Select(names []string) ([]*Item, error) {
 			return nil, &console.Error{
 				Code: console.ExitNotFound,
 				Text: "nothing of that name waits to be trusted: " + name,
-				Hint: "exthost trust; exthost list shows what was found",
+				Hint: "exthost trust; exthost status shows what was found",
 			}
 		}
 		if !slices.Contains(list, p.Items[n]) {

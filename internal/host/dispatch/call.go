@@ -184,7 +184,7 @@ func UnknownExtension(id string, known []string) error {
 	if near := text.Nearest(id, known); near != "" {
 		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
 	}
-	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
+	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost status shows those there are", id)
 }
 
 // unknownTool returns why the extension that may have the tool does not offer it, or an error with the most

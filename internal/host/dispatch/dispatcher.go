@@ -381,7 +381,7 @@ func afterFailure(u *unit.Unit, kind protocol.Kind) string {
 	case kind == protocol.CallTimeout:
 		return "exthost restart " + u.ID() + " if it hangs; " + slow
 	}
-	return "exthost info " + u.ID()
+	return "exthost status " + u.ID()
 }
 
 func (d *Dispatcher) newCall() *Call {

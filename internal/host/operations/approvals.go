@@ -206,11 +206,12 @@ func (n *Nodes) send(ctx context.Context, method, node string, p order) error {
 				p.Hash = q.Hash
 			case mark == "" && strings.HasPrefix(q.ID, id+markSeparator):
 				return protocol.Errorf(protocol.InvalidArguments,
-					"%s does not say what was shown of the request; take the id from exthost approve: %s", id, q.ID)
+					"%s does not say what was shown of the request; take the id from exthost calls approve: %s", id,
+					q.ID)
 			case strings.HasPrefix(q.ID, node+"/"+p.ID+markSeparator):
 				return protocol.Errorf(protocol.DescriptorChanged,
-					"request %s is about another call than the one that was shown; list the requests again: exthost "+
-						"approve", id)
+					"request %s is about another call than the one that was shown; list the requests again: "+
+						"exthost calls approve", id)
 			}
 		}
 	}
@@ -224,8 +225,8 @@ func (n *inward) decide(method string, p *order) error {
 	for _, q := range n.Local.State.Approvals.List() {
 		if q.ID == p.ID && p.Hash != q.Hash {
 			return protocol.Errorf(protocol.DescriptorChanged,
-				"request %s is about another call than the one that was answered; list the requests again: exthost "+
-					"approve", q.ID)
+				"request %s is about another call than the one that was answered; list the requests again: "+
+					"exthost calls approve", q.ID)
 		}
 	}
 	if method == methodApprove {

@@ -178,7 +178,7 @@ func (h *Local) readLog(ctx context.Context, ids []string, may func(*audit.Recor
 	}
 	if ctx.Err() != nil {
 		return nil, protocol.Errorf(protocol.CallTimeout,
-			"the audit log is too long to be read in time; exthost audit --id reads it without a limit")
+			"the audit log is too long to be read in time; exthost calls audit --id reads it without a limit")
 	}
 	return list, nil
 }

@@ -140,8 +140,11 @@ type order struct {
 // command returns the command that does the same when run at the node itself.
 func (p *order) command(method string) string {
 	_, verb, _ := strings.Cut(method, "/")
-	if method == methodReload {
+	switch method {
+	case methodReload:
 		return "exthost reload"
+	case methodApprove, methodDeny:
+		verb = "calls " + verb
 	}
 	return "exthost " + verb + " " + display.Escape(display.Cut(p.ID, 160))
 }

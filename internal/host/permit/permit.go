@@ -134,7 +134,7 @@ func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []
 	}
 	if names := Ungranted(r.Consent, environ, cfg, c); names != nil {
 		d.Message = "it asks for secrets that it was not granted: " + strings.Join(names, ", ")
-		d.Hint = "exthost grant " + c.ID + " " + strings.Join(names, " ")
+		d.Hint = "exthost secret grant " + c.ID + " " + strings.Join(names, " ")
 		return d
 	}
 	return nil

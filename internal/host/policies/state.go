@@ -131,7 +131,7 @@ func (s *State) logApprovalRequest(q approval.Request) {
 	subject := cmp.Or(q.Tool, q.Method)
 	s.env.Log.Warn("a call waits for an approval", "approval", q.ID, "tool", subject, "caller", q.Caller, "policy",
 		q.Policy, "reason", q.Reason,
-		"next", fmt.Sprintf("exthost approve %s, or exthost deny %s", q.ID, q.ID))
+		"next", fmt.Sprintf("exthost calls approve %s, or exthost calls deny %s", q.ID, q.ID))
 }
 
 func (s *State) observe(o governance.Observation) {

@@ -55,7 +55,7 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			known, list := k.Tools, "exthost tools list shows the names"
 			switch p.Of {
 			case "extensions":
-				known, list = k.Extensions, "exthost list shows the ids"
+				known, list = k.Extensions, "exthost status shows the ids"
 			case "callers":
 				known, list = k.callers(),
 					`callers are "" (anonymous), "token", "operator", "stdio:…" and those that `+

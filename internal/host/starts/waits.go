@@ -111,7 +111,7 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *tools
 		}
 		if x.Phase.IsStarting() && x.Phase.Failure() != "" { // the failure is not quoted, as below
 			e := protocol.Errorf(protocol.NotReady,
-				"extension %s could not be started yet and is tried again; exthost info %s shows why", x.ID(), x.ID())
+				"extension %s could not be started yet and is tried again; exthost status %s shows why", x.ID(), x.ID())
 			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
 			return e
 		}
@@ -122,7 +122,7 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string, view *tools
 			return e
 		}
 		if x.Phase.Failure() != "" { // the failure may quote the extension, and no policy sees this error
-			e := protocol.Errorf(protocol.Failed, "extension %s did not start; exthost info %s shows why", x.ID(),
+			e := protocol.Errorf(protocol.Failed, "extension %s did not start; exthost status %s shows why", x.ID(),
 				x.ID())
 			e.Extension, e.Tool = x.ID(), name
 			return e

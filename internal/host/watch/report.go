@@ -33,7 +33,7 @@ func LogChange(log *slog.Logger, c *status.Change) {
 	if c.Empty() {
 		return
 	}
-	attrs := []any{"next", "exthost reload applies it; exthost watch reload does so by itself"}
+	attrs := []any{"next", "exthost reload applies it; exthost reload --watch reload does so by itself"}
 	for _, part := range []struct {
 		key  string
 		list []string

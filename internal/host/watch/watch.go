@@ -173,7 +173,7 @@ func (w *Watch) watchPlaces() (more bool) {
 	if polls != nil && before == "" {
 		w.log.Warn("the system gives no more watches, so the folders are looked at every two seconds instead", "reason",
 			polls,
-			"next", "raise fs.inotify.max_user_watches or max_user_instances, then exthost watch off and on")
+			"next", "raise fs.inotify.max_user_watches or max_user_instances, then exthost reload --watch off and on")
 	}
 	return more
 }

@@ -33,8 +33,8 @@ func (r *reader) login(s *Server, f *fields) {
 		r.note(s.Name, "oauth_resource is left out; the server's own metadata name its resource")
 	}
 	if kind := f.text("authProviderType"); kind != "" && kind != "dynamic_discovery" {
-		r.note(s.Name, "authProviderType %s has no counterpart here; exthost login signs in with OAuth, or state a "+
-			"header", kind)
+		r.note(s.Name, "authProviderType %s has no counterpart here; exthost secret login signs in with OAuth, or "+
+			"state a header", kind)
 	}
 	for _, key := range []string{"oauth", "auth"} {
 		stated := f.take(key)
@@ -69,7 +69,7 @@ func (r *reader) client(s *Server, o *manifest.OAuthClient, key string, f, serve
 	}
 	o.Scopes = slices.Concat(o.Scopes, f.list("scopes"), strings.Fields(f.text("scope")))
 	if enabled, stated := f.flag("enabled"); stated && !enabled {
-		r.note(s.Name, "its login is switched off there; here exthost login signs in, if the server wants that")
+		r.note(s.Name, "its login is switched off there; here exthost secret login signs in, if the server wants that")
 	}
 	redirect := f.text("redirectUri", "redirect_uri")
 	if u, err := url.Parse(redirect); err == nil && u.Port() != "" {

@@ -105,7 +105,7 @@ func (r *reader) noteUnsupported(s *Server) {
 	}
 	r.noteExamples(s)
 	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
-		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost login %s", s.ID)
+		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost secret login %s", s.ID)
 	}
 	if r.Bridge && len(s.Runtime) > 0 {
 		r.note(s.Name, "%s have no counterpart in a destination, and are left out",

@@ -118,7 +118,7 @@ var startTexts = map[Reason]struct{ what, next string }{
 	},
 	Sandbox: {
 		"{error}",
-		"run exthost doctor to see what this system enforces; best_effort = true in [sandbox] starts it with the " +
+		"run exthost check to see what this system enforces; best_effort = true in [sandbox] starts it with the " +
 			`rest, and sandbox = "off" for the extension in the host's configuration without any`,
 	},
 	hiddenProgram: {

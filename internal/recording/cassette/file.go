@@ -45,8 +45,8 @@ func Written(path string) error {
 	}
 	defer f.Close() // releases the lock
 	if lock(f) {
-		return fmt.Errorf("%s is being written, by another host or by exthost record: name another file, or end that "+
-			"recording", path)
+		return fmt.Errorf("%s is being written, by another host or by exthost calls record: name another file, or end "+
+			"that recording", path)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func TestTwoHostsWithOneCassette(t *testing.T) {
 		t.Fatal(told)
 	}
 	if _, _, err := cassette.Create(file, true); err == nil || !strings.Contains(err.Error(), "is being written") {
-		t.Errorf("exthost record --force: %v", err)
+		t.Errorf("exthost calls record --force: %v", err)
 	}
 	wire := first.Hub.Wire("notes")
 	wire.Start(cassette.Start{Transport: "stdio", Protocol: "mcp"})

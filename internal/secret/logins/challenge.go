@@ -123,7 +123,7 @@ func (c challenge) text() string {
 	return " (" + strings.Join(c.scopes, ", ") + ")"
 }
 
-// flags returns the flags of exthost login that request the scopes.
+// flags returns the flags of exthost secret login that request the scopes.
 func (c challenge) flags() (flags []string) {
 	if len(c.scopes) > 0 {
 		flags = []string{"--scope", strings.Join(c.scopes, ",")}

@@ -110,7 +110,7 @@ func TestNoRefreshToken(t *testing.T) {
 		if err := use(t, s, l); protocol.KindOf(err) != protocol.RequirementMissing ||
 			err.(*protocol.Error).Message !=
 				"needs login, because the server no longer accepts the last one, which cannot be renewed: exthost "+
-					"login x" {
+					"secret login x" {
 			t.Error(err)
 		}
 	}

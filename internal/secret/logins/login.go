@@ -139,7 +139,8 @@ func (l *Login) needed(why string, flags ...string) *protocol.Error {
 	if l.place.Caller != "" {
 		flags = append([]string{"--caller", l.place.Caller}, flags...)
 	}
-	text := "needs login" + why + ": " + text.ShellLine(append([]string{"exthost", "login", l.place.ID}, flags...))
+	command := append([]string{"exthost", "secret", "login", l.place.ID}, flags...)
+	text := "needs login" + why + ": " + text.ShellLine(command)
 	l.need.Store(&text)
 	return protocol.Errorf(protocol.RequirementMissing, "%s", text)
 }

@@ -102,7 +102,7 @@ func tokens(change func(m map[string]any)) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) { s.Tokens = change }
 }
 
-const signInAgain = ": exthost login x"
+const signInAgain = ": exthost secret login x"
 
 // renewals are faults of authorization servers while a token is renewed.
 var renewals = map[string]struct {

@@ -105,7 +105,7 @@ func (s *Server) try(ctx context.Context, client *http.Client, token string) err
 	if refused(resp) {
 		next := ""
 		if scopes := logins.WantedScopes(resp.Header.Values("WWW-Authenticate")); scopes != nil {
-			next = "; exthost login " + s.Place.ID + " --scope " + strings.Join(scopes, ",")
+			next = "; exthost secret login " + s.Place.ID + " --scope " + strings.Join(scopes, ",")
 		}
 		return fmt.Errorf("the server refuses the token that its authorization server has given (%s)%s",
 			short(resp.Status), next)

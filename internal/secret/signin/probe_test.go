@@ -71,7 +71,7 @@ func TestTokenForTooLittle(t *testing.T) {
 		return true
 	}
 	if _, err := signIn(t, s); err == nil ||
-		!strings.HasSuffix(err.Error(), "(403 Forbidden); exthost login x --scope repo,read:org") {
+		!strings.HasSuffix(err.Error(), "(403 Forbidden); exthost secret login x --scope repo,read:org") {
 		t.Error(err)
 	}
 }

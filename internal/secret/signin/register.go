@@ -26,7 +26,7 @@ func (s *Server) register(ctx context.Context, client *http.Client, f *found, re
 	case s.ClientID != "" && earlier != nil && earlier.Client.ID == s.ClientID && earlier.Issuer != a.Issuer:
 		return logins.Client{},
 			fmt.Errorf("client_id is of the authorization server %s, and the server names another one now, %s: "+
-				"exthost logout %s, if that one is to be trusted with the client", shown(earlier.Issuer),
+				"exthost secret logout %s, if that one is to be trusted with the client", shown(earlier.Issuer),
 				shown(a.Issuer), s.Place.ID)
 	case s.ClientID != "":
 		return logins.Client{

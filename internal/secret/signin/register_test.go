@@ -76,7 +76,7 @@ func TestMisbehavioursOfClients(t *testing.T) {
 		"the server forgot the client": {
 			set:     answer("/token", 401, "application/json", `{"error":"invalid_client"}`),
 			earlier: func(*logins.Grant) {},
-			want:    "(invalid_client); exthost logout x, and sign in again as another client",
+			want:    "(invalid_client); exthost secret logout x, and sign in again as another client",
 			token:   1,
 		},
 		"it refuses a client of today": {

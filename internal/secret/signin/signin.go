@@ -64,7 +64,7 @@ func (s *Server) SignIn(ctx context.Context, way Way, more []string, earlier *lo
 	config := f.config(c, s.scopes(f, more, earlier))
 	token, err := way.approve(context.WithValue(ctx, oauth2.HTTPClient, client), f, config)
 	if e, ok := errors.AsType[*refusal](err); ok && e.ofClient() && earlier != nil && c == earlier.Client {
-		return nil, fmt.Errorf("%w; exthost logout %s, and sign in again as another client", err, s.Place.ID)
+		return nil, fmt.Errorf("%w; exthost secret logout %s, and sign in again as another client", err, s.Place.ID)
 	}
 	if err != nil {
 		return nil, err

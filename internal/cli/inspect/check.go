@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance/audit"
@@ -30,37 +28,24 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Doctor returns exthost doctor, which checks everything that extensions need to run.
-func Doctor(c *console.Console) *cobra.Command {
-	var handshake bool
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check the configuration and what every extension needs",
-		Long: "Check the configuration, every manifest and the requirements of every extension; --runtime\n" +
-			"also starts each extension, shakes hands with it and stops it again. The exit code is 9 when\n" +
-			"a check fails; a check that is skipped because something is missing is no failure.",
-		Args: console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := diagnose(cmd.Context(), c, handshake)
-			if err != nil {
-				return err
-			}
-			failed, code := 0, console.ExitOK
-			for _, f := range findings {
-				if f.Result == "fail" {
-					failed, code = failed+1, console.ExitDoctor
-				}
-			}
-			rows := findingRows(findings, failed, handshake)
-			if _, err := hosts.Find(cmd.Context()); err == nil {
-				rows = append(rows,
-					[]string{"a host is running in this directory; exthost status shows its extensions"})
-			}
-			return c.Print(console.Document{Kind: "findings", Value: findings, Rows: rows, Wrap: true, Code: code})
-		},
+// Check checks everything that the extensions of this directory need to run, as exthost check does without a
+// directory. With handshake it also starts each of them.
+func Check(ctx context.Context, c *console.Console, handshake bool) error {
+	findings, err := diagnose(ctx, c, handshake)
+	if err != nil {
+		return err
 	}
-	cmd.Flags().BoolVar(&handshake, "runtime", false, "start every extension and shake hands with it")
-	return cmd
+	failed, code := 0, console.ExitOK
+	for _, f := range findings {
+		if f.Result == "fail" {
+			failed, code = failed+1, console.ExitChecks
+		}
+	}
+	rows := findingRows(findings, failed, handshake)
+	if _, err := hosts.Find(ctx); err == nil {
+		rows = append(rows, []string{"a host is running in this directory; exthost status shows its extensions"})
+	}
+	return c.Print(console.Document{Kind: "findings", Value: findings, Rows: rows, Wrap: true, Code: code})
 }
 
 type finding struct {
@@ -91,7 +76,7 @@ func findingRows(findings []finding, failed int, handshake bool) (rows [][]strin
 	}
 	summary := fmt.Sprintf("%s, %d failed", console.Plural(len(findings), "check"), failed)
 	if !handshake {
-		summary += "; nothing was started, exthost doctor --runtime does"
+		summary += "; nothing was started, exthost check --start does"
 	}
 	return append(rows, []string{summary})
 }
@@ -126,6 +111,9 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 		}
 		s = hosts.Overlay(s, running)
 		s.Tracing, s.Cluster = running.Tracing, running.Cluster
+	}
+	if len(s.Extensions) == 0 {
+		findings[0].Hints = []string{"no extension was found: exthost init NAME --lang python writes one"}
 	}
 	findings = append(findings, examineAll(h, s, handshake)...)
 	if handshake {

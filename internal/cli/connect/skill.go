@@ -30,17 +30,17 @@ const (
 	sharedSkills = ".agents/skills"
 )
 
-// AgentSetup returns exthost agent-setup, which tells agents with a shell how to find and call tools.
-func AgentSetup(c *console.Console) *cobra.Command {
+// skillCommand returns exthost connect skill, which tells agents with a shell how to find and call tools.
+func skillCommand(c *console.Console) *cobra.Command {
 	var yes, print bool
 	cmd := &cobra.Command{
-		Use:   "agent-setup [DIR]",
+		Use:   "skill [DIR]",
 		Short: "Write a skill for agents that call tools by the command line",
 		Long: "Write exthost/SKILL.md into DIR, a directory of skills: how an agent that has a shell finds tools\n" +
 			"with exthost tools find, and calls them with exthost call. Such an agent needs no MCP client, and\n" +
 			"pays for no list of tools. DIR is " + claudeSkills + " where there is a directory .claude, else\n" +
 			sharedSkills + ". A file there that is another one is replaced only after a question.",
-		Example: "  exthost agent-setup\n  exthost agent-setup ~/.claude/skills\n  exthost agent-setup --print",
+		Example: "  exthost connect skill\n  exthost connect skill ~/.claude/skills\n  exthost connect skill --print",
 		Args:    console.AtMostOne("a directory of skills"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if print {
@@ -102,7 +102,7 @@ func existing(path string) ([]byte, error) {
 		return nil, &console.Error{
 			Code: console.ExitDenied,
 			Text: path + " is no regular file; nothing was written",
-			Hint: "exthost agent-setup DIR, with another directory",
+			Hint: "exthost connect skill DIR, with another directory",
 		}
 	}
 	f, err := os.Open(path)
@@ -121,7 +121,7 @@ func replaces(ctx context.Context, c *console.Console, path string) error {
 		return &console.Error{
 			Code: console.ExitDenied,
 			Text: "this needs an answer, and there is no terminal; nothing was written",
-			Hint: "exthost agent-setup " + filepath.Dir(filepath.Dir(path)) + " --yes",
+			Hint: "exthost connect skill " + filepath.Dir(filepath.Dir(path)) + " --yes",
 		}
 	}
 	yes, err := c.Yes(ctx)

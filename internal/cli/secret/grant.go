@@ -1,4 +1,4 @@
-package operate
+package secret
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 )
 
-// Grant returns exthost grant.
-func Grant(c *console.Console) *cobra.Command {
+// grantCommand returns exthost secret grant.
+func grantCommand(c *console.Console) *cobra.Command {
 	var revoke bool
 	cmd := &cobra.Command{
 		Use:   "grant ID NAME...",
@@ -28,11 +28,11 @@ func Grant(c *console.Console) *cobra.Command {
 			"manifest names, and stored secrets that its manifest, or a configuration of this directory,\n" +
 			"refers to as secret://NAME. exthost trust grants those that it shows; other variables need no\n" +
 			"grant. With --revoke the extension loses them, from its next start on; without a NAME all of them.",
-		Example: "  exthost grant github GITHUB_TOKEN\n  exthost grant github secret://github\n  exthost grant " +
-			"github --revoke",
+		Example: "  exthost secret grant github GITHUB_TOKEN\n  exthost secret grant github secret://github\n  " +
+			"exthost secret grant github --revoke",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) == 1 && !revoke {
-				return console.Usagef("exthost grant --help", "an ID and the NAME of a variable are needed")
+				return console.Usagef("exthost secret grant --help", "an ID and the NAME of a variable are needed")
 			}
 			return nil
 		},
@@ -56,7 +56,7 @@ func grant(ctx context.Context, c *console.Console, id string, names []string, r
 	}
 	n := slices.IndexFunc(found, func(c discovery.Candidate) bool { return c.ID == id })
 	if n < 0 {
-		return &console.Error{Code: console.ExitNotFound, Text: "there is no extension " + id, Hint: "exthost list"}
+		return &console.Error{Code: console.ExitNotFound, Text: "there is no extension " + id, Hint: "exthost status"}
 	}
 	asked := slices.Clone(found[n].Manifest.Requires.Env)
 	for _, name := range given.Asked(cfg, &found[n]) {
@@ -64,7 +64,7 @@ func grant(ctx context.Context, c *console.Console, id string, names []string, r
 	}
 	for _, name := range names {
 		if !slices.Contains(asked, name) && !revoke {
-			return console.Usagef("exthost info "+id,
+			return console.Usagef("exthost status "+id,
 				"%s does not ask for %s; extensions.entries.%s gives it nonetheless: env_pass a variable, env a "+
 					"stored secret", id, name, id)
 		}
