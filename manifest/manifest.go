@@ -37,6 +37,9 @@ type Manifest struct {
 	// accepted, not supported
 	OutboundBindings map[string]any `toml:"outbound_bindings" json:"outbound_bindings,omitempty"`
 	Meta             Meta           `toml:"meta" json:"meta,omitzero"`
+
+	// Portable is set for a package of Agent Plugins, which has no plugin.toml: package agentplugin makes the manifest.
+	Portable bool `toml:"-" json:"-"`
 }
 
 // Plugin describes the extension.
@@ -125,6 +128,10 @@ type Transport struct {
 	Match string `toml:"match" json:"match,omitempty"`
 	// replay only: "0" (default): respond at once; real: take as long as recorded
 	Latency string `toml:"latency" json:"latency,omitempty"`
+
+	// Literal is set for a server of Agent Plugins: no variable and no secret:// in its values is replaced, and
+	// "exthost" is no other command than any.
+	Literal bool `toml:"-" json:"-"`
 }
 
 // The values of Transport.Match and Latency.

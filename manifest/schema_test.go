@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-var update = flag.Bool("update", false, "rewrite plugin.schema.json")
+var update = flag.Bool("update", false, "rewrite the schemas")
 
 func TestSchemaIsCurrent(t *testing.T) {
 	r := reflector.Reflector{Anonymous: true, ExpandedStruct: true}
@@ -25,21 +25,30 @@ func TestSchemaIsCurrent(t *testing.T) {
 	for name, comment := range r.CommentMap {
 		r.CommentMap[name] = strings.ReplaceAll(comment, "\n", " ")
 	}
-	s := r.Reflect(&Manifest{})
-	s.Title = "plugin.toml"
-	want, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = append(want, '\n')
-	if *update {
-		if err := os.WriteFile("plugin.schema.json", want, 0o644); err != nil {
+	for _, f := range []struct {
+		name, title string
+		of          any
+		got         []byte
+	}{
+		{"plugin.schema.json", "plugin.toml", &Manifest{}, Schema()},
+		{"tables.schema.json", "io.github.exthost in a plugin.json", &Tables{}, TablesSchema()},
+	} {
+		s := r.Reflect(f.of)
+		s.Title = f.title
+		want, err := json.MarshalIndent(s, "", "  ")
+		if err != nil {
 			t.Fatal(err)
 		}
-		return
-	}
-	if diff := cmp.Diff(string(want), string(Schema())); diff != "" {
-		t.Errorf("plugin.schema.json is stale, run go generate (-want +got):\n%s", diff)
+		want = append(want, '\n')
+		if *update {
+			if err := os.WriteFile(f.name, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(string(want), string(f.got)); diff != "" {
+			t.Errorf("%s is stale, run go generate (-want +got):\n%s", f.name, diff)
+		}
 	}
 }
 

@@ -21,6 +21,16 @@ func ServerID(owner, name string) string {
 	return owner + "." + strings.ToLower(notInName.ReplaceAllString(name, "_"))
 }
 
+// OwnerOf returns the owner of the server with an id of [ServerID], the id itself if it is no server's. A plugin's name
+// may have periods, the name of a server has none.
+func OwnerOf(id string) (owner string, server bool) {
+	at := strings.LastIndexByte(id, '.')
+	if at < 0 {
+		return id, false
+	}
+	return id[:at], true
+}
+
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // ParseSidecar reads the MCP servers of a .mcp.json from `mcpServers` or `servers`; comments and trailing commas

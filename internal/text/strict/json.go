@@ -2,14 +2,17 @@ package strict
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/tailscale/hujson"
 )
 
-// JSON reads one object; comments and trailing commas are allowed. Only Depth and AtKeys of the rules apply.
+// JSON reads one object; comments and trailing commas are allowed unless the rules say Plain. Only Depth, AtKeys and
+// Plain of the rules apply.
 func JSON(src *Source, rules Rules) (*Node, *Refusal) {
 	rules = rules.resolved()
 	if off := tooDeep(src.Text, rules.Depth); off >= 0 {
@@ -19,11 +22,23 @@ func JSON(src *Source, rules Rules) (*Node, *Refusal) {
 	if err != nil {
 		return nil, jsonRefusal(src, err)
 	}
+	if rules.Plain && !v.IsStandard() {
+		return nil, &Refusal{src.Pos(beyondJSON(src.Text)), "JSON has neither comments nor trailing commas", false}
+	}
 	if _, ok := v.Value.(*hujson.Object); !ok {
 		return nil, &Refusal{src.Pos(v.StartOffset), "the file is not a JSON object", false}
 	}
 	j := jsonReader{Source: src, atKeys: rules.AtKeys}
 	return j.node(v), nil
+}
+
+// beyondJSON returns the offset of the first comment or trailing comma.
+func beyondJSON(text string) int {
+	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal([]byte(text), new(json.RawMessage)))
+	if !ok {
+		return 0 // cannot happen
+	}
+	return int(syntax.Offset) - 1
 }
 
 // jsonRefusal extracts the position from the parser's message.
@@ -90,6 +105,9 @@ func (j *jsonReader) node(v hujson.Value) *Node {
 			n.Kind = Bool
 		case float64:
 			n.Kind = Float
+			if i, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
+				n.Kind, n.Value = Int, i
+			}
 		case string:
 			n.Kind, n.Text, n.Value = String, v, nil
 		}

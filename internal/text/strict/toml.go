@@ -19,6 +19,7 @@ type Rules struct {
 	KeyBytes int  // total of all keys down to a value; default: unlimited
 	Work     int  // parts of each key times its depth, summed; default: unlimited
 	AtKeys   bool // the position of a value is that of its key; default: where it begins
+	Plain    bool // JSON without comments and trailing commas
 }
 
 const (
