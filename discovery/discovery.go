@@ -1,5 +1,5 @@
-// Package discovery finds extensions: it searches the search paths for plugin.toml files, reads them, and selects those
-// that apply.
+// Package discovery finds extensions: it searches the search paths for plugin.toml files, and for the plugin.json of
+// packages of Agent Plugins, reads them, and selects those that apply.
 //
 //	r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{"extensions"}})
 //	for _, c := range r.Candidates {
@@ -68,9 +68,13 @@ type Candidate struct {
 	Path      string // of the manifest: the search path as given, and the path below it
 	RootIndex int    // index of the search path
 	Manifest  *manifest.Manifest
-	Owner     string             // for a manifest's MCP server: the id of the manifest; ID is then {owner}.{server}
-	OwnedBy   *manifest.Manifest // for a manifest's MCP server: the manifest
+	// for a manifest's MCP server: the id of the manifest, ID is then {owner}.{server}; for all of a plugin: its name
+	Owner   string
+	OwnedBy *manifest.Manifest // for a manifest's MCP server, and all of a plugin: the manifest
 }
+
+// Portable reports whether c belongs to a plugin. c.Owner is then the plugin's name.
+func (c *Candidate) Portable() bool { return c.OwnedBy != nil && c.OwnedBy.Portable }
 
 // Result is the result of [Discover]. Candidates are sorted by RootIndex and ID.
 type Result struct {

@@ -8,15 +8,19 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
 
 // follow reports whether a link leads to a directory that is to be searched.
 func (w *walk) follow(path string) bool {
 	if !w.o.FollowLinks {
-		if _, err := os.Stat(filepath.Join(path, manifest.FileName)); err == nil {
-			w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path,
-				"there is an extension behind this link, and links are not followed")
+		for _, name := range []string{manifest.FileName, agentplugin.FileName} {
+			if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+				w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path,
+					"there is an extension behind this link, and links are not followed")
+				break
+			}
 		}
 		return false
 	}

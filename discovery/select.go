@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -20,7 +21,8 @@ type selection struct {
 	found    []found
 	unusable []found // directories with a manifest that cannot be used
 	result   *Result
-	seen     map[string]bool // all ids found, to report unknown ids in lists
+	seen     map[string]bool    // all ids found, to report unknown ids in lists
+	claims   map[string][]claim // by id; nil without a plugin.json
 }
 
 // run drops nested manifests before disabled ones: disabling an extension, or breaking its manifest, must not start
@@ -38,6 +40,7 @@ func (s *selection) run() {
 	s.dropNested()
 	s.dropDuplicates()
 	s.dropIf(func(f found) bool { return s.disabled(f.Candidate) })
+	s.claim()
 	for _, f := range s.found {
 		s.admit(f.Candidate)
 	}
@@ -68,7 +71,7 @@ func (s *selection) hint(format string, args ...any) {
 func (s *selection) dropIf(drop func(f found) bool) { s.found = slices.DeleteFunc(s.found, drop) }
 
 func (s *selection) disabled(c Candidate) bool {
-	if !slices.Contains(s.o.Disabled, c.ID) {
+	if !s.isDisabled(c) {
 		return false
 	}
 	s.diagnose(protocol.LevelInfo, CodeDisabled, c.ID, c.Path, "%s is disabled", c.ID)
@@ -161,31 +164,74 @@ func (s *selection) conflict(f found, all []found) {
 	s.result.Conflicting = append(s.result.Conflicting, f.Candidate)
 }
 
-// admit adds a candidate for the manifest, if it has a transport, hooks or a folder of skills, and one for each of its
-// servers.
+// admit adds the candidates of a manifest.
 func (s *selection) admit(c Candidate) {
-	if m := c.Manifest; (m.Transport.Kind != "" || len(m.Hooks) > 0 || hasSkills(c.Dir)) && s.allowed(c) {
-		s.result.Candidates = append(s.result.Candidates, c)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Manifest.MCPServers)) {
-		server := c.server(name)
-		s.seen[server.ID] = true
-		if !s.disabled(server) && s.allowed(server) {
-			s.result.Candidates = append(s.result.Candidates, server)
+	for _, one := range c.candidates() {
+		s.see(one)
+		if (one.Owner == "" || !s.disabled(one)) && !s.meets(one) && s.allowed(one) {
+			s.result.Candidates = append(s.result.Candidates, one)
 		}
 	}
 }
 
+func (s *selection) see(c Candidate) {
+	s.seen[c.ID] = true
+	if c.Portable() {
+		s.seen[c.stated()] = true
+	}
+}
+
+// candidates returns what a manifest starts: itself, if it has a transport, hooks or a folder of skills, and each of its
+// servers.
+func (c Candidate) candidates() (list []Candidate) {
+	m := c.Manifest
+	servers := slices.Sorted(maps.Keys(m.MCPServers))
+	for _, name := range servers {
+		list = append(list, c.server(name))
+	}
+	if m.Portable {
+		return c.portable(list)
+	}
+	if m.Transport.Kind != "" || len(m.Hooks) > 0 || hasSkills(c.Dir) {
+		list = slices.Insert(list, 0, c)
+	}
+	return list
+}
+
+// portable adds a candidate for the hooks and the skills of a plugin, and for one that has nothing. A server with the
+// name of the plugin has them too.
+func (c Candidate) portable(servers []Candidate) []Candidate {
+	m := *c.Manifest
+	id := agentplugin.PluginID(c.ID)
+	for i := range servers {
+		if servers[i].ID == id {
+			servers[i].Manifest.Hooks = m.Hooks
+			return servers
+		}
+	}
+	if len(m.Hooks) == 0 && len(servers) > 0 && !hasSkills(c.Dir) {
+		return servers
+	}
+	own := c
+	own.ID, own.Owner, own.OwnedBy, own.Manifest = id, c.ID, c.Manifest, &m
+	m.Plugin.ID, m.MCPServers = id, nil
+	return slices.Insert(servers, 0, own)
+}
+
 // hasSkills reports whether the folder of an extension has Agent Skills, valid or not.
 func hasSkills(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, "skills"))
+	path := filepath.Join(dir, "skills")
+	if info, err := os.Stat(path); err != nil || !info.IsDir() { // opening a FIFO would block
+		return false
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close() // read only
 	names, _ := f.Readdirnames(maxSkillFolders)
 	return slices.ContainsFunc(names, func(name string) bool {
-		info, err := os.Stat(filepath.Join(dir, "skills", name, "SKILL.md"))
+		info, err := os.Stat(filepath.Join(path, name, "SKILL.md"))
 		return err == nil && info.Mode().IsRegular()
 	})
 }
@@ -207,6 +253,9 @@ func (owner Candidate) server(name string) Candidate {
 	m := owner.Manifest
 	c := owner
 	c.ID = manifest.ServerID(owner.ID, name)
+	if m.Portable {
+		c.ID = agentplugin.ServerID(owner.ID, name)
+	}
 	c.Owner, c.OwnedBy = owner.ID, m
 	c.Manifest = &manifest.Manifest{
 		Plugin: manifest.Plugin{
@@ -222,6 +271,7 @@ func (owner Candidate) server(name string) Candidate {
 		Sandbox:   m.Sandbox,
 		Meta:      m.Meta,
 	}
+	c.Manifest.Transport.Literal = m.Portable
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -165,7 +166,7 @@ func (w *walk) directory(dir string) (descend bool) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return true
+		return w.plugin(dir)
 	case err != nil: // then subdirectories cannot be searched either
 		w.unreadable(dir, err)
 		return false
@@ -189,6 +190,26 @@ func (w *walk) directory(dir string) (descend bool) {
 	w.add(diags...)
 	w.keep(f, m)
 	return m == nil || slices.Contains(w.o.Disabled, m.Plugin.ID)
+}
+
+// plugin is [walk.directory] for a directory without plugin.toml. A plugin.json of another program says nothing about
+// the directory.
+func (w *walk) plugin(dir string) (descend bool) {
+	path := filepath.Join(dir, agentplugin.FileName)
+	if info, err := os.Lstat(path); err != nil || info.IsDir() {
+		return true // the caller has seen that the directory can be searched
+	}
+	p := agentplugin.Read(dir, agentplugin.Options{Refuse: w.refuse})
+	if p.Foreign {
+		w.diagnose(protocol.LevelInfo, agentplugin.CodeForeign, path, "not used, as it is for no plugin of this version: %s", p.Notes[0].Text)
+		return true
+	}
+	w.count(func(s *Stats) { s.Manifests++ })
+	w.add(p.Diagnostics...)
+	f := found{Candidate: Candidate{Path: path, RootIndex: w.index}}
+	f.Dir, f.real = w.resolve(dir)
+	w.keep(f, p.Manifest)
+	return p.Manifest == nil || slices.Contains(w.o.Disabled, p.Manifest.Plugin.ID)
 }
 
 // keep records the manifest m at f; nil means that it is unusable.
