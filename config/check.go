@@ -24,8 +24,8 @@ func (f *finisher) checkExtensions(e *Extensions) {
 			f.fail(strict.Index("extensions.ignore_dirs", i), "such as node_modules", "%q is not a base name", name)
 		}
 	}
-	f.checkIDs("extensions.disabled", e.Disabled)
-	f.checkIDs("extensions.allowlist", e.Allowlist)
+	f.checkIDs("extensions.disabled", e.Disabled, checkDisabled)
+	f.checkIDs("extensions.allowlist", e.Allowlist, checkFullID)
 	f.checkNames("extensions.env.pass", e.Env.Pass)
 	f.checkRuntime("extensions.defaults", e.Defaults)
 	for _, id := range slices.Sorted(maps.Keys(e.Entries)) {
@@ -60,9 +60,9 @@ func (f *finisher) checkRuntime(path string, r manifest.Runtime) {
 	}
 }
 
-func (f *finisher) checkIDs(path string, ids []string) {
+func (f *finisher) checkIDs(path string, ids []string, check func(id string) error) {
 	for i, id := range ids {
-		if err := checkFullID(id); err != nil {
+		if err := check(id); err != nil {
 			f.fail(strict.Index(path, i), "", "%v", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/internal/text/envfile"
 	"github.com/exthost/exthost/internal/text/strict"
+	"github.com/exthost/exthost/manifest"
 )
 
 // unset is a reference ${NAME} to a variable that is not set.
@@ -90,7 +91,7 @@ func (f *finisher) secretsBeside(pos strict.Pos) string {
 // sidecar server also gets the variables of its owner; its own take precedence.
 func (e Extensions) Environ(id string) map[string]string {
 	set := make(map[string]string)
-	owner, _, _ := strings.Cut(id, ".")
+	owner, _ := manifest.OwnerOf(id)
 	for _, id := range []string{owner, id} {
 		maps.Copy(set, e.Entries[id].FileEnv)
 		maps.Copy(set, e.Entries[id].Env)
@@ -100,7 +101,7 @@ func (e Extensions) Environ(id string) map[string]string {
 
 // Problems says why the operator's values for the extension id cannot be used.
 func (e Extensions) Problems(id string) []string {
-	owner, _, server := strings.Cut(id, ".")
+	owner, server := manifest.OwnerOf(id)
 	if !server {
 		return e.Entries[id].Problems
 	}

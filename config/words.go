@@ -6,24 +6,37 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
 var serverName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// checkFullID accepts an extension's id, and OWNER.SERVER for a sidecar server.
+// checkFullID accepts the id of an extension, the name of a plugin, and OWNER.SERVER for a server of either. A reserved
+// name is no id of its own.
 func checkFullID(id string) error {
-	owner, server, sidecar := strings.Cut(id, ".")
-	if err := manifest.ValidateID(owner); err != nil {
+	owner, isServer := manifest.OwnerOf(id)
+	plugin := agentplugin.ValidateName(owner) == nil && (isServer || !slices.Contains(manifest.ReservedIDs(), owner))
+	if err := manifest.ValidateID(owner); err != nil && !plugin {
 		return err
 	}
-	if sidecar && !serverName.MatchString(server) {
+	server := strings.TrimPrefix(id, owner+".")
+	if isServer && !serverName.MatchString(server) {
 		return fmt.Errorf("%q is not the name of a server of %q: it has a-z, 0-9, _ and -", server, owner)
 	}
 	return nil
+}
+
+// checkDisabled accepts what [checkFullID] accepts, and a server of a plugin as its mcp.json names it.
+func checkDisabled(id string) error {
+	if owner, server, ok := strings.Cut(id, "."); ok && server != "" && agentplugin.ValidateName(owner) == nil {
+		return nil
+	}
+	return checkFullID(id)
 }
 
 // badListen returns the error in host:port, or "".

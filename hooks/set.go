@@ -157,8 +157,8 @@ func (e *Event) names() []string {
 	switch e.Point {
 	case BeforeToolCall, AfterToolCall, ToolCallFailed:
 		all := []string{e.Tool, "mcp__" + e.Extension + "__" + e.OwnName}
-		if _, server, ok := strings.Cut(e.Extension, "."); ok { // other clients of .mcp.json use the server's name
-			all = append(all, "mcp__"+server+"__"+e.OwnName)
+		if at := strings.LastIndexByte(e.Extension, '.'); at >= 0 { // other clients of .mcp.json use the server's name
+			all = append(all, "mcp__"+e.Extension[at+1:]+"__"+e.OwnName)
 		}
 		return all
 	case ExtensionLoad, ExtensionState:

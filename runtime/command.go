@@ -32,7 +32,7 @@ func (s *Spec) command(words []string) ([]string, error) {
 	if len(words) == 0 {
 		words = []string{""} // Resolve returns the error for an empty command
 	}
-	if words[0] == self && s.Self != "" {
+	if words[0] == self && s.Self != "" && !s.Manifest.Transport.Literal {
 		return append([]string{s.Self}, words[1:]...), nil
 	}
 	path, err := process.Resolve(words[0], s.Dir, pathOf(s.Env))

@@ -35,6 +35,7 @@ var verbs = map[string]processtest.Verb{
 	"hangsonce": hangsOnce,
 
 	"mute":    func(string) { os.Exit(hosttest.Mute().Main()) },
+	"plugged": servePlugged,
 	"begun":   func(string) { appendState("begun", "x") },
 	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },
 	"hooks":   func(string) { os.Exit(hookExtension().Main()) },

@@ -17,7 +17,7 @@ const schemaVersion = 1
 
 // Document is the data that a command prints, in all forms of --output.
 type Document struct {
-	Kind  string   // key of the value in JSON: {"schema_version":1,"<kind>":…}
+	Kind  string   // key of the value in JSON: {"schema_version":1,"<kind>":…}; "": the value alone, of a fixed form
 	Value any      // for json and yaml
 	Names []string // for name, one a line; nil: -o name is refused
 	Rows  [][]string
@@ -40,6 +40,9 @@ func (c *Console) print(d Document) error {
 	case "json":
 		return printJSON(c.Out, d)
 	case "yaml":
+		if d.Kind == "" {
+			return c.PrintYAML(d.Value)
+		}
 		return c.PrintYAML(map[string]any{"schema_version": schemaVersion, d.Kind: d.Value})
 	case "name":
 		if d.Names == nil {
@@ -59,7 +62,10 @@ func printJSON(w io.Writer, d Document) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value)
+	text := bytes.TrimRight(value, "\n")
+	if d.Kind != "" {
+		text = fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value)
+	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, text, "", "  "); err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
-	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -98,7 +97,7 @@ func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) (
 // approved returns the entry of an extension whose manifest, command lines and files the user trusts.
 func approved(e lock.Entry, c *discovery.Candidate, files consent.Files) lock.Entry {
 	before := e
-	e.Manifest = "sha256:" + files[manifest.FileName].Sum
+	e.Manifest = "sha256:" + files[filepath.Base(c.Path)].Sum
 	e.Files = files.Digest()
 	e.Command = lock.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
 	if e.Files != before.Files || e.Manifest != before.Manifest || e.Command != before.Command {

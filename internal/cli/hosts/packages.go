@@ -3,13 +3,13 @@ package hosts
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/status"
 )
 
@@ -43,7 +43,7 @@ func lockTools(dir string, accepted []status.Pin) error {
 	}
 	defer unlock()
 	for _, p := range accepted {
-		id, _, _ := strings.Cut(p.Extension, ".")
+		id, _ := manifest.OwnerOf(p.Extension)
 		if e, ok := f.Extensions[id]; ok && e.Tools != nil { // false if the package was just removed
 			e.Tools[p.Extension+"/"+p.Name] = p.Unlocked
 		}

@@ -18,21 +18,26 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
 
 // Validate returns exthost validate, which checks manifests or the configuration.
 func Validate(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "validate [DIR | plugin.toml ...]",
+		Use:   "validate [DIR | plugin.toml | plugin.json ...]",
 		Short: "Check manifests and the configuration, starting nothing",
 		Long: "Check the manifests given and those below a folder given, or the configuration and every\n" +
 			"manifest it finds, and print all errors and warnings with file, line and column. The exit\n" +
-			"code is 3 when there is an error.",
+			"code is 3 when there is an error. Of one plugin (plugin.json) it prints its servers and skills,\n" +
+			"each with the section of Agent Plugins that decides; the code is 3 when the plugin is rejected.",
 		Example: "  exthost validate\n  exthost validate extensions/weather\n  exthost validate extensions",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return validateAll(cmd.Context(), c)
+			}
+			if len(args) == 1 && isPlugin(args[0]) {
+				return validatePlugin(c, args[0])
 			}
 			var diags []protocol.Diagnostic
 			manifests := 0
@@ -55,7 +60,9 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 	if err == nil && info.IsDir() {
 		folder := path
 		path = filepath.Join(folder, manifest.FileName)
-		if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if isPlugin(folder) {
+			path, err = filepath.Join(folder, agentplugin.FileName), nil
+		} else if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{folder}, Safe: []string{"/"}})
 			if err != nil || r.Stats.Manifests > 0 {
 				for _, x := range r.Candidates {
@@ -72,6 +79,9 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 			Hint: "exthost validate DIR, where DIR/plugin.toml or DIR/NAME/plugin.toml is, or without DIR for all " +
 				"there are",
 		}
+	}
+	if filepath.Base(path) == agentplugin.FileName {
+		return hosts.ReadPlugin(filepath.Dir(path)).Diagnostics, 1, nil
 	}
 	m, found := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: true})
 	return append(found, missingScript(path, m)...), 1, nil
@@ -168,6 +178,7 @@ func schemas(c *console.Console) *cobra.Command {
 	}
 	return console.Group("schema", "Print the JSON Schema of plugin.toml or the configuration",
 		sub("manifest", "The JSON Schema of plugin.toml", manifest.Schema),
+		sub("plugin", "The JSON Schema of io.github.exthost in a plugin.json", manifest.TablesSchema),
 		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
 }
 

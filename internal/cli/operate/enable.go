@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -124,7 +125,7 @@ func subjectOf(ctx context.Context, c *console.Console, command, id string) (*su
 	if len(c.Extensions) > 0 {
 		return nil, console.Usagef("", "what is written into the configuration does not depend on --extensions")
 	}
-	if owner, _, isServer := strings.Cut(id, "."); isServer {
+	if owner, isServer := manifest.OwnerOf(id); isServer {
 		x.owner = owner
 	}
 	if x.running, err = hosts.Find(ctx); err != nil && console.ExitCode(err) != console.ExitNotFound {

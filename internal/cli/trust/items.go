@@ -25,6 +25,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -43,6 +44,8 @@ type Item struct {
 	agreed  []consent.Trusted // what a yes accepts; nil for the configuration
 	secrets []string          // secrets that are not granted yet
 	paths   []string          // of manifests
+	plugin  string            // the name of a plugin, which is one item with its servers and skills
+	skills  []string          // that are valid, of a plugin
 
 	locked *discovery.Candidate // runs a package, with another manifest than exthost.lock states; nil: none does
 }
@@ -141,8 +144,13 @@ func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[str
 	if i == nil {
 		i = &Item{place: console.NearbyPath(c.Dir), verdict: v, broken: errors.Join(err, failed)}
 		folders[c.Dir], p.Items = i, append(p.Items, i)
+		if c.Portable() {
+			i.describePlugin(&c)
+		}
 	}
-	i.Names, i.secrets = append(i.Names, c.ID), append(i.secrets, ungranted...)
+	if i.secrets = append(i.secrets, ungranted...); !slices.Contains(i.Names, c.ID) {
+		i.Names = append(i.Names, c.ID)
+	}
 	i.agreed = append(i.agreed, consent.Trusted{ID: c.ID, Verdict: v, Secrets: ungranted})
 	if !slices.Contains(i.paths, c.Path) {
 		i.paths = append(i.paths, c.Path)
@@ -159,6 +167,20 @@ func (p *Pending) changed(c *discovery.Candidate) (bool, error) {
 		return false, nil
 	}
 	return p.locks.Changed(c)
+}
+
+// describePlugin adds the name of the plugin that c belongs to, its skills and its files.
+func (i *Item) describePlugin(c *discovery.Candidate) {
+	i.plugin = c.Owner
+	i.Names = append(i.Names, c.Owner)
+	for _, s := range hosts.ReadPlugin(c.Dir).Skills {
+		if s.Valid {
+			i.skills = append(i.skills, s.Name)
+		}
+	}
+	if servers := filepath.Join(c.Dir, agentplugin.ServersName); len(c.OwnedBy.MCPServers) > 0 {
+		i.paths = append(i.paths, servers)
+	}
 }
 
 // describe adds what c runs, connects to and asks for.

@@ -68,6 +68,9 @@ func (s *screen) item(i *Item, details bool) {
 	for _, text := range i.asks {
 		s.line("      ", text, console.Yellow)
 	}
+	if len(i.skills) > 0 {
+		s.line("      ", "gives models the skills "+strings.Join(i.skills, ", "), "")
+	}
 	rules := i.rules
 	if more := len(rules) - maxRules; !details && more > 0 {
 		rules = append(slices.Clone(rules[:maxRules]),
@@ -80,7 +83,11 @@ func (s *screen) item(i *Item, details bool) {
 		s.line("      ", "warning: "+text, console.Yellow)
 	}
 	if i.agreed != nil && len(i.verdict.Files) > 0 {
-		s.line("      ", fmt.Sprintf("%s of code", console.Plural(len(i.verdict.Files), "file")), console.Dim)
+		of := " of code"
+		if i.plugin != "" { // all its files count
+			of = ""
+		}
+		s.line("      ", console.Plural(len(i.verdict.Files), "file")+of, console.Dim)
 	}
 	if details {
 		s.files(i)
@@ -118,6 +125,10 @@ func cut(argv string) string {
 func (i *Item) title() string {
 	if i.agreed == nil {
 		return "configuration: " + i.place
+	}
+	if i.plugin != "" {
+		servers := slices.DeleteFunc(slices.Clone(i.Names), func(name string) bool { return name == i.plugin })
+		return strings.TrimSuffix("plugin "+i.plugin+" ("+strings.Join(servers, ", ")+")", " ()") + ": " + i.place
 	}
 	return strings.Join(i.Names, ", ") + ": " + i.place
 }

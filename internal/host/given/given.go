@@ -39,7 +39,7 @@ type Stated map[string]string
 // owner.
 func OfEntry(cfg *config.Config, id string) Stated {
 	s := Stated{}
-	owner, _, _ := strings.Cut(id, ".")
+	owner, _ := manifest.OwnerOf(id)
 	for _, id := range []string{owner, id} {
 		path, e := strict.Join("extensions.entries", id), cfg.Extensions.Entries[id]
 		for name, text := range e.FileEnv {
@@ -62,7 +62,7 @@ func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
 		all, _ := OfEntry(cfg, c.ID).Names()
 		maps.Copy(of, all)
 	}
-	owner, _, _ := strings.Cut(c.ID, ".")
+	owner, _ := manifest.OwnerOf(c.ID)
 	for _, use := range cfg.SecretUses {
 		for _, id := range []string{owner, c.ID} {
 			if use.Project && strings.HasPrefix(use.Key, strict.Join("extensions.entries", id)+".") {
@@ -76,6 +76,9 @@ func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
 // OfTransport returns the texts of a transport, with path before each key. It omits environment variables that over
 // replaces.
 func OfTransport(path string, t *manifest.Transport, over map[string]string) Stated {
+	if t.Literal { // it refers to nothing
+		return Stated{}
+	}
 	s := Stated{path + "url": t.URL}
 	for name, text := range t.Env {
 		if _, replaced := over[name]; !replaced {
@@ -139,7 +142,7 @@ func Give(spec *runtime.Spec, store Store, s Stated, variables ...string) error 
 
 // visible refuses secrets in a command line, which every user of the machine and every child can read.
 func visible(t *manifest.Transport) error {
-	if t.URL != "" {
+	if t.URL != "" || t.Literal {
 		return nil
 	}
 	for _, word := range append(slices.Clip(t.CommandLine()), t.Cwd) {
@@ -197,6 +200,9 @@ func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spe
 		}
 	}
 	t := &m.Transport
+	if t.Literal {
+		return &out, r.err
+	}
 	t.Headers = maps.Clone(t.Headers)
 	for name, text := range t.Headers {
 		t.Headers[name] = r.replace(text, "\r\n")

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/internal/host/dispatch"
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -88,7 +88,7 @@ func (h *Local) setDisabled(ctx context.Context, id string, disabled bool) error
 // mayDisable returns why extension id cannot be enabled or disabled, nil if it can.
 func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled bool) error {
 	listed := now.Config.Extensions.Disabled
-	if owner, _, server := strings.Cut(id, "."); server && slices.Contains(listed, owner) &&
+	if owner, server := manifest.OwnerOf(id); server && slices.Contains(listed, owner) &&
 		!slices.Contains(listed, id) {
 		return protocol.Errorf(protocol.Rejected, "%s is disabled with %s, whose server it is: exthost enable %s", id,
 			owner, owner)

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -115,7 +116,9 @@ func needRestart(before, after *config.Config) []string {
 func (p *Plan) unusable(x *unit.Extension) *status.KeptBuild {
 	var wrong []string
 	path, sidecar := x.Candidate.Path, ""
-	if x.Candidate.Owner != "" {
+	if x.Candidate.Portable() {
+		sidecar = filepath.Join(filepath.Dir(path), agentplugin.ServersName)
+	} else if x.Candidate.Owner != "" {
 		sidecar = filepath.Join(filepath.Dir(path), manifest.SidecarName)
 	}
 	for _, d := range p.Diagnostics {
@@ -207,7 +210,7 @@ func OnlyRules(now, next *config.Config) *config.Config {
 // even failed ones.
 func (p *Plan) Only(now *Plan, c *status.Change, ids []string) {
 	other := func(id string) bool {
-		owner, _, _ := strings.Cut(id, ".")
+		owner, _ := manifest.OwnerOf(id)
 		return !slices.Contains(ids, id) && !slices.Contains(ids, owner)
 	}
 	for _, id := range slices.Concat(c.Added, c.Changed, c.Removed, c.Skills) {

@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
@@ -72,7 +73,8 @@ func (p *Plan) unreadable() (list []status.Extension) {
 			continue
 		}
 		dir := d.Path
-		if base := filepath.Base(dir); base == manifest.FileName || base == manifest.SidecarName {
+		switch filepath.Base(dir) {
+		case manifest.FileName, manifest.SidecarName, agentplugin.FileName, agentplugin.ServersName:
 			dir = filepath.Dir(dir)
 		}
 		known := slices.Contains(p.Config.Extensions.SearchPaths, dir)

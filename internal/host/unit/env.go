@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/recording/recorder"
 	"github.com/exthost/exthost/internal/text/redact"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -100,6 +101,11 @@ func (e *Env) KeepCaches(env map[string]string, stateDir string) {
 	}
 }
 
+// reservedVariable reports whether the system takes name for PLUGIN_ROOT or PLUGIN_DATA.
+func reservedVariable(name string) bool {
+	return process.SameVariable(name, agentplugin.RootVariable) || process.SameVariable(name, agentplugin.DataVariable)
+}
+
 // Child returns the environment of a unit's processes: the host's without variables that look like secrets, plus
 // those that the manifest and the operator state, plus the host's own.
 func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]string) ([]string, process.EnvReport) {
@@ -119,6 +125,10 @@ func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]strin
 		"EXTHOST_PROTOCOL_VERSION": strconv.Itoa(protocol.Version),
 		"EXTHOST_STATE_DIR":        s.StateDir,
 	})
+	if s.Manifest.Transport.Literal { // replaces what the package or the operator states
+		maps.DeleteFunc(set, func(name, _ string) bool { return reservedVariable(name) })
+		set[agentplugin.RootVariable], set[agentplugin.DataVariable] = s.Dir, s.StateDir
+	}
 	return process.Environ(e.Environ, process.EnvPolicy{
 		Mode:     cfg.Extensions.Env.Mode,
 		Pass:     slices.Concat(cfg.Extensions.Env.Pass, entry.EnvPass),

@@ -15,6 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/recording/player"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
+	ask "github.com/exthost/exthost/manifest/sandbox"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -33,7 +35,12 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	if dir != "" && s.Sandbox != nil {
 		s.Sandbox.Read = append(s.Sandbox.Read, dir)
 	}
-	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // its transport may refer to variables
+	switch t := c.Manifest.Transport; {
+	case t.Literal:
+		if err := launches(&s); err != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "%w", err)
+		}
+	case t.Protocol == manifest.ProtocolMCP: // its transport may refer to variables
 		s.Env, report = e.Child(cfg, &s, told)
 		if s.Manifest, err = ExpandVariables(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
@@ -58,7 +65,10 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
 	stated := cfg.Extensions.Environ(c.ID)
 	texts := given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated))
-	names := slices.AppendSeq(slices.Collect(maps.Keys(stated)), maps.Keys(c.Manifest.Transport.Env))
+	names := slices.Collect(maps.Keys(stated))
+	if !c.Manifest.Transport.Literal {
+		names = slices.AppendSeq(names, maps.Keys(c.Manifest.Transport.Env))
+	}
 	if err := given.Give(&s, e.Secrets(cfg), texts, names...); err != nil {
 		return s, report, err
 	}
@@ -78,7 +88,7 @@ func (e *Env) statedSpec(cfg *config.Config, c *discovery.Candidate) (runtime.Sp
 		Dir:           c.Dir,
 		Manifest:      c.Manifest,
 		Options:       entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(t),
-		StateDir:      filepath.Join(e.StateDir, c.ID),
+		StateDir:      filepath.Join(e.StateDir, stateOf(c)),
 		HostVersion:   e.Version,
 		Self:          e.Self,
 		Logger:        e.Log.With("extension", c.ID),
@@ -98,12 +108,40 @@ func (e *Env) statedSpec(cfg *config.Config, c *discovery.Candidate) (runtime.Sp
 	if table == nil || t.URL != "" || t.Kind == manifest.KindNATS { // a remote server has no process on this machine
 		return s, nil
 	}
+	if c.Portable() && !slices.Contains(table.Write, ask.State) { // its PLUGIN_DATA, which it may always write
+		own := *table
+		own.Write = append(slices.Clone(own.Write), ask.State)
+		table = &own
+	}
 	place := sandbox.PlaceOf(c.Dir, s.StateDir, cfg.Secrets.Path, cfg.Secrets.Identity)
 	if s.Sandbox, err = sandbox.Resolve(table, place); err != nil {
 		return s, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 	}
 	s.Sandbox.LogTo(s.Logger)
 	return s, nil
+}
+
+// stateOf returns the name of the state directory of c. The servers of a plugin share one, their PLUGIN_DATA.
+func stateOf(c *discovery.Candidate) string {
+	if c.Portable() {
+		return c.Owner
+	}
+	return c.ID
+}
+
+// launches prepares a server of a plugin: s runs in the package, with links resolved, and the transport has its
+// placeholders replaced.
+func launches(s *runtime.Spec) (err error) {
+	if s.Dir, err = agentplugin.Root(s.Dir); err != nil {
+		return err
+	}
+	if s.StateDir, err = agentplugin.Root(s.StateDir); err != nil {
+		return err
+	}
+	m := *s.Manifest
+	m.Transport, err = agentplugin.Launch(m.Transport, s.Dir, s.StateDir)
+	s.Manifest = &m
+	return err
 }
 
 // checkOwners refuses a token file and programs of s that other users may change.

@@ -8,6 +8,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/host/descriptors"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/runtime"
 )
 
@@ -48,7 +49,7 @@ func Places(cfg *config.Config, searched []string, programs []Program) discovery
 		Ignore: cfg.Extensions.IgnoreDirs,
 		Wants: func(path string) bool {
 			switch filepath.Base(path) {
-			case manifest.FileName, manifest.SidecarName:
+			case manifest.FileName, manifest.SidecarName, agentplugin.FileName, agentplugin.ServersName:
 				return true
 			}
 			return files[path] ||

@@ -125,6 +125,9 @@ func envKey(name string) string {
 	return name
 }
 
+// SameVariable reports whether the system takes both names for one variable.
+func SameVariable(a, b string) bool { return envKey(a) == envKey(b) }
+
 func names(lists ...[]string) map[string]bool {
 	set := make(map[string]bool)
 	for _, name := range slices.Concat(lists...) {

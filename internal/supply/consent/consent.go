@@ -164,7 +164,9 @@ func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []st
 		return nil, err
 	}
 	programs = append(programs, skills.Paths(dir)...) // a model does what they say
-	return folder(dir, k.compared(append(programs, stated...)), known, &k.contents)
+	r := newReader(known, &k.contents)
+	r.every = m.Portable // what its servers write belongs into PLUGIN_DATA
+	return folder(dir, k.compared(append(programs, stated...)), r)
 }
 
 // compared drops installed packages if a lock file decides, because the lock file does not record them.

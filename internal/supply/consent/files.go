@@ -87,6 +87,7 @@ type reader struct {
 	bytes    int64
 	entries  int
 	local    bool              // files being added are Local
+	every    bool              // files being added need not be code
 	place    string            // current folder, for the error about too many files
 	seen     map[string]string // path under which a directory is compared, by its path with links resolved
 	links    map[string]link   // links to directories in seen, by key
@@ -117,18 +118,18 @@ func newReader(known Files, l *contentCache) *reader {
 // version in known is unchanged is not read again. Data files, which extensions may write, are left out: files with
 // neither mode, name, ending nor content of code. Folder fails if a file cannot be read, or if there are too many.
 func Folder(dir string, named []string, known Files) (Files, error) {
-	s, err := folder(dir, named, known, nil)
+	s, err := folder(dir, named, newReader(known, nil))
 	if err != nil {
 		return nil, err
 	}
 	return s.files, nil
 }
 
-func folder(dir string, named []string, known Files, l *contentCache) (*scan, error) {
-	r := newReader(known, l)
+func folder(dir string, named []string, r *reader) (*scan, error) {
 	if err := r.walk(dir, ""); err != nil {
 		return nil, err
 	}
+	r.every = false
 	return r.all(dir, named)
 }
 
@@ -274,8 +275,10 @@ func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error 
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	if code, err := r.contents.code(path, info); err != nil || !code {
-		return err
+	if !r.every {
+		if code, err := r.contents.code(path, info); err != nil || !code {
+			return err
+		}
 	}
 	if filepath.Base(filepath.Dir(path)) == "__pycache__" && checkedCache(path) {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
 // Programs returns the files that a manifest's command lines and hooks name, the files in project that those
@@ -32,6 +33,9 @@ func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
 	}
 	for _, s := range m.MCPServers {
 		t := s.Transport()
+		if t.Literal = m.Portable; m.Portable {
+			t = agentplugin.Expand(t, dir, filepath.Join(dir, "${"+agentplugin.DataVariable+"}"))
+		}
 		l.transport(&t)
 	}
 	return l.sorted()
@@ -70,7 +74,7 @@ type Stated struct {
 // StatedBy returns the variables that a configuration sets for the extension id.
 func StatedBy(cfg *config.Config, id string) Stated {
 	s := Stated{Env: cfg.Extensions.Environ(id)}
-	owner, _, _ := strings.Cut(id, ".")
+	owner, _ := manifest.OwnerOf(id)
 	for _, id := range []string{owner, id} {
 		if file := cfg.Extensions.Entries[id].EnvFile; file != "" && !slices.Contains(s.Files, file) {
 			s.Files = append(s.Files, file)

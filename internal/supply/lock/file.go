@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -187,7 +188,7 @@ func (f *File) check(r *strict.Report, at strict.Positions) {
 			}
 			r.Add(pos, "", "%s: %s", path, fmt.Sprintf(format, args...))
 		}
-		if err := manifest.ValidateID(id); err != nil {
+		if err := manifest.ValidateID(id); err != nil && agentplugin.ValidateName(id) != nil {
 			report("", "%v", err)
 		}
 		e.check(report)

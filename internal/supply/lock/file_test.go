@@ -31,7 +31,8 @@ func sample() *File {
 						Path:      "node_modules/dep",
 					},
 				}},
-			"own": {Manifest: Sum(nil), Files: "sha256:ab"},
+			"own":        {Manifest: Sum(nil), Files: "sha256:ab"},
+			"acme.tools": {Manifest: Sum(nil), Files: "sha256:ab", Tools: map[string]string{"acme.tools.db/x": Sum(nil)}},
 		},
 	}
 }

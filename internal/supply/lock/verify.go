@@ -105,12 +105,12 @@ func (l *Packages) Changed(c *discovery.Candidate) (bool, error) {
 
 // change tells what of the manifest of c is not as e states it; "" for nothing.
 func (e *Entry) change(c *discovery.Candidate) (string, error) {
-	data, _, err := file.ReadRegular(filepath.Join(c.Dir, manifest.FileName), maxManifest, true)
+	data, _, err := file.ReadRegular(filepath.Join(c.Dir, filepath.Base(c.Path)), maxManifest, true)
 	switch {
 	case err != nil:
 		return "", err
 	case Sum(data) != e.Manifest:
-		return manifest.FileName + " is not the one", nil
+		return filepath.Base(c.Path) + " is not the one", nil
 	case CommandSum(cmp.Or(c.OwnedBy, c.Manifest)) != e.Command:
 		return "its command lines are not those", nil
 	}

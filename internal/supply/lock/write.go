@@ -61,6 +61,9 @@ func (f *File) Text() []byte {
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.Extensions)) {
 		e := f.Extensions[id]
+		if strings.Contains(id, ".") { // the name of a plugin
+			id = text.Literal(id)
+		}
 		fmt.Fprintf(&b, "\n[extensions.%s]\n", id)
 		line := func(key, value string) {
 			if value != "" {

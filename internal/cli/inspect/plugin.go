@@ -1,0 +1,65 @@
+package inspect
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
+)
+
+// isPlugin reports whether path is a plugin.json, or a folder with one and without plugin.toml.
+func isPlugin(path string) bool {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return err == nil && filepath.Base(path) == agentplugin.FileName
+	}
+	if _, err := os.Lstat(filepath.Join(path, manifest.FileName)); err == nil {
+		return false
+	}
+	info, err := os.Lstat(filepath.Join(path, agentplugin.FileName))
+	return err == nil && !info.IsDir()
+}
+
+// validatePlugin prints the report about one plugin. Its exit code is 3 if the plugin is rejected.
+func validatePlugin(c *console.Console, path string) error {
+	if filepath.Base(path) == agentplugin.FileName {
+		path = filepath.Dir(path)
+	}
+	p := hosts.ReadPlugin(path)
+	code := console.ExitOK
+	if p.Identity.Rejected {
+		code = console.ExitInvalid
+	}
+	return c.Print(console.Document{Value: p, Rows: pluginRows(p), Wrap: true, Code: code})
+}
+
+// pluginRows are the findings with their places, and a line for the plugin.
+func pluginRows(p *agentplugin.Plugin) (rows [][]string) {
+	for _, d := range p.Diagnostics {
+		rows = append(rows, []string{string(d.Level) + ": " + console.Nearby(d).String()})
+	}
+	if p.Identity.Rejected {
+		return append(rows, []string{"plugin rejected"})
+	}
+	valid := func(n int, ok func(int) bool, what string) string {
+		good := 0
+		for i := range n {
+			if ok(i) {
+				good++
+			}
+		}
+		text := console.Plural(n, what)
+		if good < n {
+			text = fmt.Sprintf("%d of %s", good, text)
+		}
+		return text
+	}
+	title := strings.TrimSpace("plugin " + p.Identity.Name + " " + p.Identity.Version)
+	return append(rows, []string{title + ": valid, " +
+		valid(len(p.Servers), func(i int) bool { return p.Servers[i].Valid }, "server") + ", " +
+		valid(len(p.Skills), func(i int) bool { return p.Skills[i].Valid }, "skill")})
+}
