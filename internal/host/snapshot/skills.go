@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -24,9 +25,9 @@ const (
 )
 
 // AddSkills reads the skills in the folder of c, which may run, and reports those that are not served. The skills of a
-// folder belong to the extension that has the id of its manifest.
+// folder belong to the extension that has the id of its manifest, those of a plugin to what is no server of it.
 func (p *Plan) AddSkills(c *discovery.Candidate) {
-	if c.Owner != "" && c.Owner != c.ID {
+	if c.Owner != "" && c.Owner != c.ID && !(c.Portable() && c.ID == agentplugin.PluginID(c.Owner)) {
 		return
 	}
 	set := skills.Read(c.Dir)
