@@ -47,7 +47,7 @@ func TestPlugins(t *testing.T) {
 		"ext/node_modules/x/plugin.json":      pluginJSON("ignored", ""),
 		"ext/vendor/plugin.json":              `{"name": "vendor", "type": "panel"}`,
 		"ext/vendor/inner/plugin.toml":        valid("inner"),
-		"ext/newer/plugin.json":               `{"$schema": "https://agent-plugins.org/schemas/9.0.0/plugin.schema.json"}`,
+		"ext/newer/plugin.json":               strings.Replace(pluginJSON("newer", ""), "1.0.0", "9.0.0", 1),
 		"ext/text/plugin.json":                "not JSON",
 		"ext/meant/plugin.json":               pluginJSON("meant", ",}"),
 		"ext/a/b/c/d/e/plugin.json":           pluginJSON("too-deep", ""),
@@ -94,9 +94,10 @@ func TestPluginsAreSelected(t *testing.T) {
 		"ext/acme/plugin.json": pluginJSON("acme.tools", ""),
 		"ext/acme/mcp.json":    servers("db", "web"),
 	})
-	expect(t, discover(t, Options{Disabled: []string{"acme.tools"}}), nil, []string{"info disabled ext/acme/plugin.json"})
-	expect(t, discover(t, Options{Disabled: []string{"acme.tools.db"}}), []string{"acme.tools.web ext/acme/plugin.json"},
-		[]string{"info disabled ext/acme/plugin.json"})
+	disabled := []string{"info disabled ext/acme/plugin.json"}
+	expect(t, discover(t, Options{Disabled: []string{"acme.tools"}}), nil, disabled)
+	expect(t, discover(t, Options{Disabled: []string{"acme.tools.db"}}),
+		[]string{"acme.tools.web ext/acme/plugin.json"}, disabled)
 	expect(t, discover(t, Options{Allowlist: []string{"acme.tools"}}),
 		[]string{"acme.tools.db ext/acme/plugin.json", "acme.tools.web ext/acme/plugin.json"}, nil)
 	expect(t, discover(t, Options{Allowlist: []string{"acme.tools.web"}}),

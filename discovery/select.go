@@ -181,8 +181,8 @@ func (s *selection) see(c Candidate) {
 	}
 }
 
-// candidates returns what a manifest starts: itself, if it has a transport, hooks or a folder of skills, and each of its
-// servers.
+// candidates returns what a manifest starts: itself, if it has a transport, hooks or a folder of skills, and each of
+// its servers.
 func (c Candidate) candidates() (list []Candidate) {
 	m := c.Manifest
 	servers := slices.Sorted(maps.Keys(m.MCPServers))

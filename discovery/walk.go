@@ -201,7 +201,8 @@ func (w *walk) plugin(dir string) (descend bool) {
 	}
 	p := agentplugin.Read(dir, agentplugin.Options{Refuse: w.refuse})
 	if p.Foreign {
-		w.diagnose(protocol.LevelInfo, agentplugin.CodeForeign, path, "not used, as it is for no plugin of this version: %s", p.Notes[0].Text)
+		w.diagnose(protocol.LevelInfo, agentplugin.CodeForeign, path,
+			"not used, as it is for no plugin of this version: %s", p.Notes[0].Text)
 		return true
 	}
 	w.count(func(s *Stats) { s.Manifests++ })

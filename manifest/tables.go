@@ -35,8 +35,8 @@ type TablesSource struct {
 	TOMLPath string
 }
 
-// ParseTables reads the tables of the package id. It reports every error at once, as [Parse] does; a key that both files
-// state is one.
+// ParseTables reads the tables of the package id. It reports every error at once, as [Parse] does; a key that both
+// files state is one.
 func ParseTables(id string, s TablesSource) (Tables, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	root := s.root(r)

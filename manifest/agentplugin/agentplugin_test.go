@@ -78,15 +78,20 @@ func TestBounds(t *testing.T) {
 		rejected bool
 		want     string // in the notes
 	}{
-		"a large manifest": {map[string]string{"plugin.json": pluginJSON(`, "description": "` + strings.Repeat("x", maxBytes) + `"`)},
-			true, "plugin.json has more than 256 KiB"},
+		"a large manifest": {map[string]string{
+			"plugin.json": pluginJSON(`, "description": "` + strings.Repeat("x", maxBytes) + `"`),
+		}, true, "plugin.json has more than 256 KiB"},
 		"deep": {map[string]string{"plugin.json": pluginJSON(`, "extensions": {"a.b": {"x": ` + strings.Repeat("[", 300) +
 			strings.Repeat("]", 300) + "}}")}, true, "more than 200 levels"},
 		"many unknown fields": {map[string]string{"plugin.json": pluginJSON(unknown.String())}, false, `"f1" is not a field`},
-		"large servers": {map[string]string{"plugin.json": pluginJSON(""), "mcp.json": strings.Repeat(" ", maxBytes) + mcpJSON("")},
-			false, "mcp.json has more than 256 KiB"},
-		"many servers": {map[string]string{"plugin.json": pluginJSON(""), "mcp.json": mcpJSON(strings.TrimSuffix(many.String(), ","))},
-			false, "over 256 of them"},
+		"large servers": {map[string]string{
+			"plugin.json": pluginJSON(""),
+			"mcp.json":    strings.Repeat(" ", maxBytes) + mcpJSON(""),
+		}, false, "mcp.json has more than 256 KiB"},
+		"many servers": {map[string]string{
+			"plugin.json": pluginJSON(""),
+			"mcp.json":    mcpJSON(strings.TrimSuffix(many.String(), ",")),
+		}, false, "over 256 of them"},
 		"large tables": {map[string]string{"plugin.json": pluginJSON(""),
 			Namespace + "/" + TablesName: strings.Repeat("#", maxBytes+1)}, true, "has more than 256 KiB"},
 	} {

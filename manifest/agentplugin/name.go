@@ -36,8 +36,8 @@ func ValidateName(name string) error {
 	return nil
 }
 
-// PluginID returns the id of what of a plugin is no server: its name, or with a reserved name or one that is no id of an
-// extension, {name}.plugin.
+// PluginID returns the id of what of a plugin is no server: its name, or with a reserved name or one that is no id of
+// an extension, {name}.plugin.
 func PluginID(name string) string {
 	if manifest.ValidateID(name) == nil {
 		return name
@@ -45,9 +45,9 @@ func PluginID(name string) string {
 	return name + ".plugin"
 }
 
-// ServerID returns the id of the extension that a server becomes: {plugin}.{server}, the server in lower case with _ for
-// every other character than a-z, 0-9, _ and -, or {plugin} alone where both have one name, unless that is no id. A
-// long name is cut and gets a hash.
+// ServerID returns the id of the extension that a server becomes: {plugin}.{server}, the server in lower case with _
+// for every other character than a-z, 0-9, _ and -, or {plugin} alone where both have one name, unless that is no id.
+// A long name is cut and gets a hash.
 func ServerID(plugin, server string) string {
 	if server == plugin && manifest.ValidateID(plugin) == nil {
 		return plugin

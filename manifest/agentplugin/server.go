@@ -210,9 +210,9 @@ func (e *entry) headers(headers map[string]string) {
 		case seen[low]:
 			e.invalid(f.Pos, "7.2.1", "the header %s is stated twice in different case", short(name, 100))
 		case ownHeaders.MatchString(name):
-			e.note("7.2.1", "the header %s of the server %q is not sent: it is the host's own", name, short(e.name, 100))
-			e.report.Diagnose(protocol.LevelInfo, manifest.CodeSidecarNote, f.Pos, "",
-				"the header %s of the server %q is not sent: it is the host's own", name, short(e.name, 100))
+			const text = "the header %s of the server %q is not sent: it is the host's own"
+			e.note("7.2.1", text, name, short(e.name, 100))
+			e.report.Diagnose(protocol.LevelInfo, manifest.CodeSidecarNote, f.Pos, "", text, name, short(e.name, 100))
 			delete(headers, name)
 		}
 		seen[low] = true

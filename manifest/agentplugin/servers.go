@@ -92,8 +92,8 @@ func (r *reading) serversSchema(root *strict.Node) {
 		r.disable(n.Pos, "7.2.1", "no server is used: the $schema of %s is not a string", ServersName)
 	case n.Text == ServersSchema:
 	case versionOf(n.Text, "mcp") != "":
-		r.disable(n.Pos, "10.1", "no server is used: %s is for version %q of Agent Plugins, and %s for 1.0.0", ServersName,
-			short(versionOf(n.Text, "mcp"), 32), FileName)
+		r.disable(n.Pos, "10.1", "no server is used: %s is for version %q of Agent Plugins, and %s for 1.0.0",
+			ServersName, short(versionOf(n.Text, "mcp"), 32), FileName)
 	default:
 		r.disable(n.Pos, "7.2.1", "no server is used: the $schema of %s is not that of Agent Plugins 1.0.0: %q",
 			ServersName, short(n.Text, 200))

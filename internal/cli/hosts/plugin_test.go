@@ -179,8 +179,8 @@ type peerCase struct {
 	Servers []string // that are valid
 }
 
-// TestAgentPluginsOfAPeer reads the packages of another implementation: fixtures/cases of the crate agent-plugins, in the
-// directory EXTHOST_AGENT_PLUGINS.
+// TestAgentPluginsOfAPeer reads the packages of another implementation: fixtures/cases of the crate agent-plugins, in
+// the directory EXTHOST_AGENT_PLUGINS.
 func TestAgentPluginsOfAPeer(t *testing.T) {
 	dir := os.Getenv("EXTHOST_AGENT_PLUGINS")
 	if dir == "" {

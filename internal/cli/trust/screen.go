@@ -68,9 +68,6 @@ func (s *screen) item(i *Item, details bool) {
 	for _, text := range i.asks {
 		s.line("      ", text, console.Yellow)
 	}
-	if len(i.skills) > 0 {
-		s.line("      ", "gives models the skills "+strings.Join(i.skills, ", "), "")
-	}
 	rules := i.rules
 	if more := len(rules) - maxRules; !details && more > 0 {
 		rules = append(slices.Clone(rules[:maxRules]),
@@ -82,16 +79,25 @@ func (s *screen) item(i *Item, details bool) {
 	for _, text := range i.warns {
 		s.line("      ", "warning: "+text, console.Yellow)
 	}
-	if i.agreed != nil && len(i.verdict.Files) > 0 {
-		of := " of code"
-		if i.plugin != "" { // all its files count
-			of = ""
-		}
-		s.line("      ", console.Plural(len(i.verdict.Files), "file")+of, console.Dim)
-	}
+	s.counts(i)
 	if details {
 		s.files(i)
 	}
+}
+
+// counts writes the skills of a plugin, and how many files are compared.
+func (s *screen) counts(i *Item) {
+	if len(i.skills) > 0 {
+		s.line("      ", "gives models the skills "+strings.Join(i.skills, ", "), "")
+	}
+	if i.agreed == nil || len(i.verdict.Files) == 0 {
+		return
+	}
+	of := " of code"
+	if i.plugin != "" { // all its files count
+		of = ""
+	}
+	s.line("      ", console.Plural(len(i.verdict.Files), "file")+of, console.Dim)
 }
 
 // files writes the hashes of the files of code, and the manifests.

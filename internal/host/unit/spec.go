@@ -35,16 +35,8 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	if dir != "" && s.Sandbox != nil {
 		s.Sandbox.Read = append(s.Sandbox.Read, dir)
 	}
-	switch t := c.Manifest.Transport; {
-	case t.Literal:
-		if err := launches(&s); err != nil {
-			return s, report, protocol.Errorf(protocol.SpawnFailed, "%w", err)
-		}
-	case t.Protocol == manifest.ProtocolMCP: // its transport may refer to variables
-		s.Env, report = e.Child(cfg, &s, told)
-		if s.Manifest, err = ExpandVariables(c.Manifest, process.Lookup(s.Env)); err != nil {
-			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
-		}
+	if err := e.expand(cfg, &s, told); err != nil {
+		return s, report, err
 	}
 	if c.Manifest.Transport.Kind == manifest.KindReplay {
 		if err := replays(&s); err != nil {
@@ -65,11 +57,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
 	stated := cfg.Extensions.Environ(c.ID)
 	texts := given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated))
-	names := slices.Collect(maps.Keys(stated))
-	if !c.Manifest.Transport.Literal {
-		names = slices.AppendSeq(names, maps.Keys(c.Manifest.Transport.Env))
-	}
-	if err := given.Give(&s, e.Secrets(cfg), texts, names...); err != nil {
+	if err := given.Give(&s, e.Secrets(cfg), texts, stating(stated, &c.Manifest.Transport)...); err != nil {
 		return s, report, err
 	}
 	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
@@ -78,6 +66,31 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		}
 	}
 	return s, report, nil
+}
+
+// expand replaces the placeholders of a server of a plugin, and the variables in the transport of another MCP server.
+func (e *Env) expand(cfg *config.Config, s *runtime.Spec, told map[string]string) (err error) {
+	switch t := s.Manifest.Transport; {
+	case t.Literal:
+		if err := launches(s); err != nil {
+			return protocol.Errorf(protocol.SpawnFailed, "%w", err)
+		}
+	case t.Protocol == manifest.ProtocolMCP:
+		s.Env, _ = e.Child(cfg, s, told)
+		if s.Manifest, err = ExpandVariables(s.Manifest, process.Lookup(s.Env)); err != nil {
+			return protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+		}
+	}
+	return nil
+}
+
+// stating returns the variables whose values may refer to secrets: those that the operator states, and those of t.
+func stating(stated map[string]string, t *manifest.Transport) []string {
+	names := slices.Collect(maps.Keys(stated))
+	if t.Literal {
+		return names
+	}
+	return slices.AppendSeq(names, maps.Keys(t.Env))
 }
 
 // statedSpec returns the part of a spec that the manifest and the configuration state.
