@@ -93,6 +93,38 @@ func TestEveryThreatHasItsTest(t *testing.T) {
 	if len(names) < 10 {
 		t.Fatal("docs/security.md names no tests")
 	}
+	known := tests(t)
+	for _, name := range names {
+		test, script, _ := strings.Cut(name, "/")
+		if _, err := os.Stat(filepath.Join(root, "cmd/exthost/testdata", script+".txtar")); !known[test] ||
+			script != "" && err != nil {
+			t.Errorf("docs/security.md names %s, and there is no such test", name)
+		}
+	}
+}
+
+// TestEveryRuleOfAgentPluginsHasItsTest finds each test and each package that docs/agent-plugins.md names.
+func TestEveryRuleOfAgentPluginsHasItsTest(t *testing.T) {
+	text, known := readPage(t, "docs/agent-plugins.md").text, tests(t)
+	names := regexp.MustCompile(`\bTest\w+`).FindAllString(text, -1)
+	for _, name := range names {
+		if !known[name] {
+			t.Errorf("docs/agent-plugins.md names %s, and there is no such test", name)
+		}
+	}
+	packages := regexp.MustCompile("`(\\d+\\.\\d[\\d.]*-[a-z0-9-]+)`").FindAllStringSubmatch(text, -1)
+	for _, m := range packages {
+		if _, err := os.Stat(filepath.Join(root, "testdata/agent-plugins", m[1]+".json")); err != nil {
+			t.Errorf("docs/agent-plugins.md names the package %s: %v", m[1], err)
+		}
+	}
+	if len(names) < 10 || len(packages) < 50 {
+		t.Errorf("docs/agent-plugins.md names %d tests and %d packages", len(names), len(packages))
+	}
+}
+
+// tests are the names of all tests.
+func tests(t *testing.T) map[string]bool {
 	known := map[string]bool{}
 	for _, path := range sources(t, "_test.go") {
 		text, err := os.ReadFile(path)
@@ -103,13 +135,7 @@ func TestEveryThreatHasItsTest(t *testing.T) {
 			known[string(m[1])] = true
 		}
 	}
-	for _, name := range names {
-		test, script, _ := strings.Cut(name, "/")
-		if _, err := os.Stat(filepath.Join(root, "cmd/exthost/testdata", script+".txtar")); !known[test] ||
-			script != "" && err != nil {
-			t.Errorf("docs/security.md names %s, and there is no such test", name)
-		}
-	}
+	return known
 }
 
 // sources are the files of the repository that end so.
