@@ -193,12 +193,21 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 		tools[n] = fmt.Sprintf("%s  ~%d tokens  %s", t.Name, t.Tokens, hosts.Description(t.Description, t.Extension))
 	}
 	row("tools", tools...)
+	row("skills", i.skills()...)
 	for _, d := range i.Diagnostics {
 		if i.Reason == "" || i.LeftOut() || !strings.HasSuffix(d.Message, i.Reason) {
 			row(string(d.Level), placed(d))
 		}
 	}
 	return rows
+}
+
+func (i *extensionInfo) skills() (lines []string) {
+	for _, k := range i.Skills {
+		lines = append(lines,
+			fmt.Sprintf("%s  %s  %s", k.Name, console.Plural(k.Files, "file"), cmp.Or(k.Held, k.Description)))
+	}
+	return lines
 }
 
 func (i *extensionInfo) runningRows(row func(name string, values ...string), now time.Time) {

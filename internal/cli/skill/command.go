@@ -59,7 +59,7 @@ func list(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	hosts.PrintProblems(c, s)
-	all, names, rows := []listed{}, []string{}, [][]string{{"SKILL", "FILES", "SIZE", "DESCRIPTION"}}
+	all, names, rows := []listed{}, []string{}, [][]string{{"SKILL", "FILES", "BYTES", "DESCRIPTION"}}
 	for _, x := range s.Extensions {
 		for _, k := range x.Skills {
 			name, said := x.ID+"/"+k.Name, k.Description
@@ -67,7 +67,7 @@ func list(ctx context.Context, c *console.Console) error {
 				said = "held: " + k.Held
 			}
 			all, names = append(all, listed{x.ID, k}), append(names, name)
-			rows = append(rows, []string{name, strconv.Itoa(k.Files), console.Bytes(k.Bytes), said})
+			rows = append(rows, []string{name, strconv.Itoa(k.Files), console.Thousands(int(k.Bytes)), said})
 		}
 	}
 	if len(all) == 0 {
@@ -78,7 +78,7 @@ func list(ctx context.Context, c *console.Console) error {
 		Value: all,
 		Names: names,
 		Rows:  rows,
-		Drop:  []string{"SIZE", "FILES"},
+		Drop:  []string{"BYTES", "FILES"},
 	})
 }
 
