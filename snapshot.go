@@ -38,6 +38,7 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapsho
 	if p.Policies, err = h.policies.NewSet(cfg, known); err != nil {
 		return nil, err
 	}
+	p.KnowSkills(before)
 	if p.Hooks, err = h.hooks.operator(cfg); err != nil {
 		return nil, err
 	}

@@ -441,3 +441,29 @@ func TestSkillsOfAnotherNode(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// TestSkillsAreWatched takes over a changed, a new and a mended skill without a command, and tells clients.
+func TestSkillsAreWatched(t *testing.T) {
+	processtest.Leaks(t)
+	f := hosttest.NewFolder(t).Add("kit", catTool)
+	f.Write("kit/skills/one/SKILL.md", skillText("one", "Do it.\n"))
+	f.Write("kit/skills/two/SKILL.md", skillText("tow", ""))
+	h, _ := f.Watched(config.WatchReload, 0, exthost.Options{})
+	client := hosttest.NewRecorder()
+	s := &protocol.Session{ID: "s", Version: protocol.MCP20251125, Client: client}
+	if err := h.Attach(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	f.Write("kit/skills/one/SKILL.md", skillText("one", "Do it well.\n"))
+	hosttest.Eventually(t, "the changed skill is served", func() bool {
+		text, _ := readSkill(t, h, nil, "skill://kit/one/SKILL.md")
+		return strings.Contains(text, "well")
+	})
+	f.Write("kit/skills/two/SKILL.md", skillText("two", ""))
+	hosttest.Eventually(t, "the mended skill is served", func() bool { return skillsOf(t, h, nil) == "one two" })
+	f.Write("kit/skills/three/SKILL.md", skillText("three", ""))
+	hosttest.Eventually(t, "the new skill is served", func() bool { return skillsOf(t, h, nil) == "one three two" })
+	if told := client.Next(t); !strings.Contains(told, protocol.MethodResourcesListChanged) {
+		t.Errorf("the client was told %s", told)
+	}
+}

@@ -45,6 +45,9 @@ type Plan struct {
 	Dirs         []string              // searched directories
 	// Skills are the skills in the folders of extensions, by id. An extension without any has no entry.
 	Skills map[string]*skills.Served
+
+	knownSkills map[string]*skills.Served // of the plan before
+	skillDirs   []string                  // directories with skills, valid or not
 }
 
 // Target is an extension or a destination: a unit that serves calls.
@@ -205,7 +208,7 @@ func (p *Plan) AddDestinations(create func(name string, d config.Destination) *b
 // Places returns the paths where a change may alter the plan. It includes programs of now, the previous plan, because
 // its units may go on.
 func (p *Plan) Places(now *Plan) discovery.Places {
-	return watch.Places(p.Config, p.Dirs, append(p.programs(), now.programs()...))
+	return watch.Places(p.Config, slices.Concat(p.Dirs, p.skillDirs), append(p.programs(), now.programs()...))
 }
 
 func (p *Plan) programs() (list []watch.Program) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/discovery"
@@ -30,7 +31,12 @@ func (p *Plan) AddSkills(c *discovery.Candidate) {
 	if c.Owner != "" && c.Owner != c.ID && !(c.Portable() && c.ID == agentplugin.PluginID(c.Owner)) {
 		return
 	}
-	set := skills.Read(c.Dir)
+	var before *skills.Set
+	if known := p.knownSkills[c.ID]; known != nil && known.Root == c.Dir {
+		before = known.Set
+	}
+	set := skills.Reread(c.Dir, before)
+	p.skillDirs = append(p.skillDirs, dirsOf(c.Dir)...)
 	warn := func(code string, level protocol.Level, at, message, hint string) {
 		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
 			Level:     level,
@@ -60,6 +66,25 @@ func (p *Plan) AddSkills(c *discovery.Candidate) {
 		}
 		p.Skills[c.ID] = served
 	}
+}
+
+// KnowSkills has AddSkills read no file again that has not changed since the plan before, which may be nil.
+func (p *Plan) KnowSkills(before *Plan) {
+	if before != nil {
+		p.knownSkills = before.Skills
+	}
+}
+
+// dirsOf returns the directories of the skills in a folder, valid or not.
+func dirsOf(root string) (dirs []string) {
+	for _, path := range skills.Paths(root) {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	if len(dirs) > 0 {
+		dirs = append(dirs, filepath.Join(root, skills.Folder))
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 // maxSkillName bounds the name of a folder in a message, in bytes.

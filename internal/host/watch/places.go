@@ -3,10 +3,12 @@ package watch
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/host/descriptors"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/runtime"
@@ -52,8 +54,13 @@ func Places(cfg *config.Config, searched []string, programs []Program) discovery
 			case manifest.FileName, manifest.SidecarName, agentplugin.FileName, agentplugin.ServersName:
 				return true
 			}
-			return files[path] ||
+			return files[path] || isOfSkill(path) ||
 				slices.ContainsFunc(withDev, func(s *runtime.Spec) bool { return descriptors.MatchesDev(s, path) })
 		},
 	}
+}
+
+// isOfSkill reports whether a path is a folder of skills or lies below one.
+func isOfSkill(path string) bool {
+	return strings.Contains(filepath.ToSlash(path)+"/", "/"+skills.Folder+"/")
 }

@@ -68,9 +68,10 @@ func readDir(root *os.Root, dir string, most int) ([]fs.DirEntry, error) {
 
 // reader reads the skills of one extension. files and bytes are what it may still read.
 type reader struct {
-	root  *os.Root
-	files int
-	bytes int64
+	root   *os.Root
+	before *Set // read earlier; nil: none
+	files  int
+	bytes  int64
 }
 
 // skill reads the skill in a subfolder of skills. lost are the files that are left out.
@@ -108,7 +109,7 @@ func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := walk{reader: r, dir: dir, entries: maxEntries}
+	w := walk{reader: r, dir: dir, entries: maxEntries, before: r.before.Find(name)}
 	w.add = w.file
 	if err := w.below("", entries, 0); err != nil {
 		return nil, nil, err
@@ -142,8 +143,10 @@ func reason(err error) error {
 // walk collects the files of one skill.
 type walk struct {
 	*reader
-	dir     string                        // of the skill, below the root
-	add     func(name, full string) error // adds a file, by its path within the skill and below the root
+	dir    string // of the skill, below the root
+	before *Skill // read earlier; nil: none
+	// add adds a file, by its path within the skill and below the root
+	add     func(name, full string, info fs.FileInfo) error
 	found   []File
 	lost    []string
 	bytes   int64
@@ -166,7 +169,7 @@ func Paths(root string) (paths []string) {
 			continue
 		}
 		w := walk{reader: &reader{root: in}, dir: dir, entries: maxEntries}
-		w.add = func(_, full string) error {
+		w.add = func(_, full string, _ fs.FileInfo) error {
 			paths = append(paths, filepath.Join(root, filepath.FromSlash(full)))
 			return nil
 		}
@@ -209,7 +212,7 @@ func (w *walk) below(at string, entries []fs.DirEntry, depth int) error {
 		case !info.Mode().IsRegular():
 			w.lost = append(w.lost, name)
 		default:
-			if err := w.add(name, full); err != nil {
+			if err := w.add(name, full, info); err != nil {
 				return err
 			}
 		}
@@ -233,9 +236,15 @@ func unservable(name string) string {
 }
 
 // file adds one file.
-func (w *walk) file(name, full string) error {
+func (w *walk) file(name, full string, info fs.FileInfo) error {
 	if len(w.found) == maxFiles {
 		return wrong(sectionLimits, "more than %d files", maxFiles)
+	}
+	now := file.VersionOf(info)
+	if was := w.before.File(name); was != nil && was.version.Is(now) && w.bytes+was.Size <= maxBytes {
+		w.bytes += was.Size
+		w.found = append(w.found, *was)
+		return nil
 	}
 	data, err := readFile(w.root, full, maxBytes-w.bytes)
 	if err != nil {
@@ -245,7 +254,7 @@ func (w *walk) file(name, full string) error {
 		return wrong(sectionLayout, "%s cannot be read: %v", name, reason(err))
 	}
 	w.bytes += int64(len(data))
-	f := File{Path: name, Digest: digest(data), Size: int64(len(data)), Text: isText(data)}
+	f := File{Path: name, Digest: digest(data), Size: int64(len(data)), Text: isText(data), version: now}
 	f.MIME = typeOf(name, data, f.Text)
 	if f.Text {
 		f.Hidden = hidden(data)

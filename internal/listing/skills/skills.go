@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/file"
 )
 
 // Folder is the directory of an extension's skills, below its root.
@@ -53,6 +55,8 @@ type File struct {
 	// Hidden is what a model reads in a text and a reader does not see: the characters from U+E0000 on, which spell
 	// whole messages, or else the first other such character. It is bounded.
 	Hidden string
+
+	version file.Version
 }
 
 // Report is the verdict about one folder that holds a SKILL.md.
@@ -94,7 +98,11 @@ type Set struct {
 // Read reads the skills below root, the folder of an extension: each immediate subfolder of skills that holds a
 // SKILL.md. It follows symbolic links as far as they stay below root, reads no FIFO or device, and keeps the content
 // of no file. A folder without skills has an empty set.
-func Read(root string) *Set {
+func Read(root string) *Set { return Reread(root, nil) }
+
+// Reread is [Read] after an earlier one of the same folder, which may be nil: it reads no file again that has the same
+// version.
+func Reread(root string, before *Set) *Set {
 	if _, err := os.Lstat(filepath.Join(root, Folder)); errors.Is(err, fs.ErrNotExist) {
 		return &Set{Root: root}
 	}
@@ -114,7 +122,7 @@ func Read(root string) *Set {
 		s.Err = err
 		return s
 	}
-	r := reader{root: in, files: maxAllFiles, bytes: maxAllBytes}
+	r := reader{root: in, before: before, files: maxAllFiles, bytes: maxAllBytes}
 	for _, name := range names {
 		skill, lost, err := r.skill(name)
 		if errors.Is(err, errNoSkill) {
@@ -148,8 +156,11 @@ func (s *Set) Find(name string) *Skill {
 	return s.Skills[i]
 }
 
-// File returns the file of that path, nil if there is none.
+// File returns the file of that path, nil if there is none. k may be nil.
 func (k *Skill) File(path string) *File {
+	if k == nil {
+		return nil
+	}
 	i, found := slices.BinarySearchFunc(k.Files, path, func(f File, path string) int {
 		return strings.Compare(f.Path, path)
 	})

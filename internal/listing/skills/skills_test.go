@@ -193,6 +193,14 @@ func TestFiles(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "has changed") {
 		t.Errorf("a changed file: %v", err)
 	}
+	again := Reread(f.dir, set)
+	now := again.Find("one").File("scripts/run me#1.sh").Digest
+	if now != digest([]byte("#!/bin/sh\necho yes\n")) || now == e.File("scripts/run me#1.sh").Digest {
+		t.Errorf("read again, the file has the digest %s", now)
+	}
+	if diff := cmp.Diff(string(e.Frontmatter), string(again.Find("one").Frontmatter)); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // TestDirectories lists one level at a time, and finds nothing outside of a skill.

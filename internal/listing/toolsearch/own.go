@@ -14,7 +14,7 @@ var Own = sync.OnceValue(func() *tools.Catalog {
 	own := tools.Source{}
 	for _, descriptor := range []string{
 		`{"name":"` + tools.FindName +
-			`","title":"Find tools","description":"Finds tools for a task. ` +
+			`","title":"Find tools","description":"Finds tools and skills for a task. ` +
 			`Most tools of this server are not in its list: ` +
 			`search for them here before you say that you cannot do something. ` +
 			`Returns the best matches with their input schemas, ` +
