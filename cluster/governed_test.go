@@ -27,7 +27,6 @@ func TestOwnerDenies(t *testing.T) {
 		Name:     "machine",
 		Builtin:  "access",
 		Category: governance.Authorization,
-		Required: true,
 		Config: map[string]any{"rules": []any{
 			map[string]any{
 				"effect": "deny",

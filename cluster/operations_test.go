@@ -51,7 +51,6 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 				Name:     "cap",
 				Category: governance.Content,
 				Builtin:  "size_cap",
-				Required: true,
 				Config:   map[string]any{"max_bytes": 2048, "preview_bytes": 100},
 			},
 		}
@@ -101,7 +100,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 	s := startServers(t, 3)
 	open(t, operatedBy(t, s.urls(), "gpu1", "a", "b"), true, func(cfg *config.Config) {
 		cfg.Plugins = []governance.Spec{
-			{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true},
+			{Name: "ask", Category: governance.Authorization, Builtin: "approval"},
 		}
 	})
 	fronts := []*exthost.Host{
@@ -177,7 +176,7 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 	s := startServers(t, 1)
 	owner := open(t, operatedBy(t, s.urls(), "gpu1", "a", "b"), true, func(cfg *config.Config) {
 		cfg.Plugins = []governance.Spec{
-			{Name: "ask", Category: governance.Authorization, Builtin: "approval", Required: true},
+			{Name: "ask", Category: governance.Authorization, Builtin: "approval"},
 		}
 	})
 	a, b := open(t, operatedBy(t, s.urls(), "a"), false), open(t, operatedBy(t, s.urls(), "b"), false)
@@ -238,13 +237,11 @@ func TestOperatorsBesideABusyNode(t *testing.T) {
 			Name:     "ask",
 			Category: governance.Authorization,
 			Builtin:  "approval",
-			Required: true,
 		},
 			{
 				Name:     "cap",
 				Category: governance.Content,
 				Builtin:  "size_cap",
-				Required: true,
 				Config:   map[string]any{"max_bytes": 1 << 20},
 			}}
 	})

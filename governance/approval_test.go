@@ -69,7 +69,7 @@ func TestApprovalRequests(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := member("money", governance.Authorization, in(governance.Request, tt.d))
-				m.Spec.Required = false // without an approval the exchange is denied even so
+				m.Spec.Required = new(false) // without an approval the exchange is denied even so
 				p := newPipeline(t, governance.Options{Approver: tt.approver, ChainTimeout: time.Second}, m,
 					member("next", governance.Validation, always(governance.Decision{})))
 				x, began := toolCall(), time.Now()

@@ -82,7 +82,7 @@ func (r *exchangeRun) previewContent(ctx context.Context, m *member, remaining *
 		err = m.decided(r.checkAction(Request, m, &e.Decision, new(Step)))
 	}
 	switch {
-	case err != nil && !m.spec.Required && !errors.Is(err, ErrDecided):
+	case err != nil && !m.required() && !errors.Is(err, ErrDecided):
 		return r.x.Request, true
 	case err == nil && (e.Action == Allow || e.Action == Respond):
 		return r.x.Request, true

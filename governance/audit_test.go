@@ -168,7 +168,7 @@ func TestAuditSeesMaskedRequests(t *testing.T) {
 	answers := member("a", governance.Content,
 		in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
 	optional := member("m", governance.Content, failing)
-	optional.Spec.Required = false
+	optional.Spec.Required = new(false)
 	masked := `{"name":"work","arguments":{"a":"masked"}}`
 	tests := []struct {
 		name    string
@@ -240,7 +240,7 @@ func TestMalformedAuditDecisionEndsNothing(t *testing.T) {
 		return governance.Decision{}, fmt.Errorf("%w: junk", governance.ErrDecided)
 	})
 	m := member("audit", governance.Audit, odd)
-	m.Spec.Required = false
+	m.Spec.Required = new(false)
 	p := newPipeline(t, governance.Options{}, m)
 	sent := false
 	err := p.Govern(t.Context(), toolCall(), func(_ context.Context, x *governance.Exchange) error {

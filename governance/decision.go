@@ -75,7 +75,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	}
 	if err != nil {
 		decided := errors.Is(err, ErrDecided) && m.spec.Category != Audit // audit policies change and answer nothing
-		return r.policyFailed(ctx, m, s, err, shadowed || !m.spec.Required && !decided)
+		return r.policyFailed(ctx, m, s, err, shadowed || !m.required() && !decided)
 	}
 	e.Code = prefix(e.Code, maxCode)
 	s.Action, s.Code, s.Reason = e.Action, e.Code, e.Reason

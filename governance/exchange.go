@@ -137,8 +137,8 @@ type Approver interface {
 	Ask(ctx context.Context, x *Exchange, q ApprovalRequest) (approved bool, by string, err error)
 }
 
-// Member is a policy and its spec. With a zero Spec the policy is not required: set Required for a
-// policy that guards something.
+// Member is a policy and its spec, which needs a name and a category. Calls that the policy cannot decide about fail,
+// unless the spec's Required is new(false).
 type Member struct {
 	Spec   Spec
 	Policy Policy

@@ -26,9 +26,12 @@ func newMember(m Member) *member {
 	return &member{
 		spec:     m.Spec,
 		policy:   m.Policy,
-		shadowed: m.Spec.Mode == ModeShadow || m.Spec.Category == Observability && !m.Spec.Required,
+		shadowed: m.Spec.Mode == ModeShadow || m.Spec.Category == Observability && !*m.Spec.Required,
 	}
 }
+
+// required reports whether an exchange fails when m cannot decide.
+func (m *member) required() bool { return *m.spec.Required }
 
 // Order compares the places of two policies in a pipeline: by category, layer, priority and
 // name.
@@ -80,7 +83,7 @@ func policyOf(s Spec, members []Member) Policy {
 // identity returns s without the fields that only the pipeline reads.
 func (s Spec) identity() Spec {
 	s.Normalize()
-	s.Required, s.Disabled, s.Mode, s.Priority, s.Layer = false, false, "", 0, 0
+	s.Required, s.Disabled, s.Mode, s.Priority, s.Layer = nil, false, "", 0, 0
 	s.Description, s.Author, s.Namespace, s.Version, s.Tags = "", "", "", "", nil
 	return s
 }

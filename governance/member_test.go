@@ -44,7 +44,7 @@ func TestMembersKeepTheirState(t *testing.T) {
 	}{
 		{"nothing", func(*governance.Spec) {}, true},
 		{"its place", func(s *governance.Spec) {
-			s.Priority, s.Required, s.Mode, s.Description = 3, true, governance.ModeShadow, "b"
+			s.Priority, s.Required, s.Mode, s.Description = 3, new(false), governance.ModeShadow, "b"
 		}, true},
 		{"what Normalize fills in", func(s *governance.Spec) {
 			s.Kind, s.HandshakeTimeout = governance.KindBuiltin, governance.DefaultHandshakeTimeout

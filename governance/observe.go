@@ -91,7 +91,7 @@ func (m *member) warn(log *slog.Logger, message string, args ...any) {
 }
 
 func (m *member) warnError(log *slog.Logger, err error, flow Flow) {
-	args := []any{"flow", flow, "required", m.spec.Required, "error", err}
+	args := []any{"flow", flow, "required", m.required(), "error", err}
 	if p, ok := errors.AsType[*panicked](err); ok {
 		args = append(args, "stack", string(p.stack))
 	}

@@ -47,7 +47,7 @@ var failing = policyFunc(func(context.Context, governance.Flow, *governance.Exch
 })
 
 func member(name string, c governance.Category, p governance.Policy) governance.Member {
-	return governance.Member{Spec: governance.Spec{Name: name, Category: c, Required: true}, Policy: p}
+	return governance.Member{Spec: governance.Spec{Name: name, Category: c}, Policy: p}
 }
 
 // newPipeline returns a pipeline that t's cleanup closes.
@@ -349,7 +349,7 @@ func TestForbiddenActions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.spec.Name, tt.spec.Required = "p", true
+			tt.spec.Name = "p"
 			p := newPipeline(t, governance.Options{}, governance.Member{Spec: tt.spec, Policy: tt.d})
 			err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil))
 			if protocol.KindOf(err) != protocol.GovernanceUnavailable || !strings.Contains(err.Error(), tt.want) {

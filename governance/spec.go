@@ -88,9 +88,8 @@ const (
 	DefaultHandshakeTimeout = 30 * time.Second
 )
 
-// Spec is the configuration of one policy: an entry of `plugins:`. [Spec.SetDefaults] sets
-// it to the defaults, [Spec.Normalize] fills in fields that depend on others, and
-// [Spec.Validate] reports every error.
+// Spec is the configuration of one policy: an entry of `plugins:`. [Spec.Normalize] fills in
+// fields that depend on others, and [Spec.Validate] reports every error.
 //
 // The last block holds fields of other systems' plugin files. Normalize translates those
 // that have an equivalent above.
@@ -99,12 +98,13 @@ type Spec struct {
 	// place in the pipeline; default for kind mcp: content
 	Category Category `json:"category,omitempty"`
 	// how the policy runs; external means mcp; default: mcp with an mcp block, grpc with cmd, else builtin
-	Kind     Kind   `json:"kind,omitempty"`
-	Builtin  string `json:"builtin,omitempty"`                  // kind builtin: the name of the built-in policy
-	Required bool   `json:"required" jsonschema:"default=true"` // the call fails when the policy cannot decide
-	Disabled bool   `json:"disabled,omitempty"`                 // the policy is neither in the pipeline nor started
-	Mode     Mode   `json:"mode,omitempty"`                     // enforce (default) or shadow
-	Flows    []Flow `json:"flows,omitempty"`                    // empty: both
+	Kind    Kind   `json:"kind,omitempty"`
+	Builtin string `json:"builtin,omitempty"` // kind builtin: the name of the built-in policy
+	// the call fails when the policy cannot decide
+	Required *bool  `json:"required,omitempty" jsonschema:"default=true"`
+	Disabled bool   `json:"disabled,omitempty"` // the policy is neither in the pipeline nor started
+	Mode     Mode   `json:"mode,omitempty"`     // enforce (default) or shadow
+	Flows    []Flow `json:"flows,omitempty"`    // empty: both
 	// the exchanges that the policy decides about; empty: all
 	Match Match `json:"match,omitzero"`
 	// order within the category and the layer: lower runs first, equal ones by name; default 0
@@ -189,9 +189,6 @@ type MCP struct {
 	Cwd string `json:"cwd,omitempty" path:"true"`
 }
 
-// SetDefaults sets s to the defaults of an entry.
-func (s *Spec) SetDefaults() { *s = Spec{Required: true} }
-
 // Normalize fills in the kind and the bounds that s omits, and translates the vocabulary of other
 // systems. [Spec.Validate] reports the values that Normalize cannot translate.
 func (s *Spec) Normalize() {
@@ -203,13 +200,14 @@ func (s *Spec) Normalize() {
 	}
 	s.normalizeMode()
 	if s.OnError == "ignore" || s.OnError == "disable" {
-		s.Required = false
+		s.Required = new(false)
 	}
-	s.OnError = ""
+	if s.OnError = ""; s.Required == nil {
+		s.Required = new(true)
+	}
 	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
 	s.HandshakeTimeout = cmp.Or(s.HandshakeTimeout, DefaultHandshakeTimeout)
-	slices.Sort(s.Flows)
-	s.Flows = slices.Compact(s.Flows)
+	s.Flows = slices.Compact(slices.Sorted(slices.Values(s.Flows)))
 	s.normalizeConditions()
 }
 
@@ -228,7 +226,7 @@ func (s *Spec) normalizeMode() {
 	case "", "sequential", "transform", "concurrent":
 		s.Mode = ModeEnforce
 	case "enforce_ignore_error":
-		s.Mode, s.Required = ModeEnforce, false
+		s.Mode, s.Required = ModeEnforce, new(false)
 	case "permissive", "audit", "fire_and_forget":
 		s.Mode = ModeShadow
 	case "disabled":

@@ -16,6 +16,9 @@ func TestSpecNormalize(t *testing.T) {
 		if s.Mode == "" {
 			s.Mode = governance.ModeEnforce
 		}
+		if s.Required == nil {
+			s.Required = new(true)
+		}
 		return s
 	}
 	mcp := &governance.MCP{Proto: governance.ProtoSSE, URL: "https://example.com"}
@@ -40,16 +43,17 @@ func TestSpecNormalize(t *testing.T) {
 				Kind:  governance.KindBuiltin,
 				Flows: []governance.Flow{governance.Request, governance.Response},
 			}},
-		{"permissive", governance.Spec{Mode: "permissive", Required: true},
-			governance.Spec{Kind: governance.KindBuiltin, Mode: governance.ModeShadow, Required: true}},
+		{"permissive", governance.Spec{Mode: "permissive"},
+			governance.Spec{Kind: governance.KindBuiltin, Mode: governance.ModeShadow}},
 		{"sequential", governance.Spec{Mode: "sequential"}, governance.Spec{Kind: governance.KindBuiltin}},
 		{"disabled", governance.Spec{Mode: "disabled"}, governance.Spec{Kind: governance.KindBuiltin, Disabled: true}},
-		{"errors ignored by mode", governance.Spec{Mode: "enforce_ignore_error", Required: true},
-			governance.Spec{Kind: governance.KindBuiltin}},
-		{"errors ignored", governance.Spec{OnError: "ignore", Required: true},
-			governance.Spec{Kind: governance.KindBuiltin}},
-		{"errors fail", governance.Spec{OnError: "fail", Required: true},
-			governance.Spec{Kind: governance.KindBuiltin, Required: true}},
+		{"errors ignored by mode", governance.Spec{Mode: "enforce_ignore_error"},
+			governance.Spec{Kind: governance.KindBuiltin, Required: new(false)}},
+		{"errors ignored", governance.Spec{OnError: "ignore"},
+			governance.Spec{Kind: governance.KindBuiltin, Required: new(false)}},
+		{"errors fail", governance.Spec{OnError: "fail"}, governance.Spec{Kind: governance.KindBuiltin}},
+		{"optional", governance.Spec{Required: new(false)},
+			governance.Spec{Kind: governance.KindBuiltin, Required: new(false)}},
 		{"one condition", governance.Spec{
 			Conditions: []governance.Condition{{Tools: []string{"a"}, ServerIDs: []string{"b"}}},
 		},

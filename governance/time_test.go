@@ -31,7 +31,7 @@ func TestTimeouts(t *testing.T) {
 				Name:     fmt.Sprint("p", n),
 				Category: c,
 				Timeout:  timeout,
-				Required: required,
+				Required: new(required),
 				Flows:    []governance.Flow{governance.Request},
 			},
 			Policy: slow(d),
@@ -117,7 +117,7 @@ func TestCanceledCallersReturnAtOnce(t *testing.T) {
 	for _, required := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			m := member("p", governance.Validation, slow(time.Hour))
-			m.Spec.Required, m.Spec.Timeout = required, time.Hour
+			m.Spec.Required, m.Spec.Timeout = new(required), time.Hour
 			p := newPipeline(t, governance.Options{ChainTimeout: time.Hour}, m)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -152,7 +152,7 @@ func TestObserversDelayNothing(t *testing.T) {
 				Name:     "watch",
 				Category: governance.Observability,
 				Mode:     mode,
-				Required: mode == governance.ModeShadow,
+				Required: new(mode == governance.ModeShadow),
 				Timeout:  10 * time.Second,
 				Flows:    []governance.Flow{governance.Request},
 			}

@@ -198,7 +198,7 @@ func TestDryRun(t *testing.T) {
 	var s seen
 	traces := governance.NewTraces(0)
 	watch := member("watch", governance.Observability, s.policy("watch"))
-	watch.Spec.Required = false
+	watch.Spec.Required = new(false)
 	o := governance.Options{Traces: traces, Observe: func(governance.Observation) { t.Error("a dry run is counted") }}
 	p := newPipeline(t, o, watch,
 		member("ask", governance.Authorization, always(governance.Decision{Action: governance.Ask, Reason: "sure?"})),

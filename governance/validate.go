@@ -42,8 +42,15 @@ func (s *Spec) Validate() []Problem {
 	case s.Name != strings.TrimSpace(s.Name) || strings.ContainsFunc(s.Name, func(c rune) bool { return c < ' ' }):
 		p.add("name", "", "%q has blanks around it or control characters in it", s.Name)
 	}
-	if s.Category == "" {
-		p.add("category", "one of "+strings.Join(s.Category.Values(), ", "), "a policy needs a category")
+	categories := "one of " + strings.Join(s.Category.Values(), ", ")
+	switch {
+	case s.Category == "":
+		p.add("category", categories, "a policy needs a category")
+	case !slices.Contains(s.Category.Values(), string(s.Category)):
+		p.add("category", categories, "%q is no category", s.Category)
+	}
+	if s.Mode != ModeEnforce && s.Mode != ModeShadow {
+		p.add("mode", "enforce or shadow", "%q is no mode", s.Mode)
 	}
 	s.validateKind(&p)
 	s.Match.validate(&p)

@@ -54,7 +54,6 @@ func TestMetrics(t *testing.T) {
 				Spec: governance.Spec{
 					Name:     "weekday",
 					Category: governance.Authorization,
-					Required: true,
 					Flows:    []governance.Flow{governance.Request},
 				},
 				Policy: weekday("_fail"),

@@ -311,7 +311,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 // TestAnswersAreAsDocumented validates an answer of each operation, and a failure.
 func TestAnswersAreAsDocumented(t *testing.T) {
 	asks := governance.Member{
-		Spec:   governance.Spec{Name: "asks", Category: governance.Authorization, Required: true},
+		Spec:   governance.Spec{Name: "asks", Category: governance.Authorization},
 		Policy: asking{},
 	}
 	o := exthost.Options{Policies: []governance.Member{asks}}
@@ -401,7 +401,7 @@ func approvalRequest(t *testing.T, h *exthost.Host) string {
 // TestEventsAreAsDocumented validates an event of each kind.
 func TestEventsAreAsDocumented(t *testing.T) {
 	asks := governance.Member{
-		Spec:   governance.Spec{Name: "asks", Category: governance.Authorization, Required: true},
+		Spec:   governance.Spec{Name: "asks", Category: governance.Authorization},
 		Policy: asking{},
 	}
 	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})

@@ -113,14 +113,13 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 	cfg.Toolsets = map[string]config.Toolset{"talk": {Include: []string{"ext_kit_*"}, Exclude: []string{"*_fail"}}}
 	members := []governance.Member{
 		{
-			Spec:   governance.Spec{Name: "asks before failing", Category: governance.Authorization, Required: true},
+			Spec:   governance.Spec{Name: "asks before failing", Category: governance.Authorization},
 			Policy: asking{},
 		},
 		{
 			Spec: governance.Spec{
 				Name:     "no_dying",
 				Category: governance.Content,
-				Required: true,
 				Flows:    []governance.Flow{governance.Request},
 			},
 			Policy: weekday("_die"),

@@ -43,7 +43,7 @@ func TestOwnerGoverns(t *testing.T) {
 	cfg, logs, origins := gpu.Config(), t.TempDir(), &origins{}
 	cfg.Audit.Path = filepath.Join(logs, "gpu1")
 	cfg.Plugins = []governance.Spec{
-		{Name: "machine", Builtin: "access", Category: governance.Authorization, Required: true,
+		{Name: "machine", Builtin: "access", Category: governance.Authorization,
 			Config: map[string]any{"rules": []any{
 				map[string]any{
 					"effect": "deny",
@@ -51,7 +51,7 @@ func TestOwnerGoverns(t *testing.T) {
 					"tools":  []any{"ext_x_greet"},
 					"reason": "no laptops",
 				}}}},
-		{Name: "strangers", Builtin: "rate_limit", Category: governance.RateLimiting, Required: true,
+		{Name: "strangers", Builtin: "rate_limit", Category: governance.RateLimiting,
 			Match:  governance.Match{Nodes: []string{"?*"}, Tools: []string{"ext_x_echo"}},
 			Config: map[string]any{"limits": []any{map[string]any{"calls": 1, "window": "24h", "per": []any{"node"}}}}},
 	}

@@ -30,8 +30,7 @@ func askingNode(t *testing.T, w *web, operators ...string) (owner *exthost.Host,
 	cfg := f.Config()
 	cfg.Audit.Path = filepath.Join(t.TempDir(), "gpu1")
 	cfg.Plugins = []governance.Spec{{Name: "ask", Builtin: "approval", Category: governance.Authorization,
-		Required: true,
-		Match:    governance.Match{Tools: []string{"ext_x_echo"}}}}
+		Match: governance.Match{Tools: []string{"ext_x_echo"}}}}
 	n := w.node("gpu1", peers.AsMine)
 	n.operators = operators
 	return f.OpenWith(cfg, exthost.Options{Cluster: n}), cfg.Audit.Path

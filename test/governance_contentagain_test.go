@@ -60,13 +60,12 @@ func TestPeopleAreAskedLast(t *testing.T) {
 	f, dir := lazyFolder(t, ""), t.TempDir()
 	cfg := f.Config()
 	cfg.Plugins = []governance.Spec{
-		{Name: "a-first", Category: governance.Authorization, Builtin: "approval", Required: true},
+		{Name: "a-first", Category: governance.Authorization, Builtin: "approval"},
 		pinSpec(filepath.Join(dir, "exthost.lock"), governance.ModeEnforce),
 		{
 			Name:     "mask",
 			Category: governance.Content,
 			Builtin:  "redact",
-			Required: true,
 			Config:   map[string]any{"patterns": map[string]any{"name": "mallory"}},
 		},
 	}

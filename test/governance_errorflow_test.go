@@ -88,7 +88,7 @@ func TestErrorsPassTheResponsePolicies(t *testing.T) {
 	}
 	for name, spec := range specs {
 		t.Run(name, func(t *testing.T) {
-			spec.Name, spec.Required = strings.ReplaceAll(name, " ", "_"), true
+			spec.Name = strings.ReplaceAll(name, " ", "_")
 			f := hosttest.NewFolder(t).Add("x", "[capabilities]\ntools = [\"refuse\"]\n"+hosttest.Plays("refusing", ""))
 			cfg := f.Config()
 			cfg.Plugins = []governance.Spec{spec}
@@ -125,7 +125,6 @@ func TestExpressionOnAnError(t *testing.T) {
 				Name:     "limit",
 				Category: governance.Authorization,
 				Builtin:  "cel",
-				Required: true,
 				Config:   map[string]any{"when": when},
 			},
 		}
@@ -148,7 +147,6 @@ func TestSizeCapCutsErrors(t *testing.T) {
 			Name:     "cap",
 			Category: governance.Content,
 			Builtin:  "size_cap",
-			Required: true,
 			Config:   map[string]any{"max_bytes": 2048, "preview_bytes": 100},
 		},
 	}

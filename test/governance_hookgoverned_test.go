@@ -28,7 +28,7 @@ func (d decider) Decide(_ context.Context, flow governance.Flow, x *governance.E
 
 // member returns a required policy.
 func member(name string, c governance.Category, p governance.Policy) governance.Member {
-	return governance.Member{Spec: governance.Spec{Name: name, Category: c, Required: true}, Policy: p}
+	return governance.Member{Spec: governance.Spec{Name: name, Category: c}, Policy: p}
 }
 
 // payloadOf returns the payload of the flow.

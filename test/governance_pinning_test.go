@@ -26,7 +26,6 @@ func pinSpec(file string, mode governance.Mode) governance.Spec {
 		Name:     "pinned",
 		Builtin:  "pin",
 		Category: governance.Authorization,
-		Required: true,
 		Mode:     mode,
 		Config:   map[string]any{"file": file},
 	}

@@ -81,9 +81,8 @@ func TestRemotePolicyThatComesLater(t *testing.T) {
 	processtest.Leaks(t)
 	address := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	s := governance.Spec{
-		Name:     "guard",
-		Required: true,
-		MCP:      &governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: "http://" + address},
+		Name: "guard",
+		MCP:  &governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: "http://" + address},
 	}
 	s.Normalize()
 	h, _ := governed(t, exthost.Options{}, s)
@@ -143,7 +142,6 @@ func TestPolicyHidesTools(t *testing.T) {
 		Name:     "access",
 		Builtin:  "access",
 		Category: governance.Authorization,
-		Required: true,
 		Config:   map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_x_die"}}}},
 	}
 	h, _ := governed(t, exthost.Options{}, access)
@@ -164,7 +162,6 @@ func TestReloadOfHidingPolicies(t *testing.T) {
 			Name:     "access",
 			Builtin:  "access",
 			Category: governance.Authorization,
-			Required: true,
 			Config:   map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{tool}}}},
 		}
 	}
@@ -269,7 +266,7 @@ func TestOptionalPolicyThatIsDown(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := hosttest.GuardSpec(t, "guard", tt.script)
-			s.Required, s.Timeout = false, 20*time.Millisecond
+			s.Required, s.Timeout = new(false), 20*time.Millisecond
 			h, _ := governed(t, exthost.Options{}, s)
 			down := func() bool {
 				p := h.Status().Policies[0]
@@ -332,6 +329,7 @@ func TestOptionalPolicyThatHasDecided(t *testing.T) {
 			Name:     "guard",
 			Category: governance.Authorization,
 			Kind:     governance.KindNative,
+			Required: new(false),
 			Cmd: []string{"sh", "-c",
 				`read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{}}'; while read -r line; do id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":` + answer + `}'; done`},
 		}
@@ -351,7 +349,6 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 		Name:     "access",
 		Builtin:  "access",
 		Category: governance.Authorization,
-		Required: true,
 		Config: map[string]any{"rules": []any{
 			rule("tools", "ext_x_dye", "ext_x_die", "ext_x_*", "ext_off_*", "ext_my_server_delete",
 				"ext_my.server_delete"), rule("extensions", "xx", "x", "off"), rule("callers", "tokens", "token"),
@@ -361,7 +358,6 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 		Name:     "ask",
 		Builtin:  "approval",
 		Category: governance.Authorization,
-		Required: true,
 		Match:    governance.Match{Tools: []string{"ext_y_*"}},
 	}
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("off",
@@ -402,7 +398,6 @@ func TestPatternsOfCallers(t *testing.T) {
 		Name:     "access",
 		Builtin:  "access",
 		Category: governance.Authorization,
-		Required: true,
 		Match:    governance.Match{Callers: []string{"bo?", "ghost"}},
 		Config: map[string]any{
 			"rules": []any{
@@ -466,14 +461,12 @@ func TestLimitsTellStatelessClientsApart(t *testing.T) {
 			Name:     "budget",
 			Builtin:  "budget",
 			Category: governance.RateLimiting,
-			Required: true,
 			Config:   map[string]any{"calls": 1},
 		},
 		{
 			Name:     "rates",
 			Builtin:  "rate_limit",
 			Category: governance.RateLimiting,
-			Required: true,
 			Config: map[string]any{
 				"limits": []any{map[string]any{"calls": 1, "window": "1h", "per": []any{"session"}}},
 			},
@@ -482,7 +475,6 @@ func TestLimitsTellStatelessClientsApart(t *testing.T) {
 			Name:     "loop",
 			Builtin:  "loop",
 			Category: governance.RateLimiting,
-			Required: true,
 			Config:   map[string]any{"calls": 1},
 		},
 	}

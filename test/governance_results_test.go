@@ -40,8 +40,8 @@ func capped(t *testing.T, state string, plugins ...governance.Spec,
 
 // By name alone, the cap would run before the masks; its priority places it after them.
 var (
-	masks = governance.Spec{Name: "masks", Category: governance.Content, Builtin: "redact", Required: true}
-	cuts  = governance.Spec{Name: "a-cap", Category: governance.Content, Builtin: "size_cap", Required: true}
+	masks = governance.Spec{Name: "masks", Category: governance.Content, Builtin: "redact"}
+	cuts  = governance.Spec{Name: "a-cap", Category: governance.Content, Builtin: "size_cap"}
 )
 
 func dump(t *testing.T, h *exthost.Host) string {

@@ -283,7 +283,7 @@ func TestRememberedToolsAreHeldBack(t *testing.T) {
 	processtest.Leaks(t)
 	f, state := lazyFolder(t, "activation = \"lazy\"\n"), t.TempDir()
 	cfg := f.Config()
-	cfg.Plugins = []governance.Spec{{Name: "pins", Category: governance.Authorization, Builtin: "pin", Required: true}}
+	cfg.Plugins = []governance.Spec{{Name: "pins", Category: governance.Authorization, Builtin: "pin"}}
 	f.OpenWith(cfg, exthost.Options{StateDir: state}).Close()
 	file := filepath.Join(state, ".descriptors", "x.json")
 	kept, err := os.ReadFile(file)

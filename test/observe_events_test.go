@@ -48,7 +48,6 @@ func TestEventsOfCalls(t *testing.T) {
 	refuse := governance.Member{Spec: governance.Spec{
 		Name:     "mondays",
 		Category: governance.Authorization,
-		Required: true,
 		Match:    governance.Match{Tools: []string{"*greet"}},
 	},
 		Policy: policyFunc(func() governance.Decision {
@@ -106,7 +105,7 @@ func TestEventsOfCalls(t *testing.T) {
 func TestEventsOfCallsAreMasked(t *testing.T) {
 	processtest.Leaks(t)
 	const canary = "SUPERSECRETCANARY"
-	leak := governance.Member{Spec: governance.Spec{Name: "leak", Category: governance.Authorization, Required: true},
+	leak := governance.Member{Spec: governance.Spec{Name: "leak", Category: governance.Authorization},
 		Policy: policyFunc(func() governance.Decision {
 			return governance.Decision{Action: governance.Deny, Reason: "not with " + canary}
 		})}

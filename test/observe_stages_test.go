@@ -56,7 +56,7 @@ func TestCallsReportTheirStages(t *testing.T) {
 
 	decision := governance.Decision{}
 	allow := governance.Member{
-		Spec:   governance.Spec{Name: "all", Category: governance.Authorization, Required: true},
+		Spec:   governance.Spec{Name: "all", Category: governance.Authorization},
 		Policy: policyFunc(func() governance.Decision { return decision }),
 	}
 	note := func(p hooks.Point) hooks.Handler {

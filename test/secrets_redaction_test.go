@@ -173,18 +173,18 @@ func TestSecretsReachNobody(t *testing.T) {
 	told := filepath.Join(state, "exec-hook")
 	cfg.Hooks = []manifest.HookSpec{shell("PreToolUse", "cat >> "+told), shell("PostToolUse", "cat >> "+told)}
 	cfg.Plugins = []governance.Spec{
-		{Name: "no-refusals", Category: governance.Authorization, Builtin: "access", Required: true,
+		{Name: "no-refusals", Category: governance.Authorization, Builtin: "access",
 			Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_h_*"}}}}},
-		{Name: "talks", Category: governance.Authorization, Builtin: "cel", Required: true,
+		{Name: "talks", Category: governance.Authorization, Builtin: "cel",
 			Config: map[string]any{"when": "has(arguments.say)", "message": "arguments.say"}},
-		{Name: "asks", Category: governance.Authorization, Builtin: "cel", Required: true,
+		{Name: "asks", Category: governance.Authorization, Builtin: "cel",
 			Config: map[string]any{
 				"when":    "has(arguments.may)",
 				"action":  "ask",
 				"message": "arguments.may",
 				"expiry":  "1ms",
 			}},
-		{Name: "redact", Category: governance.Content, Builtin: "redact", Required: true},
+		{Name: "redact", Category: governance.Content, Builtin: "redact"},
 	}
 	h := f.OpenWith(cfg, exthost.Options{
 		StateDir:    state,

@@ -477,13 +477,11 @@ done`)
 		Name:     "asks",
 		Category: governance.Authorization,
 		Builtin:  "cel",
-		Required: true,
 		Config:   map[string]any{"when": "has(arguments.may)", "action": "ask", "message": "arguments.may"},
 	}, {
 		Name:     "talks",
 		Category: governance.Authorization,
 		Builtin:  "cel",
-		Required: true,
 		Config:   map[string]any{"when": "has(arguments.say)", "message": "arguments.say"},
 	}}
 	o := v.options()

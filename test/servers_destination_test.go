@@ -169,7 +169,7 @@ func TestRuleOfDestinationWithDottedName(t *testing.T) {
 	cfg := destinations(t, "mcp", nil)
 	cfg.Destinations = config.Destinations{"my.server": cfg.Destinations["d"]}
 	cfg.Plugins = []governance.Spec{{Name: "access", Builtin: "access", Category: governance.Authorization,
-		Required: true, Config: map[string]any{
+		Config: map[string]any{
 			"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_my_server_upper"}}}}}}
 	h := hosttest.NewFolder(t).OpenWith(cfg, exthost.Options{})
 	_, err := h.Admin().TestCall(hosttest.Deadline(t),

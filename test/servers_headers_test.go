@@ -58,7 +58,7 @@ func TestHeadersAreForAuthenticationAlone(t *testing.T) {
 	for _, c := range governance.Category("").Values() {
 		members = append(members,
 			governance.Member{
-				Spec:   governance.Spec{Name: c, Category: governance.Category(c), Required: true},
+				Spec:   governance.Spec{Name: c, Category: governance.Category(c)},
 				Policy: headersPolicy{s, c},
 			})
 	}

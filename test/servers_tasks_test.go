@@ -410,12 +410,12 @@ func TestTasksAreGovernedAsTheirTools(t *testing.T) {
 	cfg := f.Config()
 	later := []any{"ext_x_later"}
 	cfg.Plugins = []governance.Spec{
-		{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+		{Name: "access", Builtin: "access", Category: governance.Authorization,
 			Config: map[string]any{
 				"default": "deny",
 				"rules":   []any{map[string]any{"effect": "allow", "tools": later}},
 			}},
-		{Name: "silent", Builtin: "schema", Category: governance.Validation, Required: true,
+		{Name: "silent", Builtin: "schema", Category: governance.Validation,
 			Config: map[string]any{
 				"schemas": []any{
 					map[string]any{

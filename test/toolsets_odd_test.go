@@ -178,7 +178,6 @@ func TestToolsetHidesStoredResults(t *testing.T) {
 				Name:     "cap",
 				Category: governance.Content,
 				Builtin:  "size_cap",
-				Required: true,
 				Config:   map[string]any{"max_bytes": 2048, "preview_bytes": 100},
 			},
 		}

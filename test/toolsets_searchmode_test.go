@@ -182,7 +182,7 @@ func TestExtCallEqualsADirectCall(t *testing.T) {
 	cfg := f.Config()
 	cfg.Audit.Path = filepath.Join(t.TempDir(), "audit.jsonl")
 	cfg.Plugins = []governance.Spec{
-		{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+		{Name: "access", Builtin: "access", Category: governance.Authorization,
 			Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_x_die"}}}}},
 		pinSpec(filepath.Join(t.TempDir(), "exthost.lock"), governance.ModeEnforce),
 	}
@@ -322,7 +322,6 @@ func TestPoliciesHideFromSearch(t *testing.T) {
 		Name:     "access",
 		Builtin:  "access",
 		Category: governance.Authorization,
-		Required: true,
 		Config: map[string]any{
 			"rules": []any{
 				rule("deny", "ada", "ext_store_*"),

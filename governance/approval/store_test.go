@@ -219,7 +219,7 @@ func TestPipelineAsks(t *testing.T) {
 		s := NewStore(Options{})
 		p := governance.NewPipeline(governance.Options{Approver: s},
 			governance.Member{
-				Spec:   governance.Spec{Name: "ask", Category: governance.Authorization, Required: true},
+				Spec:   governance.Spec{Name: "ask", Category: governance.Authorization},
 				Policy: asks{},
 			})
 		sent := 0

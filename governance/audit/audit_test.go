@@ -484,10 +484,10 @@ func TestPipelineRecords(t *testing.T) {
 	l, path := begin(t, Options{})
 	p := governance.NewPipeline(governance.Options{},
 		governance.Member{
-			Spec:   governance.Spec{Name: "gate", Category: governance.Authorization, Required: true},
+			Spec:   governance.Spec{Name: "gate", Category: governance.Authorization},
 			Policy: gate{},
 		},
-		governance.Member{Spec: governance.Spec{Name: "audit", Category: governance.Audit, Required: true}, Policy: l})
+		governance.Member{Spec: governance.Spec{Name: "audit", Category: governance.Audit}, Policy: l})
 	sent := 0
 	send := func(_ context.Context, x *governance.Exchange) error {
 		sent++

@@ -37,7 +37,6 @@ func spec(t testing.TB, name, text string) governance.Spec {
 		Name:     name,
 		Builtin:  name,
 		Category: categories[name],
-		Required: true,
 		Config:   config(t, text),
 	}
 }

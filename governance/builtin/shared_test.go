@@ -163,7 +163,7 @@ func TestScopeClusterUnreachable(t *testing.T) {
 		for _, required := range []bool{true, false} {
 			s := new(servers)
 			sp := spec(t, "rate_limit", config)
-			sp.Required = required
+			sp.Required = new(required)
 			pipeline := governance.NewPipeline(governance.Options{},
 				governance.Member{Spec: sp, Policy: shared(t, s, "rate_limit", config)})
 			try := func() error {

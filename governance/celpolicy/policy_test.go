@@ -16,7 +16,7 @@ import (
 // spec is a policy as files state it, with this config.
 func spec(t testing.TB, config string) governance.Spec {
 	t.Helper()
-	s := governance.Spec{Name: "p", Builtin: "cel", Category: governance.Authorization, Required: true}
+	s := governance.Spec{Name: "p", Builtin: "cel", Category: governance.Authorization}
 	if err := json.Unmarshal([]byte(config), &s.Config); err != nil {
 		t.Fatalf("%s: %v", config, err)
 	}

@@ -30,7 +30,7 @@ func Matrix(t *testing.T, start func(t *testing.T, s governance.Spec) governance
 				for _, mode := range []governance.Mode{governance.ModeEnforce, governance.ModeShadow} {
 					for _, required := range []bool{true, false} {
 						for _, does := range Behaviours {
-							s.Flows, s.Mode, s.Required = []governance.Flow{flow}, mode, required
+							s.Flows, s.Mode, s.Required = []governance.Flow{flow}, mode, new(required)
 							c := cell{spec: s, flow: flow, does: does}
 							t.Run(fmt.Sprintf("%s/%s/required=%t/%s", flow, mode, required, does),
 								func(t *testing.T) { c.run(t, policy) })
@@ -65,12 +65,12 @@ type effect struct {
 func (c cell) want() effect {
 	e := effect{Sent: request, Received: response, Outcome: governance.Continue}
 	e.Later = string(c.payload())
-	acts := c.spec.Mode == governance.ModeEnforce && (c.spec.Required || c.spec.Category != governance.Observability)
+	acts := c.spec.Mode == governance.ModeEnforce && (*c.spec.Required || c.spec.Category != governance.Observability)
 	content := c.spec.Category == governance.Content
 	switch does := c.does; {
 	case does == Fail, does == Hang, does == Malformed && content:
 		e.Outcome = governance.PluginError
-		if acts && (c.spec.Required || does == Malformed) {
+		if acts && (*c.spec.Required || does == Malformed) {
 			c.refuse(&e, protocol.GovernanceUnavailable, governance.CodeUnavailable)
 		}
 	case does == Deny && acts:
@@ -121,7 +121,7 @@ func (c cell) run(t *testing.T, policy governance.Policy) {
 	p := governance.NewPipeline(governance.Options{Traces: traces},
 		governance.Member{Spec: c.spec, Policy: policy},
 		governance.Member{
-			Spec:   governance.Spec{Name: "later", Category: governance.Content, Priority: 1, Required: true},
+			Spec:   governance.Spec{Name: "later", Category: governance.Content, Priority: 1},
 			Policy: later,
 		},
 		governance.Member{

@@ -37,7 +37,6 @@ func spec(t testing.TB, script string) governance.Spec {
 	s := governance.Spec{
 		Name:     "guard",
 		Category: governance.Content,
-		Required: true,
 		Cmd:      []string{path},
 		Cwd:      t.TempDir(),
 		Env:      map[string]string{processtest.ScriptVar: env[0][len(processtest.ScriptVar)+1:]},

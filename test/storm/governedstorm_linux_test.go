@@ -20,7 +20,6 @@ func approverSpec(program, extension string, kind governance.Kind) governance.Sp
 		Name:     "over-" + extension,
 		Kind:     kind,
 		Category: governance.Authorization,
-		Required: true,
 		Cmd:      []string{program, "approve", string(kind)},
 		Flows:    []governance.Flow{governance.Request},
 		Match:    governance.Match{Extensions: []string{extension}},

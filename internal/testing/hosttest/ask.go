@@ -27,7 +27,6 @@ func GuardSpec(t *testing.T, name, script string) governance.Spec {
 		Name:     name,
 		Category: governance.Authorization,
 		Kind:     governance.KindNative,
-		Required: true,
 		Cmd:      []string{Exe(t)},
 		Env:      map[string]string{processtest.ScriptVar: script},
 	}
