@@ -28,7 +28,7 @@ func limited(calls int, required bool) func(*config.Config) {
 			Name:     "all",
 			Category: governance.RateLimiting,
 			Builtin:  "rate_limit",
-			Required: required,
+			Required: new(required),
 			Config: map[string]any{
 				"scope":  "cluster",
 				"limits": []any{map[string]any{"calls": calls, "window": "100000h", "per": []any{"tool"}}},
@@ -203,7 +203,11 @@ func TestScopeClusterAlone(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, diags := config.Load(config.LoadOptions{File: file, Dir: t.TempDir(), UserDir: "none", SystemDir: "none"})
+	cfg, err := config.Load(config.LoadOptions{File: file, Dir: t.TempDir(), UserDir: "none", SystemDir: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	diags := cfg.Warnings
 	if len(diags) != 1 || !strings.Contains(diags[0].String(), "host.yaml:6") ||
 		!strings.Contains(diags[0].Message, "no host starts that is in none") || diags[0].Level != protocol.LevelWarn ||
 		diags[0].Code != string(protocol.ConfigInvalid) {

@@ -67,9 +67,9 @@ func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 // plannedClient returns the file to change, the change, and the whole client after it.
 func plannedClient(o LoadOptions, c ClientEdit) (file string, change, whole edit.Table, err error) {
 	change = edit.Table{Path: []string{"server", "clients", c.Name}, Remove: c.Remove}
-	cfg, origins, diags := Load(o)
-	if cfg == nil {
-		return "", change, whole, Refused(diags)
+	cfg, err := Load(o)
+	if err != nil {
+		return "", change, whole, err
 	}
 	now, known := cfg.Server.Clients[c.Name]
 	key := strict.Join("server.clients", c.Name)
@@ -77,7 +77,7 @@ func plannedClient(o LoadOptions, c ClientEdit) (file string, change, whole edit
 	switch {
 	case known && c.New != nil:
 		return "", change, whole, protocol.Errorf(protocol.InvalidArguments, "there is a client %s already: %s", c.Name,
-			origins.Of(key))
+			cfg.Origins.Of(key))
 	case c.New != nil && len(cfg.Server.Clients) >= MaxClients:
 		return "", change, whole, protocol.Errorf(protocol.InvalidArguments,
 			"there are %d clients already, and there can be no more: remove one with exthost client remove",
@@ -91,7 +91,7 @@ func plannedClient(o LoadOptions, c ClientEdit) (file string, change, whole edit
 	}
 	change.Set = clientSettings(now, next)
 	whole = edit.Table{Path: change.Path, Set: clientSettings(Client{}, next)}
-	if file = origins.File(key); file == "" {
+	if file = cfg.Origins.File(key); file == "" {
 		file, err = UserFile(o, "server")
 	}
 	return file, change, whole, err

@@ -54,7 +54,7 @@ func freshClient() *config.Client {
 
 func clientsOf(t *testing.T, dir string) map[string]config.Client {
 	t.Helper()
-	cfg, _, diags := config.Load(editOptions(dir))
+	cfg, _, diags := loaded(editOptions(dir))
 	if cfg == nil {
 		t.Fatal(config.Refused(diags))
 	}

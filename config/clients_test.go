@@ -24,7 +24,7 @@ func loadClients(t *testing.T, user, project string) (*config.Config, string) {
 			t.Fatal(err)
 		}
 	}
-	cfg, _, diags := config.Load(config.LoadOptions{Dir: dir, UserDir: userDir, SystemDir: "none", Environ: []string{}})
+	cfg, _, diags := loaded(config.LoadOptions{Dir: dir, UserDir: userDir, SystemDir: "none", Environ: []string{}})
 	return cfg, config.Refused(diags).Error()
 }
 

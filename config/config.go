@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Config is the configuration of a host. [Default] has the defaults.
@@ -60,6 +61,10 @@ type Config struct {
 
 	// Project is what the files of the working directory add. [Load] sets it.
 	Project Project `json:"-"`
+
+	// Warnings are what [Load] found doubtful, and Origins where it read each value. [Load] sets them.
+	Warnings []protocol.Diagnostic `json:"-"`
+	Origins  *Origins              `json:"-"`
 
 	hidden hiddenValues // hides the values of secret variables in output
 }

@@ -82,7 +82,7 @@ func TestProjectsWriteBelowTheirDirectory(t *testing.T) {
 		for _, path := range []string{"/etc/passwd", "../x", "logs/../../x", "~/.bashrc-not-expanded/../../../x", "."} {
 			dir := t.TempDir()
 			writeFile(t, filepath.Join(dir, "exthost.yaml"), fmt.Sprintf(w.states, path))
-			cfg, _, diags := config.Load(config.LoadOptions{
+			cfg, _, diags := loaded(config.LoadOptions{
 				Dir:       dir,
 				UserDir:   "none",
 				SystemDir: "none",
@@ -100,7 +100,7 @@ func TestProjectsWriteBelowTheirDirectory(t *testing.T) {
 		load := func(o config.LoadOptions) (string, string) {
 			t.Helper()
 			o.Dir, o.SystemDir, o.Environ = dir, "none", []string{}
-			cfg, _, diags := config.Load(o)
+			cfg, _, diags := loaded(o)
 			if cfg == nil {
 				t.Fatalf("%s: %v", key, diags)
 			}

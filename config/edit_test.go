@@ -133,7 +133,7 @@ func TestSetListedChangesOneFile(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(dir, tt.file)); err != nil || !e.Created && info.Mode().Perm() != 0o640 {
 			t.Errorf("%s: %v, %v", tt.name, info.Mode(), err)
 		}
-		cfg, _, diags := config.Load(o)
+		cfg, _, diags := loaded(o)
 		if cfg == nil {
 			t.Errorf("%s: %v", tt.name, diags)
 		}
@@ -179,7 +179,7 @@ func TestConcurrentSetListedIsKept(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if cfg, _, diags := config.Load(o); cfg == nil || len(cfg.Extensions.Disabled) != n {
+	if cfg, _, diags := loaded(o); cfg == nil || len(cfg.Extensions.Disabled) != n {
 		t.Errorf("%+v, %v", cfg, diags)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/exthost/exthost/config"
 )
 
 // The diagnostics of each broken file equal its golden file, and Load returns no configuration.
@@ -23,7 +21,7 @@ func TestDiagnosticsOfBrokenFiles(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			o := alone(t.TempDir())
 			o.File = file
-			cfg, origins, diags := config.Load(o)
+			cfg, origins, diags := loaded(o)
 			if cfg != nil || origins != nil {
 				t.Error("a broken file was loaded")
 			}
@@ -48,6 +46,8 @@ func TestDiagnosticsOfBrokenFiles(t *testing.T) {
 func TestInvalidFilesHavePositions(t *testing.T) {
 	tests := []struct{ name, yaml, want string }{
 		{"unknown key", "log: {levle: info}", `exthost.yaml:1:7: unknown key "levle" in log; did you mean "level"?`},
+		{"misspelt required key", "plugins: [{name: a, catagory: content, builtin: redact}]",
+			`exthost.yaml:1:21: unknown key "catagory" in plugins[0]; did you mean "category"?`},
 		{"duration without a unit", "extensions: {defaults: {call_timeout: 10}}",
 			`exthost.yaml:1:39: extensions.defaults.call_timeout: 10 has no unit; write "10s", or call_timeout_ms: 10`},
 		{"negative duration", "extensions: {defaults: {call_timeout: -10s}}",
@@ -62,7 +62,7 @@ func TestInvalidFilesHavePositions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := write(t, map[string]string{"exthost.yaml": tt.yaml})
-			cfg, _, diags := config.Load(alone(dir))
+			cfg, _, diags := loaded(alone(dir))
 			if got, want := text(diags, dir), "error "+tt.want+"\n"; cfg != nil || got != want {
 				t.Errorf("got %swant %s", got, want)
 			}
@@ -103,7 +103,7 @@ func TestBombsAreRefused(t *testing.T) {
 			o := alone(write(t, map[string]string{tt.file: tt.content}))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			cfg, _, diags := config.Load(o)
+			cfg, _, diags := loaded(o)
 			runtime.ReadMemStats(&after)
 			if got := text(diags, ""); cfg != nil || !strings.Contains(got, tt.want) {
 				t.Errorf("got %.300swant %s", got, tt.want)
@@ -141,7 +141,7 @@ func TestUnsuitableFilesAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := write(t, tt.files)
-			cfg, _, diags := config.Load(alone(dir))
+			cfg, _, diags := loaded(alone(dir))
 			if got := text(diags, dir); got != tt.want || (cfg == nil) != strings.HasPrefix(tt.want, "error") {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
@@ -154,12 +154,12 @@ func TestLoadLeavesCELToOpen(t *testing.T) {
 	o := alone(write(t, map[string]string{
 		"exthost.yaml": "plugins: [{name: c, category: authorization, builtin: cel, config: {when: tol}}]\n",
 	}))
-	if cfg, _, diags := config.Load(o); cfg != nil ||
+	if cfg, _, diags := loaded(o); cfg != nil ||
 		!strings.Contains(text(diags, ""), "plugins[0].config.when: 1:1: undeclared reference to 'tol'") {
 		t.Errorf("with CheckCEL: %v", diags)
 	}
 	o.CheckCEL = nil
-	if cfg, _, diags := config.Load(o); cfg == nil || len(cfg.Plugins) != 1 || len(diags) > 0 {
+	if cfg, _, diags := loaded(o); cfg == nil || len(cfg.Plugins) != 1 || len(diags) > 0 {
 		t.Errorf("without CheckCEL: %v", diags)
 	}
 }

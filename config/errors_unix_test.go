@@ -42,7 +42,7 @@ func TestUnreadableFilesAreErrors(t *testing.T) {
 			o.Dir = base.Dir
 		}
 		o.Environ, o.UserDir, o.SystemDir = base.Environ, base.UserDir, base.SystemDir
-		if cfg, _, diags := config.Load(o); cfg != nil || text(diags, dir) != want {
+		if cfg, _, diags := loaded(o); cfg != nil || text(diags, dir) != want {
 			t.Errorf("got %swant %s", text(diags, dir), want)
 		}
 	}

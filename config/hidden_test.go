@@ -19,7 +19,7 @@ func TestExpandedSecretsAreHidden(t *testing.T) {
 	load := func(text string) (*config.Config, *config.Origins, string) {
 		o := alone(write(t, map[string]string{"exthost.yaml": text}))
 		o.Environ = environ
-		cfg, origins, diags := config.Load(o)
+		cfg, origins, diags := loaded(o)
 		said, err := json.Marshal(diags)
 		if err != nil {
 			t.Fatal(err)

@@ -43,9 +43,9 @@ type Flag struct {
 
 // Load merges the layers of the configuration, the strongest last: defaults, the system's files, the user's, the
 // directory's, File, EXTHOST_* variables, Flags. A later layer cannot remove policies and hooks of the system's
-// and the user's files, and the directory's files cannot loosen their security settings. Config and Origins are
-// nil if a diagnostic is an error.
-func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
+// and the user's files, and the directory's files cannot loosen their security settings. The error is a [Refused]
+// with everything that is wrong, each with its place. What is only doubtful is in Config.Warnings.
+func Load(o LoadOptions) (*Config, error) {
 	l := newLoader(o)
 	l.run()
 	l.cfg.hidden = hide(l.asked)
@@ -53,14 +53,15 @@ func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 		l.report.Diagnostics[i].Message = l.cfg.hidden.text(d.Message)
 	}
 	if l.report.Failed() {
-		return nil, nil, l.report.Diagnostics
+		return nil, Refused(l.report.Diagnostics)
 	}
 	l.cfg.Files, l.cfg.Variables = l.looked, slices.Sorted(maps.Keys(l.asked))
-	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
+	l.cfg.Warnings, l.cfg.Origins = l.report.Diagnostics, &Origins{l.decoder.Positions}
+	return l.cfg, nil
 }
 
-// Refused is the error of an invalid configuration: the diagnostics of [Load]. If Options.Reread returns a Refused, the
-// host shows its diagnostics in the status.
+// Refused is the error of [Load] for an invalid configuration: its errors and warnings. If Options.Reread of a host
+// returns a Refused, the host shows its diagnostics in the status.
 type Refused []protocol.Diagnostic
 
 // Error returns one line for each diagnostic.

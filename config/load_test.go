@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,9 +47,18 @@ func alone(dir string, environ ...string) config.LoadOptions {
 	}
 }
 
+// loaded is [config.Load] with errors and warnings in one list.
+func loaded(o config.LoadOptions) (*config.Config, *config.Origins, []protocol.Diagnostic) {
+	cfg, err := config.Load(o)
+	if refused, ok := errors.AsType[config.Refused](err); ok {
+		return cfg, nil, refused
+	}
+	return cfg, cfg.Origins, cfg.Warnings
+}
+
 func mustLoad(t *testing.T, o config.LoadOptions) (*config.Config, *config.Origins) {
 	t.Helper()
-	cfg, origins, diags := config.Load(o)
+	cfg, origins, diags := loaded(o)
 	if cfg == nil {
 		t.Fatalf("not loaded:\n%s", text(diags, ""))
 	}
@@ -72,7 +82,7 @@ func TestLoadWithoutFiles(t *testing.T) {
 	cfg, origins := mustLoad(t, alone(dir))
 	want := config.Default()
 	want.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
-	diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+	diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project", "Origins"),
 		cmpopts.IgnoreUnexported(config.Config{}))
 	if diff != "" {
 		t.Error(diff)
@@ -109,7 +119,7 @@ func TestYAMLAndTOMLLoadAlike(t *testing.T) {
 		t.Error(diff)
 	}
 	nested["a"] = nested["a"].([]any)[:3]
-	diff := cmp.Diff(fromYAML, fromTOML, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+	diff := cmp.Diff(fromYAML, fromTOML, cmpopts.IgnoreFields(config.Config{}, "Files", "Project", "Origins"),
 		cmpopts.IgnoreUnexported(config.Config{}))
 	if diff != "" {
 		t.Errorf("YAML and TOML differ (-yaml +toml):\n%s", diff)
@@ -125,13 +135,14 @@ func TestYAMLAndTOMLLoadAlike(t *testing.T) {
 	}
 	plugins := []governance.Spec{{
 		Name: "log", Category: governance.Observability, Kind: governance.KindGRPC, Mode: governance.ModeEnforce,
-		Flows:   []governance.Flow{governance.Request, governance.Response},
-		Match:   governance.Match{Tools: []string{"ext_weather_*"}, Direction: []string{"to_extension"}},
-		Timeout: 500 * time.Millisecond, HandshakeTimeout: 30 * time.Second,
+		Required: new(false),
+		Flows:    []governance.Flow{governance.Request, governance.Response},
+		Match:    governance.Match{Tools: []string{"ext_weather_*"}, Direction: []string{"to_extension"}},
+		Timeout:  500 * time.Millisecond, HandshakeTimeout: 30 * time.Second,
 		Cmd: []string{in("policies/log"), "--verbose"}, Cwd: dir, CommitHash: "abc123",
 		Config: map[string]any{"sampleRate": 0.5},
 	}, {
-		Name: "redact", Category: governance.Content, Kind: governance.KindMCP, Required: true,
+		Name: "redact", Category: governance.Content, Kind: governance.KindMCP, Required: new(true),
 		Mode: governance.ModeEnforce, Priority: 10,
 		Timeout: 3 * time.Second, HandshakeTimeout: 30 * time.Second,
 		MCP: &governance.MCP{
@@ -245,7 +256,7 @@ func TestLaterLayersKeepPolicies(t *testing.T) {
 	o.Dir = write(t, map[string]string{
 		"exthost.yaml": "plugins:\n  - {name: system, category: audit, disabled: true}\n",
 	})
-	if cfg, _, diags := config.Load(o); cfg != nil ||
+	if cfg, _, diags := loaded(o); cfg != nil ||
 		!strings.Contains(text(diags, ""), "policies are never replaced") {
 		t.Errorf("a project replaced a policy of the system:\n%s", text(diags, ""))
 	}
@@ -258,7 +269,7 @@ func TestVariablesAndFlags(t *testing.T) {
 		"EXTHOST_SERVER_METRICS=false", "EXTHOST_SERVER_MAX_BODY=1MiB", "EXTHOST_EXTENSIONS_WATCH_DEBOUNCE_MS=20",
 		"EXTHOST_EXTENSIONS_DEFAULTS_CALL_TIMEOUT=7s", "EXTHOST_EXTENSIONS_DEFAULTS_MAX_QUEUE=3", "EXTHOST_LOG_FILE=",
 		"EXTHOST_SERVER_LISTENS=:1", "EXTHOST_STATE_DIR=/x", "EXTHOST_SERVER_AUTH_TOKEN=${not a variable}")
-	cfg, _, diags := config.Load(o)
+	cfg, _, diags := loaded(o)
 	if cfg == nil {
 		t.Fatal(text(diags, ""))
 	}
@@ -273,7 +284,7 @@ func TestVariablesAndFlags(t *testing.T) {
 	want.Extensions.Watch.Debounce = manifest.Duration(20 * time.Millisecond)
 	call, queue := manifest.Duration(7*time.Second), 3
 	want.Extensions.Defaults.CallTimeout, want.Extensions.Defaults.MaxQueue = &call, &queue
-	diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project"),
+	diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files", "Project", "Origins", "Warnings"),
 		cmpopts.IgnoreUnexported(config.Config{}))
 	if diff != "" {
 		t.Error(diff)
@@ -345,7 +356,7 @@ func TestConfigListsItsFiles(t *testing.T) {
 	if err := os.WriteFile("more.yaml", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, diags := config.Load(config.LoadOptions{
+	cfg, _, diags := loaded(config.LoadOptions{
 		File:      "more.yaml",
 		Environ:   []string{},
 		UserDir:   dir + "/user",

@@ -20,7 +20,7 @@ func TestFilesThatOthersMayWriteAreNotLoaded(t *testing.T) {
 	})
 	project, user := filepath.Join(dir, "project"), filepath.Join(dir, "user")
 	load := func(environ ...string) (*config.Config, string) {
-		cfg, _, diags := config.Load(config.LoadOptions{
+		cfg, _, diags := loaded(config.LoadOptions{
 			Dir:       project,
 			UserDir:   user,
 			SystemDir: "none",
@@ -102,7 +102,7 @@ func TestFilesThatOthersMayWriteAreNotLoaded(t *testing.T) {
 	}
 	chmod("user", 0o755)
 	chmod("chosen.yaml", 0o662)
-	cfg, _, diags := config.Load(config.LoadOptions{
+	cfg, _, diags := loaded(config.LoadOptions{
 		File:      filepath.Join(dir, "chosen.yaml"),
 		Dir:       project,
 		UserDir:   "none",

@@ -13,7 +13,7 @@ import (
 func TestRulesIgnoreTheLayoutOfFiles(t *testing.T) {
 	access := func(name string, tools ...any) *Config {
 		c := Default()
-		c.Plugins = []governance.Spec{{Name: name, Builtin: "access", Required: true, Config: map[string]any{
+		c.Plugins = []governance.Spec{{Name: name, Builtin: "access", Config: map[string]any{
 			"rules": []any{map[string]any{"tools": tools, "effect": "deny"}, map[string]any{"effect": "allow"}},
 		}}}
 		return c

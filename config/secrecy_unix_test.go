@@ -25,7 +25,7 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, _, diags := config.Load(alone(dir))
+		cfg, _, diags := loaded(alone(dir))
 		return cfg, text(diags, dir)
 	}
 	for _, tt := range []struct {
@@ -54,7 +54,7 @@ func TestFilesThatOthersMayRead(t *testing.T) {
 		}
 		safe := alone(dir)
 		safe.Environ = append(safe.Environ, "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES="+dir)
-		if cfg, _, diags := config.Load(safe); cfg == nil || len(diags) > 0 {
+		if cfg, _, diags := loaded(safe); cfg == nil || len(diags) > 0 {
 			t.Errorf("%s in a safe directory: %s", tt.file, text(diags, dir))
 		}
 	}
@@ -73,7 +73,7 @@ func TestTokenWithoutTLS(t *testing.T) {
 		"server: {listen: '0.0.0.0:7800', auth: {oauth: {issuer: https://i.e, resource: https://h.e/mcp}}}": true,
 	} {
 		dir := write(t, map[string]string{"exthost.yaml": content})
-		cfg, _, diags := config.Load(alone(dir))
+		cfg, _, diags := loaded(alone(dir))
 		if said := text(diags, dir); cfg == nil || strings.Contains(said, "without TLS") != warned {
 			t.Errorf("%s: %s", content, said)
 		}

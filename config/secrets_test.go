@@ -43,7 +43,7 @@ func TestPlaceOfSecrets(t *testing.T) {
 		dir := write(t, map[string]string{"user/exthost.yaml": "secrets: " + text})
 		o := alone(dir)
 		o.UserDir = dir + "/user"
-		cfg, _, diags := config.Load(o)
+		cfg, _, diags := loaded(o)
 		said := textOf(diags)
 		if want == "" && cfg == nil || want != "" && !strings.Contains(said, want) {
 			t.Errorf("%s: %s, want %q", text, said, want)
@@ -128,7 +128,7 @@ func TestSecretsThatAreRefused(t *testing.T) {
 		"plugins: [{name: p, kind: mcp, mcp: {proto: STDIO, cmd: [p], env: {T: 'secret://x'}}, hooks: " +
 			"[x] }]": "plugins[0].mcp.env.T: a project's file cannot send",
 	} {
-		cfg, _, diags := config.Load(alone(write(t, map[string]string{"exthost.yaml": text})))
+		cfg, _, diags := loaded(alone(write(t, map[string]string{"exthost.yaml": text})))
 		var said []string
 		for _, d := range diags {
 			said = append(said, d.String())
@@ -149,7 +149,7 @@ func TestProjectsLeaveSecretsAlone(t *testing.T) {
 	})
 	o := alone(dir + "/project")
 	o.UserDir = dir + "/user"
-	cfg, origins, diags := config.Load(o)
+	cfg, origins, diags := loaded(o)
 	if cfg == nil {
 		t.Fatal(textOf(diags))
 	}

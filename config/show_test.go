@@ -15,7 +15,7 @@ import (
 )
 
 func ExampleLoad() {
-	cfg, origins, diags := config.Load(config.LoadOptions{
+	cfg, origins, diags := loaded(config.LoadOptions{
 		File:      "testdata/examples/small.yaml",
 		Environ:   []string{"EXTHOST_LOG_LEVEL=debug"},
 		UserDir:   "none",
@@ -197,18 +197,18 @@ plugins:
 	want := []governance.Spec{{
 		Name: "audit-log", Category: governance.Audit, Kind: governance.KindGRPC, Mode: governance.ModeEnforce,
 		Cmd: []string{"python3", "plugin.py"}, Env: map[string]string{"LEVEL": "info"}, Cwd: "/opt/plugins",
-		CommitHash: "0f1e2d",
-		Timeout:    3e9, HandshakeTimeout: 10e9, Flows: []governance.Flow{governance.Request, governance.Response},
+		CommitHash: "0f1e2d", Required: new(false),
+		Timeout: 3e9, HandshakeTimeout: 10e9, Flows: []governance.Flow{governance.Request, governance.Response},
 		Config: map[string]any{"path": "/var/log/audit.jsonl"},
 	}, {
 		Name: "PIIFilter", Category: governance.Content, Kind: governance.KindMCP, Mode: governance.ModeEnforce,
-		Priority: 50,
-		Timeout:  3e9, HandshakeTimeout: 30e9, Hooks: []string{"tool_pre_invoke", "tool_post_invoke"},
+		Priority: 50, Required: new(false),
+		Timeout: 3e9, HandshakeTimeout: 30e9, Hooks: []string{"tool_pre_invoke", "tool_post_invoke"},
 		MCP:         &governance.MCP{Proto: governance.ProtoStreamableHTTP, URL: "http://127.0.0.1:3000/mcp"},
 		Description: "masks personal data", Author: "someone", Version: "0.1.0", Tags: []string{"security"},
 	}, {
 		Name: "Watcher", Category: governance.Content, Kind: governance.KindMCP, Mode: governance.ModeShadow,
-		Required: true,
+		Required: new(true),
 		Timeout:  3e9, HandshakeTimeout: 30e9,
 		Match: governance.Match{Tools: []string{"ext_a_b"}, Extensions: []string{"a"}},
 		MCP:   &governance.MCP{Proto: governance.ProtoStdio, Cmd: []string{"/opt/w/serve", "--fast"}, Cwd: "/opt/w"},
@@ -223,7 +223,7 @@ plugins:
 func TestUnsetVariablesAreErrors(t *testing.T) {
 	load := func(yaml string) (*config.Config, string) {
 		dir := write(t, map[string]string{"exthost.yaml": yaml})
-		cfg, _, diags := config.Load(alone(dir, "WORDS=a b; c", "EMPTY="))
+		cfg, _, diags := loaded(alone(dir, "WORDS=a b; c", "EMPTY="))
 		return cfg, text(diags, dir)
 	}
 	cfg, said := load(`

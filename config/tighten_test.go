@@ -174,7 +174,7 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 		dir := write(t, map[string]string{"user/exthost.yaml": tt.user, "project/exthost.yaml": tt.project})
 		o := alone(dir+"/project", "MINE=a", "ITS=b")
 		o.UserDir = dir + "/user"
-		cfg, origins, diags := config.Load(o)
+		cfg, origins, diags := loaded(o)
 		if cfg == nil {
 			t.Errorf("%s: %s", name, text(diags, ""))
 			continue

@@ -124,14 +124,17 @@ func TestDeployFiles(t *testing.T) {
 			yaml.Unmarshal([]byte(text), &parsed[i])); err != nil {
 			t.Fatal(err)
 		}
-		_, _, diags := config.Load(config.LoadOptions{
+		cfg, err := config.Load(config.LoadOptions{
 			Dir:       t.TempDir(),
 			File:      file,
 			Environ:   []string{},
 			UserDir:   "none",
 			SystemDir: "none",
 		})
-		for _, d := range diags {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range cfg.Warnings {
 			if !strings.Contains(d.Message, "without TLS") { // a proxy or the mesh has it
 				t.Error(d)
 			}

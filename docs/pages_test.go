@@ -160,7 +160,7 @@ func (r *runner) file(b *block) {
 		r.manifest(b.text)
 	case name == "exthost.yaml" || name == "exthost.toml":
 		r.config(name, b.text)
-	case filepath.Ext(name) == ".go":
+	case filepath.Ext(name) == ".go" && !b.has("unbuilt"): // the page builds the others itself
 		dir := filepath.Dir(path)
 		r.build(path, filepath.Join(dir, filepath.Base(dir)))
 	}
@@ -190,7 +190,7 @@ func (r *runner) config(name, text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		r.fail("%v", err)
 	}
-	_, _, diags := config.Load(config.LoadOptions{
+	cfg, err := config.Load(config.LoadOptions{
 		Dir:       r.TempDir(),
 		File:      file,
 		Environ:   []string{},
@@ -198,7 +198,11 @@ func (r *runner) config(name, text string) {
 		SystemDir: "none",
 		CheckCEL:  celpolicy.Check,
 	})
-	r.clean(diags)
+	if err != nil {
+		r.fail("%v", err)
+		return
+	}
+	r.clean(cfg.Warnings)
 }
 
 func (r *runner) clean(diags []protocol.Diagnostic) {

@@ -42,9 +42,9 @@ plugins:
   - {name: ask, category: authorization, builtin: approval, match: {tools: ["*_ask"]}}
   - {name: pins, category: authorization, builtin: pin}
 `)
-	cfg, _, diags := config.Load(config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}})
-	if cfg == nil {
-		t.Fatal(diags)
+	cfg, err := config.Load(config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
 	}
 	h, err := exthost.Open(t.Context(), cfg,
 		exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ func load(t *testing.T, text string, flags ...config.Flag) (*config.Config, stri
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, diags := config.Load(config.LoadOptions{
+	cfg, err := config.Load(config.LoadOptions{
 		File:      file,
 		Dir:       t.TempDir(),
 		Environ:   []string{},
@@ -25,8 +26,12 @@ func load(t *testing.T, text string, flags ...config.Flag) (*config.Config, stri
 		SystemDir: "none",
 		Flags:     flags,
 	})
+	refused, invalid := errors.AsType[config.Refused](err)
+	if !invalid {
+		refused = cfg.Warnings
+	}
 	var lines []string
-	for _, d := range diags {
+	for _, d := range refused {
 		lines = append(lines, strings.TrimPrefix(d.String(), filepath.Dir(file)+string(filepath.Separator)))
 	}
 	return cfg, strings.Join(lines, "\n")
@@ -120,16 +125,16 @@ func TestStateIsReadBack(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		cfg, _, diags := config.Load(config.LoadOptions{
+		cfg, err := config.Load(config.LoadOptions{
 			File:      file,
 			Dir:       t.TempDir(),
 			Environ:   []string{},
 			UserDir:   "none",
 			SystemDir: "none",
 		})
-		if cfg == nil || cfg.Cluster.Join != "/keys/n1.creds" || cfg.Cluster.Hub.Listen != "0.0.0.0:7822" ||
+		if err != nil || cfg.Cluster.Join != "/keys/n1.creds" || cfg.Cluster.Hub.Listen != "0.0.0.0:7822" ||
 			cfg.Cluster.Hub.Dir != "/keys" {
-			t.Errorf("%s: %v", name, diags)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

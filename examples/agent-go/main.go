@@ -69,12 +69,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // open opens a host with the configuration and the extensions of the working directory.
 func open(ctx context.Context, stderr io.Writer) (*exthost.Host, error) {
-	cfg, _, diagnostics := config.Load(config.LoadOptions{})
-	for _, d := range diagnostics {
-		fmt.Fprintln(stderr, d)
+	cfg, err := config.Load(config.LoadOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the configuration is invalid; exthost validate says the same:\n%w", err)
 	}
-	if cfg == nil {
-		return nil, errors.New("the configuration is invalid; exthost validate says the same")
+	for _, d := range cfg.Warnings {
+		fmt.Fprintln(stderr, d)
 	}
 	warnings := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: warnings})

@@ -26,15 +26,15 @@ const patience = 60 * time.Second
 // load returns the policy of the template in dir.
 func load(t *testing.T, dir string) governance.Spec {
 	t.Helper()
-	cfg, _, diags := config.Load(config.LoadOptions{
+	cfg, err := config.Load(config.LoadOptions{
 		File:      filepath.Join(dir, "policy.yaml"),
 		Dir:       t.TempDir(),
 		UserDir:   "none",
 		SystemDir: "none",
 		Environ:   []string{},
 	})
-	if cfg == nil || len(cfg.Plugins) != 1 {
-		t.Fatalf("%s: %v", dir, diags)
+	if err != nil || len(cfg.Plugins) != 1 {
+		t.Fatalf("%s: %v", dir, err)
 	}
 	return cfg.Plugins[0]
 }

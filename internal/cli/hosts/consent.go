@@ -213,7 +213,7 @@ func SetListed(c *console.Console, key, id string, listed bool) (config.Edited, 
 
 // ConfigurationTrusted reports whether the configuration of the working directory is trusted or does not exist.
 func ConfigurationTrusted(c *console.Console) bool {
-	cfg, _, _, err := read(c)
+	cfg, err := readValid(c)
 	if err != nil || cfg == nil {
 		return false
 	}
@@ -223,7 +223,7 @@ func ConfigurationTrusted(c *console.Console) bool {
 
 // TrustConfiguration records that the user trusts the configuration of the working directory as it is.
 func TrustConfiguration(c *console.Console) error {
-	cfg, _, _, err := read(c)
+	cfg, err := readValid(c)
 	if err != nil || cfg == nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verd
 // TrustFolder records that the user trusts the extensions in dir as they are, because the user made them or named dir
 // in order to run them. It also grants them the named secrets.
 func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ...string) error {
-	cfg, _, _, err := read(c)
+	cfg, err := readValid(c)
 	if err != nil || cfg == nil {
 		return err
 	}

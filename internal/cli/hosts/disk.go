@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,11 +37,9 @@ func (r *Running) broken(c *console.Console) []protocol.Diagnostic {
 	if !sameFlags(c, r.Info.Scope) {
 		return nil
 	}
-	cfg, _, diags, _ := read(c) // sameFlags has excluded the flags that can be wrong
-	if cfg != nil {
-		return nil
-	}
-	return onlyErrors(diags)
+	_, err := read(c) // sameFlags has excluded the flags that can be wrong
+	refused, _ := errors.AsType[config.Refused](err)
+	return onlyErrors(refused)
 }
 
 func onlyErrors(diags []protocol.Diagnostic) []protocol.Diagnostic {
@@ -131,7 +130,7 @@ func Overlay(disk, running status.Status) status.Status {
 // extensions, and the names of files too broken to have an id. It returns nil if the host has other flags than c or the
 // configuration on disk is invalid.
 func (r *Running) Unloaded(ctx context.Context, c *console.Console, running status.Status) (names []string) {
-	cfg, _, _, err := read(c)
+	cfg, err := readValid(c)
 	if err != nil || cfg == nil || r.Info.Scope != Scope(c, cfg) {
 		return nil
 	}

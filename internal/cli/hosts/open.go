@@ -15,7 +15,6 @@ import (
 	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
@@ -24,14 +23,11 @@ import (
 // Load reads the configuration; flags and the flags of c override the files. It prints warnings on stderr; errors are
 // one [console.Error] that lists all of them.
 func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
-	cfg, origins, diags, err := read(c, flags...)
+	cfg, origins, err := LoadQuietly(c, flags...)
 	if err != nil {
 		return nil, nil, err
 	}
-	if cfg == nil {
-		return nil, nil, invalid(diags)
-	}
-	for _, d := range diags {
+	for _, d := range cfg.Warnings {
 		c.Say(d)
 	}
 	return cfg, origins, nil
@@ -39,32 +35,34 @@ func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Ori
 
 // LoadQuietly is [Load] without output.
 func LoadQuietly(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
-	cfg, origins, diags, err := read(c, flags...)
-	if err == nil && cfg == nil {
-		err = invalid(diags)
+	cfg, err := read(c, flags...)
+	if refused, ok := errors.AsType[config.Refused](err); ok {
+		return nil, nil, invalid(refused)
 	}
-	return cfg, origins, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return cfg, cfg.Origins, nil
 }
 
 // ClientsNow returns the named clients in the configuration files and prints nothing; false if the configuration is
 // invalid.
 func ClientsNow(c *console.Console, flags ...config.Flag) (named map[string]config.Client, ok bool) {
-	cfg, _, _, err := read(c, flags...)
-	if err != nil || cfg == nil {
+	cfg, err := read(c, flags...)
+	if err != nil {
 		return nil, false
 	}
 	return cfg.Server.Clients, true
 }
 
-// read is Load without output. cfg is nil if a diagnostic is an error.
-func read(c *console.Console, flags ...config.Flag,
-) (cfg *config.Config, origins *config.Origins, diags []protocol.Diagnostic, err error) {
+// read is Load without output. The error for an invalid configuration is a [config.Refused].
+func read(c *console.Console, flags ...config.Flag) (*config.Config, error) {
 	if len(c.Extensions) > 0 {
 		dirs := make([]string, len(c.Extensions))
 		for i, dir := range c.Extensions {
 			abs, err := filepath.Abs(dir)
 			if err != nil {
-				return nil, nil, nil, err
+				return nil, err
 			}
 			dirs[i] = abs
 		}
@@ -76,22 +74,30 @@ func read(c *console.Console, flags ...config.Flag,
 	if c.Trust != "" {
 		flags = append(flags, config.Flag{Name: "--trust", Key: "extensions.trust", Values: []string{c.Trust}})
 	}
-	cfg, origins, diags = config.Load(LoadOptions(c, flags...))
-	return cfg, origins, diags, nil
+	return config.Load(LoadOptions(c, flags...))
+}
+
+// readValid is read for commands that do without an invalid configuration: it returns nil for one.
+func readValid(c *console.Console) (*config.Config, error) {
+	cfg, err := read(c)
+	if _, invalid := errors.AsType[config.Refused](err); invalid {
+		return nil, nil
+	}
+	return cfg, err
 }
 
 // invalid returns the error for an invalid configuration. Each diagnostic states its own remedy, so the next command is
 // the one that checks the corrected file.
-func invalid(diags []protocol.Diagnostic) error {
+func invalid(refused config.Refused) error {
 	lines := []string{"the configuration is invalid"}
-	for _, d := range diags {
+	for _, d := range refused {
 		lines = append(lines, fmt.Sprintf("  %s: %s", d.Level, console.Safe(console.Nearby(d).String())))
 	}
 	return &console.Error{
 		Code:  console.ExitInvalid,
 		Text:  strings.Join(lines, "\n"),
 		Hint:  "exthost validate, once it is fixed",
-		Cause: config.Refused(diags),
+		Cause: refused,
 	}
 }
 

@@ -2,6 +2,7 @@ package clientconfig
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -99,13 +100,15 @@ func TestPrograms(t *testing.T) {
 // inPlace loads dir's configuration and discovers its extensions.
 func inPlace(t *testing.T, dir string) (names, said []string, valid bool) {
 	t.Helper()
-	cfg, _, diags := config.Load(config.LoadOptions{
+	cfg, err := config.Load(config.LoadOptions{
 		Dir:       dir,
 		Environ:   []string{"PATH=/bin"},
 		UserDir:   "none",
 		SystemDir: "none",
 	})
-	if valid = cfg != nil; valid {
+	refused, _ := errors.AsType[config.Refused](err)
+	diags := []protocol.Diagnostic(refused)
+	if valid = err == nil; valid {
 		r, err := discovery.Discover(t.Context(),
 			discovery.Options{SearchPaths: cfg.Extensions.SearchPaths, MaxDepth: cfg.Extensions.MaxDepth})
 		if err != nil {
@@ -114,7 +117,7 @@ func inPlace(t *testing.T, dir string) (names, said []string, valid bool) {
 		for _, c := range r.Candidates {
 			names = append(names, c.ID)
 		}
-		diags = append(diags, r.Diagnostics...)
+		diags = slices.Concat(cfg.Warnings, r.Diagnostics)
 		names = slices.AppendSeq(names, maps.Keys(cfg.Destinations))
 		for _, p := range cfg.Plugins {
 			names = append(names, p.Name)
@@ -160,7 +163,7 @@ func imported(t *testing.T, path string) (names, said []string, valid bool) {
 			t.Fatal(err)
 		}
 	}
-	cfg, _, diags := config.Load(config.LoadOptions{
+	_, err = config.Load(config.LoadOptions{
 		Dir:       dir,
 		Environ:   []string{"PATH=/bin"},
 		UserDir:   "none",
@@ -169,10 +172,8 @@ func imported(t *testing.T, path string) (names, said []string, valid bool) {
 	if strings.Contains(string(r.Destinations()), "${") {
 		return names, said, true
 	}
-	for _, d := range diags {
-		if d.Level == protocol.LevelError {
-			t.Errorf("what was imported is invalid: %s", d)
-		}
+	if err != nil {
+		t.Errorf("what was imported is invalid: %v", err)
 	}
-	return names, said, cfg != nil
+	return names, said, err == nil
 }

@@ -136,19 +136,19 @@ func TestYAMLLoads(t *testing.T) {
 		if err := os.WriteFile(path, r.YAML(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, _, diags := config.Load(config.LoadOptions{
+		cfg, err := config.Load(config.LoadOptions{
 			Dir:       base,
 			Environ:   []string{"HOME=/root", "X=$(oops)"},
 			UserDir:   "none",
 			SystemDir: "none",
 		})
-		if cfg == nil {
-			t.Fatalf("%v\n%s", diags, r.YAML())
+		if err != nil {
+			t.Fatalf("%v\n%s", err, r.YAML())
 		}
 		want := r.Hooks
 		want[1].Command[0] = filepath.Join(base, "check")
-		if diff := cmp.Diff(want, cfg.Hooks); diff != "" || len(diags) > 0 {
-			t.Errorf("%s: %s %v", name, diff, diags)
+		if diff := cmp.Diff(want, cfg.Hooks); diff != "" || len(cfg.Warnings) > 0 {
+			t.Errorf("%s: %s %v", name, diff, cfg.Warnings)
 		}
 		want[1].Command[0] = "./check"
 	}
@@ -189,14 +189,14 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), r.YAML(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, _, diags := config.Load(config.LoadOptions{
+		_, err = config.Load(config.LoadOptions{
 			Dir:       dir,
 			Environ:   []string{},
 			UserDir:   "none",
 			SystemDir: "none",
 		})
-		if cfg == nil {
-			t.Fatalf("%v\n%s", diags, r.YAML())
+		if err != nil {
+			t.Fatalf("%v\n%s", err, r.YAML())
 		}
 	})
 }
