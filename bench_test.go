@@ -142,10 +142,11 @@ func anonymous(b *testing.B) int {
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{
-	"sdk":   func(string) { os.Exit(hosttest.Extension().Main()) },
-	"mcp":   func(string) { hosttest.ServeMCP() },
-	"floor": benchtest.FloorVerb,
-	"bench": func(string) { os.Exit(hosttest.BenchExtension().Main()) },
+	"sdk":     func(string) { os.Exit(hosttest.Extension().Main()) },
+	"mcp":     func(string) { hosttest.ServeMCP() },
+	"floor":   benchtest.FloorVerb,
+	"bench":   func(string) { os.Exit(hosttest.BenchExtension().Main()) },
+	"builder": func(string) { os.Exit(builder().Main()) },
 }
 
 func TestMain(m *testing.M) { hosttest.Main(m, verbs) }

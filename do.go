@@ -49,13 +49,52 @@ func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 
 // Call calls a tool by its registered name. args is any value that encodes to a JSON object; a json.RawMessage is
 // sent as it is, nil means {}. A tool that ran and reports a failure is a result with IsError. The error is a
-// *protocol.Error.
+// *protocol.Error. When ctx ends, the extension is told to cancel and Call returns at once; the error's Outcome says
+// whether the tool may have run.
 func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolResult, error) {
+	return h.CallWith(ctx, tool, args, CallOptions{})
+}
+
+// CallOptions are what [Host.CallWith] adds to a call. The zero value adds nothing.
+type CallOptions struct {
+	// Progress receives what the tool reports while it works, in order and one report at a time, and what the call
+	// waits for while the extension starts. It is not called after the call has returned. The call waits for it, so it
+	// must return soon. Default: the tool is not asked for progress.
+	Progress func(protocol.Progress)
+}
+
+// CallWith is [Host.Call] with options.
+func (h *Host) CallWith(ctx context.Context, tool string, args any, o CallOptions) (protocol.ToolResult, error) {
 	if h.opts.Mode.Inspect {
 		return nil, errInspect()
 	}
-	result, err := h.dispatcher.CallTool(ctx, tool, args)
+	var to protocol.Peer
+	if o.Progress != nil {
+		to = reportee(o.Progress)
+	}
+	result, err := h.dispatcher.CallTool(ctx, tool, args, to)
 	return protocol.ToolResult(result), err
+}
+
+// reportee is a caller that wants progress and nothing else.
+type reportee func(protocol.Progress)
+
+// Call implements [protocol.Peer].
+func (reportee) Call(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: the caller answers no requests", method)
+}
+
+// Notify implements [protocol.Peer].
+func (r reportee) Notify(_ context.Context, method string, params json.RawMessage) error {
+	if method != protocol.MethodProgress {
+		return nil
+	}
+	var p protocol.Progress
+	if err := json.Unmarshal(params, &p); err != nil {
+		return err
+	}
+	r(p)
+	return nil
 }
 
 func errInspect() error {

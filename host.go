@@ -88,10 +88,20 @@ type life struct {
 	closed  sync.Once
 }
 
-// Open discovers the extensions of cfg, starts the eager ones in parallel and returns the host. An extension that
-// is broken, gated or fails to start never fails Open: [Host.Status] has the reason. Open fails on a
-// configuration that this version cannot carry out, on an unusable state directory and on the end of ctx.
+// Open discovers the extensions of cfg, starts the eager ones in parallel and returns the host. It waits for the
+// slowest: until each is ready or its first start has failed, which start_timeout of its manifest bounds (by default
+// 10 s, 60 s for MCP servers, 120 s for those that npx and the like download first) and the handshake timeout of a
+// policy's process (30 s). More than 16 for each processor start in turns. The end of ctx ends the wait and the host.
+// With Mode.Background, Open does not wait.
+//
+// An extension that is broken, gated or fails to start never fails Open: [Host.Status] has the reason. Open fails
+// without a configuration, on one that this version cannot carry out, on a policy or hook of o that cannot run, on an
+// unusable state directory and on the end of ctx. Its errors name all policies and hooks of o at fault.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
+	if cfg == nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"a host needs a configuration, and got none: config.Load reads one, config.Default is one")
+	}
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -42,12 +43,13 @@ type Options struct {
 	Self string
 	// Environ is the environment from which extensions get their variables. Default: os.Environ().
 	Environ []string
-	// Policies are the embedding program's own policies.
+	// Policies are the embedding program's own policies. Each needs a name, a category and a Policy. A call fails when
+	// one of them cannot decide, unless its Spec.Required is new(false).
 	Policies []governance.Member
 	// PolicyKinds make the policies of the configuration that need code the library does not link: `builtin: cel`
 	// and `kind: grpc`. Default: neither.
 	PolicyKinds PolicyKinds
-	// Hooks are the embedding program's own hook handlers.
+	// Hooks are the embedding program's own hook handlers. Each needs a point and a Run.
 	Hooks []hooks.Handler
 	// Consent decides about extensions that only the working directory brings along: their search path is in no
 	// flag, no variable and no file of the user or the system. It decides which of them may run, and which secrets
@@ -175,8 +177,17 @@ type PolicyInstance = interface {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if err := o.checkHooks(); err != nil {
-		return o, err
+	if problems := slices.Concat(o.checkPolicies(), o.checkHooks()); problems != nil {
+		return o, protocol.Errorf(protocol.ConfigInvalid, "%s", strings.Join(problems, "\n"))
+	}
+	if reread := o.Reread; reread != nil {
+		o.Reread = func() (*config.Config, error) {
+			cfg, err := reread()
+			if cfg == nil && err == nil {
+				err = protocol.Errorf(protocol.ConfigInvalid, "Options.Reread returned neither a configuration nor an error")
+			}
+			return cfg, err
+		}
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Version = cmp.Or(o.Version, Version())
@@ -205,18 +216,44 @@ func (o Options) toStart(list []unit.Runner) []unit.Runner {
 	})
 }
 
-// checkHooks refuses handlers of the embedding program with an unknown point or an invalid matcher.
-func (o Options) checkHooks() error {
-	for _, handler := range o.Hooks {
-		switch err := hooks.CheckMatcher(handler.Matcher); {
-		case err != nil:
-			return protocol.Errorf(protocol.ConfigInvalid, "hook %s: matcher: %w", handler.Name, err)
-		case !slices.Contains(hooks.Points(), handler.Point):
-			return protocol.Errorf(protocol.ConfigInvalid, "hook %s: %q is not a hook point", handler.Name,
-				handler.Point)
+// checkPolicies returns what keeps policies of the embedding program from running.
+func (o Options) checkPolicies() (problems []string) {
+	for i, m := range o.Policies {
+		at := fmt.Sprintf("Options.Policies[%d] %q", i, m.Spec.Name)
+		if m.Policy == nil {
+			problems = append(problems, at+": it has no Policy, which would decide")
+		}
+		m.Spec.Normalize()
+		if m.Spec.Kind != governance.KindBuiltin {
+			problems = append(problems, fmt.Sprintf("%s: kind %s runs a process of its own; leave Kind out for a Policy "+
+				"in Go", at, m.Spec.Kind))
+			continue
+		}
+		for _, flow := range m.Spec.Flows {
+			if !slices.Contains(flow.Values(), string(flow)) {
+				problems = append(problems, fmt.Sprintf("%s: %q is no flow: one of %s", at, flow,
+					strings.Join(flow.Values(), ", ")))
+			}
+		}
+		for _, p := range m.Spec.Validate() {
+			problem := at + ": " + p.Message
+			if p.Hint != "" {
+				problem += ": " + p.Hint
+			}
+			problems = append(problems, problem)
 		}
 	}
-	return nil
+	return problems
+}
+
+// checkHooks returns what keeps handlers of the embedding program from running.
+func (o Options) checkHooks() (problems []string) {
+	for i, h := range o.Hooks {
+		if err := h.Check(); err != nil {
+			problems = append(problems, fmt.Sprintf("Options.Hooks[%d] %q: %v", i, h.Name, err))
+		}
+	}
+	return problems
 }
 
 // DefaultStateDir returns the default state directory for the working directory, the same for every path that leads

@@ -12,6 +12,8 @@ package hooks
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -142,6 +144,22 @@ type Handler struct {
 	Command []string
 	// Run handles e. It must not change e, nor use e after it returns. A panic is an error.
 	Run func(ctx context.Context, e *Event) (*Reply, error)
+}
+
+// Check returns why a handler cannot run, nil if it can.
+func (h *Handler) Check() error {
+	switch {
+	case h.Run == nil:
+		return errors.New("it has no Run, which would handle the event")
+	case !slices.Contains(points, h.Point):
+		return fmt.Errorf("%q is not a hook point", h.Point)
+	case !slices.Contains([]OnError{ByPoint, AllowOnError, DenyOnError}, h.OnError):
+		return fmt.Errorf("OnError %q is neither %q nor %q", h.OnError, AllowOnError, DenyOnError)
+	}
+	if err := CheckMatcher(h.Matcher); err != nil {
+		return fmt.Errorf("matcher: %w", err)
+	}
+	return nil
 }
 
 func (h Handler) withDefaults() Handler {

@@ -104,6 +104,13 @@ type ToolsCallParams struct {
 	Meta      json.RawMessage `json:"_meta,omitempty"`
 }
 
+// Progress is how far a call has come, as notifications/progress states it.
+type Progress struct {
+	Done    float64 `json:"progress"` // in any unit; grows from report to report
+	Total   float64 `json:"total"`    // in the same unit; 0 is unknown
+	Message string  `json:"message"`  // for people; may be ""
+}
+
 // ToolResult is MCP's CallToolResult, the result of tools/call, as the bytes that the extension sent.
 type ToolResult json.RawMessage
 

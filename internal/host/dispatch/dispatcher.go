@@ -127,16 +127,25 @@ func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMess
 // anonymous is the call of a Go program; tool and arguments are passed beside it.
 var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
 
+// askForProgress are the params of a call of a Go program that wants progress, without tool and arguments.
+var askForProgress = json.RawMessage(`{"_meta":{"` + protocol.MetaProgressToken + `":1}}`)
+
 // CallTool calls a tool by its registered name for a Go program. args is any value that encodes to a JSON object;
-// a json.RawMessage is sent as it is, nil means {}.
-func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any) (json.RawMessage, error) {
+// a json.RawMessage is sent as it is, nil means {}. progress, unless nil, gets the messages during the call, progress
+// among them.
+func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any, progress protocol.Peer,
+) (json.RawMessage, error) {
 	arguments, err := encodeArguments(args)
 	if err != nil {
 		return nil, err
 	}
-	t := &toolCall{name: tool, arguments: arguments}
+	r, t := &anonymous, &toolCall{name: tool, arguments: arguments}
+	if progress != nil {
+		r = &protocol.Call{Method: protocol.MethodToolsCall, Params: askForProgress, Client: progress}
+		t.rest = askForProgress
+	}
 	t.normalize()
-	r, t, err := d.unwrap(&anonymous, t)
+	r, t, err = d.unwrap(r, t)
 	if err != nil {
 		return nil, err
 	}

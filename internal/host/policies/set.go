@@ -49,6 +49,10 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 		hidden:  s.hidden,
 		permits: &s.env.Permits,
 	}
+	if name, twice := nameTwice(set.Members); twice {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "two policies have the name %q: state, traces and the "+
+			"audit log would not tell them apart; give one another name", name)
+	}
 	for _, m := range set.Members {
 		switch p := m.Policy.(type) {
 		case *Process:
@@ -75,6 +79,18 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 		}, set.Members...)
 	}
 	return set, nil
+}
+
+// nameTwice returns a name that two members have.
+func nameTwice(members []governance.Member) (name string, twice bool) {
+	known := make(map[string]bool, len(members))
+	for _, m := range members {
+		if known[m.Spec.Name] {
+			return m.Spec.Name, true
+		}
+		known[m.Spec.Name] = true
+	}
+	return "", false
 }
 
 // programMembers returns the embedding program's own policies.
@@ -203,7 +219,7 @@ func describe(s governance.Spec) status.Policy {
 		Kind:     s.Kind,
 		Builtin:  s.Builtin,
 		Mode:     s.Mode,
-		Required: s.Required,
+		Required: *s.Required,
 		Flows:    flows,
 		Priority: s.Priority,
 	}

@@ -172,7 +172,7 @@ func (s *State) auditMember() []governance.Member {
 	if s.audit == nil {
 		return nil
 	}
-	spec := governance.Spec{Name: auditName, Category: governance.Audit, Builtin: auditName, Required: true}
+	spec := governance.Spec{Name: auditName, Category: governance.Audit, Builtin: auditName}
 	spec.Normalize()
 	return []governance.Member{{Spec: spec, Policy: s.audit}}
 }
