@@ -55,12 +55,13 @@ type Plugin struct {
 	Priority int `toml:"priority" json:"priority,omitempty"`
 }
 
-// Capabilities are the names that the extension may offer, for the operator to review. An absent list (nil)
-// differs from an empty one.
+// Capabilities are the names that the extension may offer, for the operator to review: a list admits its names alone,
+// without a list everything is admitted. An absent list (nil) differs from an empty one.
 type Capabilities struct {
 	// names of its tools; others are not served; absent: all are
-	Tools     []string `toml:"tools" json:"tools,omitempty"`
-	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`         // the hook points it answers
+	Tools []string `toml:"tools" json:"tools,omitempty"`
+	// the hook points it answers; others are not; absent: all are
+	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`
 	Channels  []string `toml:"channels" json:"channels,omitempty"`   // accepted, not supported
 	Providers []string `toml:"providers" json:"providers,omitempty"` // accepted, not supported
 	Pollers   []string `toml:"pollers" json:"pollers,omitempty"`     // accepted, not supported

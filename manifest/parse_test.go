@@ -126,6 +126,39 @@ p:24:2: unknown key "extra" at the top level
 	}
 }
 
+// A misspelt key is one error: what follows from it, that the key is missing, is not another.
+func TestMisspeltKeysAreOneError(t *testing.T) {
+	got := diagnose(t, `[plugin]
+id = "a"
+verison = "1.0.0"
+[transport]
+comand = "./x"
+`)
+	want := `p:3:1: unknown key "verison" in [plugin]; did you mean "version"?
+p:5:1: unknown key "comand" in [transport]; did you mean "command"?
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got = diagnose(t, "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[trasport]\ncommand = \"./x\"\n")
+	if want := "p:4:2: unknown key \"trasport\" at the top level; did you mean \"transport\"?\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	const valid = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n"
+	got = diagnose(t, valid+"[transport]\ncomand = \"x\"\ncommand = \"\"\n") // the right key is judged all the same
+	if !strings.Contains(got, "comand") || !strings.Contains(got, "it is empty") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A native extension without [capabilities] may offer everything, one with a list what the list names.
+func TestCapabilitiesMayBeAbsent(t *testing.T) {
+	const head = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\ncommand = \"x\"\n"
+	if got := diagnose(t, head); got != "" {
+		t.Error(got)
+	}
+}
+
 func TestBrokenRulesAreReported(t *testing.T) {
 	const head = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n"
 	const caps = "[capabilities]\ntools = [\"x\"]\n"
@@ -134,7 +167,6 @@ func TestBrokenRulesAreReported(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "p:1:1: plugin.id: an id is needed"},
 		{"nothing to start", head, "[transport]"},
-		{"no capabilities", head + "[transport]\ncommand = \"x\"\n", "[capabilities] is missing"},
 		{"empty capabilities", head + "[capabilities]\ntools = []\n[transport]\ncommand = \"x\"\n", "p:4:2: "},
 		{"command and script", stdio + "script = \"x.py\"\n", "command and script exclude each other"},
 		{"another's file as a token",
@@ -146,6 +178,12 @@ func TestBrokenRulesAreReported(t *testing.T) {
 		{"all three", stdio + "cmd = [\"x\"]\nscript = \"x.py\"\n", "command and cmd and script exclude each other"},
 		{"none of them", head + caps + "[transport]\nkind = \"stdio\"\n", "needs one of command, cmd and script"},
 		{"args beside cmd", head + caps + "[transport]\ncmd = [\"x\"]\nargs = [\"y\"]\n", "args has no place"},
+		{"a line as the command", head + "[transport]\ncommand = \"python3 main.py\"\n",
+			`"python3 main.py" is a line: no shell runs it; write cmd = ["python3", "main.py"]`},
+		{"a path with options as the command", head + "[transport]\ncommand = \"./run.sh --fast\"\nargs = [\"x\"]\n",
+			`write cmd = ["./run.sh", "--fast", "x"] in place of command and args`},
+		{"a line as the command of a server",
+			head + "[mcp_servers.s]\ncommand = \"npx -y pkg\"\n", `write command = "npx" and args = ["-y", "pkg"]`},
 		{"empty cmd", head + caps + "[transport]\ncmd = []\n", "transport.cmd: it is empty"},
 		{"script elsewhere", head + caps + "[transport]\nscript = \"../x.py\"\n", "outside the extension's directory"},
 		{"kind and type", stdio + "kind = \"stdio\"\ntype = \"stdio\"\n",
@@ -172,7 +210,6 @@ func TestBrokenRulesAreReported(t *testing.T) {
 		{"nats with headers", nats + "headers = {A = \"b\"}\n",
 			"transport.headers is for kind http and sse only, not nats"},
 		{"nats and MCP", nats + "protocol = \"mcp\"\n", "transport.protocol of kind nats is native"},
-		{"nats and no offer", head + "[transport]\nkind = \"nats\"\n", "capabilities"},
 		{"unknown kind", head + "[transport]\nkind = \"studio\"\n", `did you mean "stdio"?`},
 		{"http without url", head + "[transport]\nkind = \"http\"\n", "a url is needed"},
 		{"http with command", head + "[transport]\nkind = \"http\"\nurl = \"https://x\"\ncommand = \"x\"\n",

@@ -94,10 +94,6 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 func (v *validator) capabilities() {
 	c := v.m.Capabilities
 	if c == nil {
-		if v.m.Transport.Protocol == ProtocolNative && !v.stated("capabilities") {
-			v.errorf("plugin", `add [capabilities] with tools = ["…"] or hooks = ["…"]`,
-				"a native extension says what it offers: [capabilities] is missing")
-		}
 		return
 	}
 	lists := []struct {
@@ -129,8 +125,8 @@ func (v *validator) capabilities() {
 		}
 	}
 	if total == 0 && v.m.Transport.Protocol == ProtocolNative && !v.at("capabilities").Wrong {
-		v.errorf("capabilities", `name a tool or a hook`,
-			"a native extension says what it offers: [capabilities] is empty")
+		v.errorf("capabilities", `name a tool or a hook, or leave [capabilities] out, which admits all`,
+			"[capabilities] is empty, and admits nothing that the extension offers")
 	}
 }
 

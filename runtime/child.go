@@ -264,7 +264,7 @@ func (c *child) doHandshake(ctx context.Context) error {
 func (c *child) publish(h *Handshake, o descriptors) {
 	o.execs = c.spec.Manifest.Hooks
 	r := reviewDescriptors(c.spec.ID, o, c.spec.Manifest.Capabilities)
-	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
+	h.Tools, h.Hooks, h.Undeclared, h.Diagnostics = r.tools, r.hooks, r.dropped, r.diagnostics
 	if o, ok := c.endpoint.(interface{ setTools([]protocol.Tool) }); ok {
 		o.setTools(h.Tools)
 	}

@@ -178,6 +178,7 @@ type Handshake struct {
 	Instructions    string                // an MCP server's instructions
 	ServerInfo      json.RawMessage       // an MCP server's serverInfo, raw; nil if absent
 	InitializeFirst bool                  // an MCP server ends if server/discover is its first request
+	Undeclared      []string              // tools that it offers and [capabilities] does not list
 	Diagnostics     []protocol.Diagnostic // about rejected tools and hooks
 }
 

@@ -33,6 +33,7 @@ type review struct {
 	extension   string
 	tools       []protocol.Tool
 	hooks       []string
+	dropped     []string // names of tools that [capabilities] does not list
 	diagnostics []protocol.Diagnostic
 }
 
@@ -46,8 +47,13 @@ func reviewDescriptors(extension string, o descriptors, declared *manifest.Capab
 		return r
 	}
 	if declared.Tools != nil {
-		r.tools = slices.DeleteFunc(r.tools,
-			func(t protocol.Tool) bool { return r.undeclared("tool", declared.Tools, t.Name) })
+		r.tools = slices.DeleteFunc(r.tools, func(t protocol.Tool) bool {
+			if !r.undeclared("tool", declared.Tools, t.Name) {
+				return false
+			}
+			r.dropped = append(r.dropped, t.Name)
+			return true
+		})
 		r.missing("tool", declared.Tools, names)
 	}
 	if declared.Hooks != nil {
@@ -104,8 +110,9 @@ func (r *review) undeclared(what string, declared []string, name string) bool {
 	if slices.Contains(declared, name) {
 		return false
 	}
-	r.warn("capability_undeclared", "if it is welcome, add it to [capabilities]",
-		"%s %q is dropped: the manifest does not declare it", what, name)
+	r.warn("capability_undeclared",
+		fmt.Sprintf("if it is welcome, add it there; without the list of %ss every %s is admitted", what, what),
+		"%s %q is dropped: %ss of [capabilities] in the manifest does not list it", what, name, what)
 	return true
 }
 
@@ -149,6 +156,11 @@ func parseTool(raw json.RawMessage) (protocol.Tool, error) {
 // Declared returns the tools in the manifest, which are all tools of an extension without handshake (exec and lite).
 func Declared(m *manifest.Manifest) []protocol.Tool {
 	return reviewDescriptors(m.Plugin.ID, declaredDescriptors(m), m.Capabilities).tools
+}
+
+// Undeclared returns the names of the tools in the manifest that [capabilities] does not list.
+func Undeclared(m *manifest.Manifest) []string {
+	return reviewDescriptors(m.Plugin.ID, declaredDescriptors(m), m.Capabilities).dropped
 }
 
 func declaredDescriptors(m *manifest.Manifest) (o descriptors) {

@@ -137,8 +137,10 @@ type Extension struct {
 	Tools    []string `json:"tools"`              // registered names
 	Withheld []string `json:"withheld,omitempty"` // tools that changed since they were pinned
 	Skills   []Skill  `json:"skills,omitempty"`   // in its folder, without those that are invalid
-	Hooks    []string `json:"hooks,omitempty"`
-	HooksSee string   `json:"hooks_see,omitempty"` // which calls its hooks see: own, all or none; "" without hooks
+	// own names of tools that it offers and [capabilities] of its manifest does not list
+	Undeclared []string `json:"undeclared,omitempty"`
+	Hooks      []string `json:"hooks,omitempty"`
+	HooksSee   string   `json:"hooks_see,omitempty"` // which calls its hooks see: own, all or none; "" without hooks
 
 	Config map[string]any `json:"config,omitempty"` // from the manifest in use, without the operator's values
 

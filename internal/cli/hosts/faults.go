@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/discovery"
@@ -129,6 +130,17 @@ func PrintProblems(c *console.Console, s status.Status) {
 			c.Tell(console.Safe(line))
 		}
 	}
+	for _, x := range s.Extensions {
+		if len(x.Undeclared) > 0 {
+			c.Say(protocol.Diagnostic{
+				Level:     protocol.LevelWarn,
+				Extension: x.ID,
+				Message: "offers tools that [capabilities] of its manifest does not list, and that are dropped: " +
+					strings.Join(x.Undeclared, ", "),
+				Hint: "add them to the list, or leave it out, which admits every tool",
+			})
+		}
+	}
 }
 
 // UnknownTool returns the error for a tool that the host does not have: why its extension does not offer it, or a
@@ -146,6 +158,16 @@ func UnknownTool(s status.Status, name string) error {
 		if tools.MayOwn(x.ID, name) && x.Reason != "" {
 			return unavailable(name, x, s)
 		}
+		for _, own := range x.Undeclared {
+			if tools.NameOf(x.ID, own) == name {
+				return &console.Error{
+					Code: console.ExitNotFound,
+					Text: fmt.Sprintf("extension %s offers %s, and tools of [capabilities] in %s does not list it",
+						x.ID, own, console.NearbyPath(x.Path)),
+					Hint: fmt.Sprintf("add %q to the list, or leave the list out, which admits every tool", own),
+				}
+			}
+		}
 	}
 	for _, d := range s.Diagnostics {
 		if d.Extension != "" && d.Level == protocol.LevelError && tools.MayOwn(d.Extension, name) {
@@ -157,14 +179,31 @@ func UnknownTool(s status.Status, name string) error {
 		names, ids = append(names, x.Tools...), append(ids, x.ID)
 	}
 	meant := console.DidYouMean(name, names)
-	if id := nearestOwner(name, ids); meant == "" && id != "" {
+	if full := fullNames(name, s); full != nil {
+		meant = fmt.Sprintf(", did you mean %s?", strings.Join(full, " or "))
+	} else if id := nearestOwner(name, ids); meant == "" && id != "" {
 		meant = fmt.Sprintf(", did you mean one of extension %q?", id)
+	} else if meant == "" && !strings.HasPrefix(name, "ext_") {
+		meant = ": names begin with the extension, ext_EXTENSION_TOOL"
 	}
 	return &console.Error{
 		Code: console.ExitNotFound,
 		Text: fmt.Sprintf("there is no tool %q%s", name, meant),
 		Hint: "exthost tools list",
 	}
+}
+
+// maxFullNames bounds the names that are suggested for one word.
+const maxFullNames = 3
+
+// fullNames returns the registered names of tools whose own name is name, quoted.
+func fullNames(name string, s status.Status) (full []string) {
+	for _, x := range s.Extensions {
+		if registered := tools.NameOf(x.ID, name); slices.Contains(x.Tools, registered) && len(full) < maxFullNames {
+			full = append(full, strconv.Quote(registered))
+		}
+	}
+	return full
 }
 
 // nearestOwner returns the extension whose id is nearest to the beginning of a tool's name.

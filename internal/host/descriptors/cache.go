@@ -87,7 +87,7 @@ func (e *Entry) sameButTools(now *Entry) bool {
 	return e.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol &&
 		a.ProtocolVersion == b.ProtocolVersion && a.InitializeFirst == b.InitializeFirst &&
 		a.Instructions == b.Instructions && bytes.Equal(a.Capabilities, b.Capabilities) &&
-		slices.Equal(a.Hooks, b.Hooks)
+		slices.Equal(a.Hooks, b.Hooks) && slices.Equal(a.Undeclared, b.Undeclared)
 }
 
 // maxDescribed bounds the changes that [Describe] lists.
@@ -120,6 +120,7 @@ type record struct {
 	Hooks           []string              `json:"hooks,omitempty"`
 	Capabilities    string                `json:"capabilities,omitempty"`
 	Instructions    string                `json:"instructions,omitempty"`
+	Undeclared      []string              `json:"undeclared,omitempty"`
 	Diagnostics     []protocol.Diagnostic `json:"diagnostics,omitempty"`
 }
 
@@ -166,6 +167,7 @@ func (r *record) entry() (*Entry, error) {
 			InitializeFirst: r.InitializeFirst,
 			Hooks:           r.Hooks,
 			Instructions:    r.Instructions,
+			Undeclared:      r.Undeclared,
 			Diagnostics:     r.Diagnostics,
 		},
 	}
@@ -226,6 +228,7 @@ func (c Cache) Store(id string, o *Entry) error {
 		Hooks:           hs.Hooks,
 		Capabilities:    string(hs.Capabilities),
 		Instructions:    hs.Instructions,
+		Undeclared:      hs.Undeclared,
 		Diagnostics:     hs.Diagnostics,
 	}
 	if o.Accepted != nil {

@@ -202,18 +202,22 @@ func (c *Call) unknownTool(extension, name string) error {
 		}
 	}
 	var known []string
+	full := "" // the name of a tool whose own name is name
 	for _, e := range c.View.Tools(c.Snapshot.Catalog).Entries() {
 		switch {
 		// hidden tools are not suggested either
 		case !c.Snapshot.Policies.Pipeline.Visible(c.Exchange.Caller, e.Extension, e.Registered()):
 		case extension == "":
 			known = append(known, e.Name)
+			if e.Tool == name {
+				full = e.Name
+			}
 		case e.Extension == extension:
 			known = append(known, e.Tool)
 		}
 	}
 	message := fmt.Sprintf("there is no tool %q", name)
-	if near := text.Nearest(name, known); near != "" {
+	if near := cmp.Or(full, text.Nearest(name, known)); near != "" {
 		message += fmt.Sprintf(", did you mean %q?", near)
 	}
 	return protocol.Errorf(protocol.ToolNotFound, "%s", message)

@@ -27,6 +27,7 @@ func (s *Snapshot) Describe(st *status.Status) {
 		}
 		e.Withheld = s.Catalog.WithheldOf(x.ID())
 		e.Skills = s.skillsOf(x.ID())
+		e.Undeclared = x.Undeclared()
 		if len(e.Hooks) > 0 {
 			e.HooksSee = cmp.Or(s.Config.Extensions.Entries[x.ID()].Hooks, config.HooksOwn)
 		}
@@ -147,6 +148,25 @@ func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 			return protocol.Errorf(protocol.ManifestInvalid,
 				"there is no tool %q, because extension %s cannot be used; exthost validate says why", name,
 				d.Extension)
+		}
+	}
+	return p.undeclared(extension, name, view)
+}
+
+// undeclared returns an error that names the extension that offers the tool without listing it in [capabilities], nil
+// if there is none that view shows.
+func (p *Plan) undeclared(extension, name string, view *toolset.View) error {
+	for x := range p.Ordered {
+		if extension != "" && extension != x.ID() {
+			continue
+		}
+		for _, own := range x.Undeclared() {
+			registered := tools.NameOf(x.ID(), own)
+			if view.Admits(x.ID(), registered) && (registered == name || extension != "" && own == name) {
+				return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q: extension %s offers it, and tools "+
+					"of [capabilities] in its manifest does not list it; add it there, or leave the list out",
+					name, x.ID())
+			}
 		}
 	}
 	return nil

@@ -346,6 +346,15 @@ func (x *Extension) HookPoints() []string {
 	return nil
 }
 
+// Undeclared returns the names of the tools that the extension offers, as far as that is known, and [capabilities] does
+// not list.
+func (x *Extension) Undeclared() []string {
+	if hs := x.Handshake(); hs != nil {
+		return hs.Undeclared
+	}
+	return runtime.Undeclared(x.Candidate.Manifest)
+}
+
 // Status returns the status of the extension, without its tools.
 func (x *Extension) Status() status.Extension {
 	s := x.Unit.Status()

@@ -56,8 +56,8 @@ func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []pro
 				Code:      "capability_undeclared",
 				Extension: c.ID,
 				Path:      c.Path,
-				Message:   "its hook of " + spec.Event + " is dropped: the manifest does not declare it",
-				Hint:      "if it is welcome, add it to [capabilities]",
+				Message:   "its hook of " + spec.Event + " is dropped: hooks of [capabilities] does not list it",
+				Hint:      "if it is welcome, add it there; without the list of hooks every hook is admitted",
 			})
 			continue
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/exthost/exthost/internal/text"
 )
 
 // Decoder lays trees over structs, the weakest file's first: scalars and lists replace the earlier value, maps are
@@ -162,11 +164,32 @@ func (d *Decoder) unknown(path string, f Field, t reflect.Type) {
 		where = " in " + path
 	}
 	message := "unknown key " + quote(f.Key) + where
+	before := len(d.Report.Diagnostics)
 	if d.Unknown != nil {
 		d.Unknown(f, known, message)
+	} else {
+		d.Report.Add(f.Pos, choose(f.Key, known), "%s", message)
+	}
+	if before < maxMisspelt && Failed(d.Report.Diagnostics[before:]) {
+		d.misspelt(path, f, known)
+	}
+}
+
+// maxMisspelt bounds the work for a file without known keys.
+const maxMisspelt = 100
+
+// misspelt records the key that f probably means as stated and wrong. Nothing else is then reported about that key, in
+// particular not that it is missing.
+func (d *Decoder) misspelt(path string, f Field, known []string) {
+	meant := text.Nearest(f.Key, known)
+	if meant == "" {
 		return
 	}
-	d.Report.Add(f.Pos, choose(f.Key, known), "%s", message)
+	if at := Join(path, meant); d.Positions[at] == (Pos{}) {
+		pos := f.Pos
+		pos.Wrong = true
+		d.Positions[at] = pos
+	}
 }
 
 // fieldIndex returns the index of the field for a key, or -1.
