@@ -92,7 +92,7 @@ func (e *ExecRuntime) prepare() (*Handshake, error) {
 			h.Tools = append(h.Tools, t)
 		}
 	}
-	h.Diagnostics = r.diagnostics
+	h.Undeclared, h.Diagnostics = r.dropped, r.diagnostics
 	if len(h.Tools) == 0 && failed != nil {
 		return nil, failed
 	}
@@ -283,6 +283,9 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		return outputResult(data), nil
 	}
 	fault = exitFault(fault, proc)
+	if fault.Kind == protocol.ExtensionError {
+		fault.Message += e.spec.lineEnds(argv, nil)
+	}
 	e.spec.suspectSandbox(fault)
 	return nil, fault
 }

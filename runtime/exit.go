@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/ndjson"
 	"github.com/exthost/exthost/protocol"
@@ -142,7 +144,19 @@ func (c *child) exited() *protocol.Error {
 	if c.handshake.Load() == nil {
 		when = " during the handshake"
 	}
-	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v", when, c.endpoint.exit())
+	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v%s", when, c.endpoint.exit(),
+		c.spec.lineEnds(c.spec.CommandLine()))
+}
+
+// lineEnds returns, as the end of a message about a command that has failed, that its script has CR LF line endings; ""
+// if it has none. err is that of the command line.
+func (s *Spec) lineEnds(argv []string, err error) string {
+	script := process.CRLFScript(argv, s.WorkDir())
+	if script == "" || err != nil {
+		return ""
+	}
+	return fmt.Sprintf("; the lines of %s end in CR LF, and its interpreter takes the CR for text: save it with Unix "+
+		"line endings", filepath.Base(script))
 }
 
 func (c *child) handshakeError(err error) *protocol.Error {

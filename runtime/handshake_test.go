@@ -6,10 +6,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -346,4 +349,22 @@ func TestSpawnFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The error of a script whose lines end in CR LF says so: the shell's own words do not.
+func TestScriptWithCRLF(t *testing.T) {
+	processtest.Leaks(t)
+	s := spec(t, "")
+	s.Dir, s.Env = t.TempDir(), append(s.Env, "PATH="+os.Getenv("PATH"))
+	s.Manifest.Transport = manifest.Transport{
+		Kind:     manifest.KindStdio,
+		Protocol: manifest.ProtocolNative,
+		Script:   "main.sh",
+	}
+	text := "while read -r line; do\r\n\techo \"$line\"\r\ndone\r\n"
+	if err := os.WriteFile(filepath.Join(s.Dir, "main.sh"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantContains(t, launch(t, s).end(protocol.ChildExited).Error(), "the lines of main.sh end in CR LF",
+		"Unix line endings")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -308,7 +309,8 @@ func TestDyingIsNotAnEndOfStdout(t *testing.T) {
 		b.exiting <- struct{}{}
 	}
 	close(b.exiting)
-	c := &child{spec: &Spec{exitGrace: time.Millisecond}, endpoint: b, connErr: io.EOF, connDone: make(chan struct{})}
+	c := &child{spec: &Spec{Manifest: new(manifest.Manifest), exitGrace: time.Millisecond}, endpoint: b, connErr: io.EOF,
+		connDone: make(chan struct{})}
 	c.conn = jsonrpc.NewConn(nil, jsonrpc.Options{})
 	close(c.connDone)
 	if fault := c.disconnected(); fault.Kind != protocol.ChildExited {
