@@ -36,6 +36,7 @@ func (s *subject) probeCalls(ctx context.Context) error {
 	if err := issues(Fail, failures); err != nil {
 		return err
 	}
+	s.answered = time.Now()
 	return passf("%d made", made)
 }
 

@@ -47,6 +47,9 @@ func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([
 		}
 		r := Result{Extension: x.ID, Probe: p.name, About: p.about, Took: protocol.Duration(time.Since(began))}
 		r.Outcome, r.Detail = outcomeOf(err)
+		if r.Outcome == Fail && s.shared != nil && s.shared.Dead() {
+			s.close() // the failure tells of its end
+		}
 		r.Detail = s.masks.String(r.Detail)
 		o.Expected.apply(&r)
 		results = append(results, r)

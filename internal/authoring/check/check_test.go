@@ -136,6 +136,19 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestEndsByItself checks an extension that ends when it is left alone. How far the probes come by then depends on the
+// machine.
+func TestEndsByItself(t *testing.T) {
+	t.Parallel()
+	results, err := examine(t, manifestOf(t, "ends when it is left alone"), fixture, check.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(failed(results), "stays") || !strings.Contains(details(results), "ended by themselves") {
+		t.Errorf("what failed:\n%s", details(results))
+	}
+}
+
 func details(results []check.Result) string {
 	var b strings.Builder
 	for _, r := range results {

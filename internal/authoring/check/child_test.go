@@ -26,6 +26,16 @@ type child struct {
 	mu    sync.Mutex
 	waits map[string]chan struct{} // pending calls by id; closed when cancelled
 	calls sync.WaitGroup
+	left  *time.Timer // ends the process; nil: nothing does
+}
+
+// timerFor returns a timer that ends the process a while after the last answer.
+func timerFor(t *time.Timer) *time.Timer {
+	if t == nil {
+		return time.AfterFunc(300*time.Millisecond, func() { os.Exit(0) })
+	}
+	t.Reset(300 * time.Millisecond)
+	return t
 }
 
 type message struct {
@@ -94,6 +104,11 @@ func (c *child) answer(id json.RawMessage, member string) {
 		return
 	}
 	c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, id, member))
+	if c.is("ends when it is left alone") {
+		c.mu.Lock()
+		c.left = timerFor(c.left)
+		c.mu.Unlock()
+	}
 	if c.is("answers twice") && string(id) != "0" {
 		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, id, member))
 	}

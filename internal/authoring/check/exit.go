@@ -104,6 +104,29 @@ func (s *subject) probeOrphans(ctx context.Context) error {
 	return nil
 }
 
+// leftAlone is how long a process has to live after its last answer.
+const leftAlone = time.Second
+
+// probeStays looks for processes that have ended by themselves: those that the probes share, and the one of the host.
+func (s *subject) probeStays(ctx context.Context) error {
+	select {
+	case <-time.After(leftAlone - time.Since(s.answered)):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.noteEnd()
+	for _, x := range s.host.Status().Extensions {
+		if x.ID == s.status.ID && x.LastCrash != nil && x.LastCrash.Time.After(s.answered) {
+			s.ends = append(s.ends, "the process of the host has ended: "+x.LastCrash.Reason)
+		}
+	}
+	if len(s.ends) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of its processes ended by themselves after they had answered; the host starts such an "+
+		"extension again and again, and then gives it up: serve until stdin ends\n%s", len(s.ends), s.ends[0])
+}
+
 func (s *subject) probeStdout(_ context.Context) error {
 	s.close()
 	if n := len(s.violations); n > 0 {

@@ -61,6 +61,7 @@ func (s *subject) probeStart(ctx context.Context) error {
 }
 
 func (s *subject) checkStart(ctx context.Context) error {
+	s.answered = time.Now()
 	if s.status.State != string(supervisor.Ready) && s.status.State != string(supervisor.Idle) {
 		text := s.status.State + ": " + s.status.Reason
 		if s.status.LastCrash != nil && s.status.LastCrash.Evidence != nil {

@@ -69,6 +69,8 @@ func (s *subject) probes() []probe {
 		{"eof", "the end of stdin ends it in time", stdio, s.probeEOF},
 		{"sigterm", "SIGTERM ends it within a second", stdio, s.probeSIGTERM},
 		{"orphans", "no process is left behind", stdio, s.probeOrphans},
+		// late, because it waits until the process of the host has been left alone for long enough
+		{"stays", "it runs until it is told to end", stdio, s.probeStays},
 		{"stdout", "there was nothing on stdout but answers", stdio, s.probeStdout},
 		{"stderr", "what it logs says how serious it is", stdio, s.probeStderr},
 	}

@@ -36,6 +36,8 @@ type subject struct {
 	skipRest   error             // set when no further probe can run
 	shared     *rawclient.Client // the process that most probes share; nil before the first and after close
 	violations []string          // of ended processes
+	answered   time.Time         // when the process of the host was last asked something
+	ends       []string          // how shared processes ended that nobody had asked to end, unless a probe has failed by it
 	stderr     stderrLines
 	masks      masks
 }
@@ -104,6 +106,7 @@ func (s *subject) client(ctx context.Context) (*rawclient.Client, error) {
 	if s.shared != nil && !s.shared.Dead() {
 		return s.shared, nil
 	}
+	s.noteEnd()
 	s.close()
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -121,6 +124,13 @@ func (s *subject) close() {
 	defer cancel()
 	s.stop(ctx, s.shared)
 	s.shared = nil
+}
+
+// noteEnd records the end of the shared process if it has ended by itself.
+func (s *subject) noteEnd() {
+	if s.shared != nil && s.shared.Dead() {
+		s.ends = append(s.ends, s.shared.ExitError(nil).Error())
+	}
 }
 
 // stop stops a process and records its violations.
