@@ -42,9 +42,7 @@ func (d decoder[In]) decode(arguments json.RawMessage) (in In, err error) {
 		*p = arguments
 		return in, nil
 	}
-	if len(arguments) == 0 {
-		arguments = json.RawMessage("{}")
-	}
+	arguments = orObject(arguments)
 	if len(d.texts) > 0 && arguments[0] == '{' {
 		if arguments = d.takeTexts(reflect.ValueOf(&in).Elem(), arguments); arguments == nil {
 			return in, nil
@@ -54,6 +52,14 @@ func (d decoder[In]) decode(arguments json.RawMessage) (in In, err error) {
 		return in, fmt.Errorf("the arguments do not fit: %w", err)
 	}
 	return in, nil
+}
+
+// orObject returns arguments, {} if there are none.
+func orObject(arguments json.RawMessage) json.RawMessage {
+	if len(arguments) == 0 {
+		return json.RawMessage("{}")
+	}
+	return arguments
 }
 
 // takeTexts sets the string fields of in and returns an object with the other members, nil if there are none.

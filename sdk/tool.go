@@ -37,6 +37,9 @@ type Tool struct {
 // encodes to JSON, which becomes a text block and, if it is an object, structured content. A struct also makes the
 // output schema. An error of f becomes a result with isError, an [*Error] a JSON-RPC error.
 //
+// Arguments that lack a required member, at any depth of properties and lists, or do not decode, are an error for the
+// caller, and f is not called.
+//
 // AddTool panics if the name is invalid or taken, and if In makes no input schema: it is not a struct, or a field
 // contains its own type.
 func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in In) (Out, error)) {
@@ -46,10 +49,13 @@ func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in I
 	if t.OutputSchema == nil && reflect.TypeFor[Out]().Kind() == reflect.Struct {
 		t.OutputSchema = schemaOf[Out]()
 	}
-	arguments := newDecoder[In]()
+	arguments, needs := newDecoder[In](), shapeOf(t.InputSchema)
 	x.add(t.Name, &tool{
 		descriptor: t.descriptor(),
 		call: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+			if err := needs.check("", orObject(raw)); err != nil {
+				return nil, err
+			}
 			in, err := arguments.decode(raw)
 			if err != nil {
 				return nil, err
