@@ -32,8 +32,8 @@ func Dev(c *console.Console) *cobra.Command {
 			"one; if the new build is broken, the running one stays and the error is shown. The stderr\n" +
 			"of the extension and changes of its tools are shown too. At the prompt, NAME key=value…\n" +
 			"calls a tool as exthost call does; tab completes, help helps. Without a terminal, calls are\n" +
-			"read from stdin line by line. With --attach the extension is not started: run the command\n" +
-			"that is shown in another terminal, under a debugger if you like.",
+			"read from stdin line by line, until a pipe or file ends. With --attach the extension is not\n" +
+			"started: run the command that is shown in another terminal, under a debugger if you like.",
 		Example: "  exthost dev extensions/weather\n  echo 'greet name=Ada' | exthost dev extensions/weather",
 		Args:    console.AtMostOne("the directory of an extension"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -69,9 +69,9 @@ type input struct {
 	end  bool
 }
 
-// run executes lines until quit, until the terminal's input ends, or until ctx ends. If the input is a file, its end
-// does not end the session: the extension is still swapped at each save. The reading goroutine is left behind, because
-// a read of a terminal cannot be interrupted.
+// run executes lines until quit, until the input ends, or until ctx ends. The end of a device such as /dev/null is none:
+// the extension is still swapped at each save. The reading goroutine is left behind, because a read of a terminal
+// cannot be interrupted.
 func (p *prompt) run(ctx context.Context) {
 	lines := make(chan input)
 	go p.read(ctx, lines)
@@ -80,11 +80,21 @@ func (p *prompt) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case in := <-lines:
-			if in.end && p.terminal != nil || !in.end && !p.do(ctx, in.line) {
+			if in.end && (p.terminal != nil || !isDevice(p.in)) || !in.end && !p.do(ctx, in.line) {
 				return
 			}
 		}
 	}
+}
+
+// isDevice reports whether in is a device, and neither a pipe nor a file.
+func isDevice(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err != nil || info.Mode()&os.ModeCharDevice != 0 // a closed stdin is no input either
 }
 
 // read reads lines until the input or ctx ends.
