@@ -28,12 +28,12 @@ export function since(time, now = Date.now()) {
   return Number.isNaN(t) || t <= 0 ? "–" : span(now - t);
 }
 
-/** bytes formats bytes: 21.4 MB. */
+/** bytes formats bytes: 21.4 MiB. */
 export function bytes(n) {
   if (!n) return "–";
-  const units = ["B", "kB", "MB", "GB"];
+  const units = ["B", "KiB", "MiB", "GiB"];
   let i = 0;
-  for (; n >= 1000 && i < units.length - 1; i++) n /= 1000;
+  for (; n >= 1024 && i < units.length - 1; i++) n /= 1024;
   return `${n < 100 && i > 0 ? n.toFixed(1).replace(/\.0$/, "") : Math.round(n)} ${units[i]}`;
 }
 

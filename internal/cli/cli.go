@@ -55,6 +55,9 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return console.ExitOK // EPIPE: the reader had enough, as head does, and closed the pipe
 	}
+	if c.AskedFor(args); c.PrintFailure(err) != nil {
+		return console.ExitFailed
+	}
 	if shown := console.Describe(err); shown != "" {
 		c.Tell(c.Paint(console.Red, "exthost: ") + shown)
 	}

@@ -57,9 +57,11 @@ func checkToolset(con *console.Console, cfg *config.Config, name string) error {
 	}
 	o := hosts.LoadOptions(con)
 	o.NoProject = true
-	if own, _, diags := config.Load(o); own == nil {
-		return config.Refused(diags)
-	} else if _, known := own.Toolsets[name]; !known {
+	own, err := config.Load(o)
+	if err != nil {
+		return err
+	}
+	if _, known := own.Toolsets[name]; !known {
 		return &console.Error{
 			Code: console.ExitInvalid,
 			Text: "toolset " + name + " is stated by a project's file, which does not say what the user's clients see",

@@ -31,6 +31,7 @@ type Console struct {
 	Color      string   // --color
 	Output     string   // --output, -o
 
+	printed bool      // a command has printed its document
 	logFile io.Closer // closed by Close
 	closers []func()  // called by Close
 }

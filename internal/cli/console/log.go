@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/file"
+	"github.com/exthost/exthost/internal/observe/journal"
 )
 
 // Silent is a log level above every record.
@@ -25,7 +26,7 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 				ReplaceAttr: safeAttr,
 			})
 	} else {
-		handler = slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: shown})
+		handler = slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: shown, ReplaceAttr: journal.InMilliseconds})
 	}
 	if cfg.File == "" {
 		return slog.New(handler), nil
@@ -40,7 +41,8 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 	}
 	c.logFile = rotating
 	return slog.New(slog.NewMultiHandler(handler,
-		slog.NewJSONHandler(rotating, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
+		slog.NewJSONHandler(rotating,
+			&slog.HandlerOptions{Level: Level(cfg.Level), ReplaceAttr: journal.InMilliseconds}))), nil
 }
 
 // QuietLogger returns a logger for commands whose output already states the result: it writes to stderr only if

@@ -29,6 +29,7 @@ type Document struct {
 
 // Print prints d in the form of --output. It returns [Reported] with d.Code unless that is 0.
 func (c *Console) Print(d Document) error {
+	c.printed = true
 	if err := c.print(d); err != nil || d.Code == ExitOK {
 		return err
 	}

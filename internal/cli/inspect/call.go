@@ -14,7 +14,6 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/toolcall"
@@ -60,7 +59,7 @@ func Call(c *console.Console) *cobra.Command {
 					Cause: err,
 				}
 			}
-			return printFailure(c, err)
+			return err
 		},
 	}
 	cmd.Flags().StringVarP(&data, "data", "d", "", "arguments as one `JSON` object; - reads stdin")
@@ -281,35 +280,5 @@ func (q *request) printResult(c *console.Console, result protocol.ToolResult) er
 		return nil
 	}
 	_, err := fmt.Fprintln(c.Out, text)
-	return err
-}
-
-// failure is the error of a call, for programs.
-type failure struct {
-	ExitCode int `json:"exit_code"`
-	httpserver.Fault
-	Next string `json:"next,omitempty"` // the next command
-}
-
-// printFailure prints err as a document for -o json and yaml, unless it is printed already, and returns err.
-func printFailure(c *console.Console, err error) error {
-	if err == nil || c.Output != "json" && c.Output != "yaml" {
-		return err
-	}
-	f := failure{ExitCode: console.ExitCode(err), Fault: httpserver.FaultOf(err)}
-	if e, ok := errors.AsType[*console.Error](err); ok {
-		if e.Text == "" {
-			return err
-		}
-		f.Next = e.Hint
-		if f.Kind == "" {
-			f.Message = e.Text
-		}
-	} else if e, ok := errors.AsType[*protocol.Error](err); ok {
-		f.Next = console.NextCommand(e)
-	}
-	if unprinted := c.Print(console.Document{Kind: "error", Value: f}); unprinted != nil {
-		return unprinted
-	}
 	return err
 }

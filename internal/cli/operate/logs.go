@@ -144,6 +144,12 @@ func logLine(c *console.Console, r *exthost.LogRecord) string {
 	b.WriteString(r.Message)
 	for key, value := range rawjson.Members(r.Attrs) {
 		text := string(value)
+		if name, ok := strings.CutSuffix(key, "_ms"); ok {
+			var took protocol.Duration
+			if json.Unmarshal(value, &took) == nil {
+				key, text = name, took.String()
+			}
+		}
 		var s string
 		if json.Unmarshal(value, &s) == nil && s != "" && !strings.ContainsAny(s, " \t\"=") {
 			text = s

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strings"
+
+	"github.com/exthost/exthost/protocol"
 )
 
 // sourceKey is the attribute with the extension of a record.
@@ -98,6 +100,7 @@ func encode(attrs []slog.Attr) json.RawMessage {
 		if i > 0 {
 			b = append(b, ',')
 		}
+		a = InMilliseconds(nil, a)
 		b = append(append(append(b, value(a.Key)...), ':'), value(plain(a.Value))...)
 	}
 	if len(b) >= maxText {
@@ -106,15 +109,19 @@ func encode(attrs []slog.Attr) json.RawMessage {
 	return append(b, '}')
 }
 
+// InMilliseconds returns a duration as a number of milliseconds, under its key with the end _ms, and any other attribute
+// unchanged. It is a ReplaceAttr of [slog.HandlerOptions]: in JSON every duration of the host has this form.
+func InMilliseconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Any(a.Key+"_ms", protocol.Duration(a.Value.Duration()))
+}
+
 // plain returns the value to encode as JSON.
 func plain(v slog.Value) any {
-	switch v.Kind() {
-	case slog.KindDuration:
-		return v.Duration().String()
-	case slog.KindAny:
-		if err, ok := v.Any().(error); ok {
-			return err.Error()
-		}
+	if err, ok := v.Any().(error); ok {
+		return err.Error()
 	}
 	return v.Any()
 }

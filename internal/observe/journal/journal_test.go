@@ -87,7 +87,7 @@ func TestAttributes(t *testing.T) {
 	for r := range j.Records(t.Context(), Filter{}) {
 		got = append(got, r)
 	}
-	want := `{"pid":7,"g.n":1,"g.extension":"not the source","g.d":"1.5s","g.in.x":true,"g.err":"a<b","g.bad":"!json: unsupported type: func()","g.flat":12345678901234567}`
+	want := `{"pid":7,"g.n":1,"g.extension":"not the source","g.d_ms":1500,"g.in.x":true,"g.err":"a<b","g.bad":"!json: unsupported type: func()","g.flat":12345678901234567}`
 	if string(got[0].Attrs) != want || got[0].Extension != "" {
 		t.Errorf("%s\nwant\n%s", got[0].Attrs, want)
 	}
