@@ -184,7 +184,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Reread = func() (*config.Config, error) {
 			cfg, err := reread()
 			if cfg == nil && err == nil {
-				err = protocol.Errorf(protocol.ConfigInvalid, "Options.Reread returned neither a configuration nor an error")
+				err = protocol.Errorf(protocol.ConfigInvalid,
+					"Options.Reread returned neither a configuration nor an error")
 			}
 			return cfg, err
 		}
@@ -225,8 +226,8 @@ func (o Options) checkPolicies() (problems []string) {
 		}
 		m.Spec.Normalize()
 		if m.Spec.Kind != governance.KindBuiltin {
-			problems = append(problems, fmt.Sprintf("%s: kind %s runs a process of its own; leave Kind out for a Policy "+
-				"in Go", at, m.Spec.Kind))
+			problems = append(problems, fmt.Sprintf("%s: kind %s runs a process of its own; leave Kind out for a "+
+				"Policy in Go", at, m.Spec.Kind))
 			continue
 		}
 		for _, flow := range m.Spec.Flows {

@@ -52,7 +52,9 @@ func TestOpenNamesWhatCannotRun(t *testing.T) {
 		"a policy that states a process": {o: policy(governance.Spec{Name: "p", Category: governance.Audit,
 			Kind: governance.KindNative}, allow), want: []string{`Options.Policies[0] "p": kind native`}},
 		"two policies of one name": {
-			o:    exthost.Options{Policies: []governance.Member{{Spec: spec, Policy: allow}, {Spec: spec, Policy: allow}}},
+			o: exthost.Options{
+				Policies: []governance.Member{{Spec: spec, Policy: allow}, {Spec: spec, Policy: allow}},
+			},
 			want: []string{`two policies have the name "p"`}},
 		"a hook without its function": {o: hook(hooks.Handler{Name: "h", Point: hooks.BeforeToolCall}),
 			want: []string{`Options.Hooks[0] "h": it has no Run`}},

@@ -121,8 +121,8 @@ func (s Server) Validate() []Problem {
 		}
 		if words, line := wholeLine(s.Command); line {
 			p.add("command", fmt.Sprintf("write command = %q and args = %s", words[0],
-				tomlList(append(words[1:], s.Args...))), "command is the program alone, and %q is a line: no shell runs it",
-				s.Command)
+				tomlList(append(words[1:], s.Args...))),
+				"command is the program alone, and %q is a line: no shell runs it", s.Command)
 		}
 		if s.URL != "" || len(s.Headers) > 0 {
 			p.add("url", "", "url and headers are for type http and sse")

@@ -6,10 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -247,23 +245,7 @@ func (v *validator) program(key, name string) {
 		if len(v.m.Transport.Args) > 0 {
 			hint += " in place of command and args"
 		}
-		v.errorf("transport.command", hint, "transport.command is the program alone, and %q is a line: no shell runs it",
-			name)
+		v.errorf("transport.command", hint,
+			"transport.command is the program alone, and %q is a line: no shell runs it", name)
 	}
-}
-
-// wholeLine splits a command that is a line: a bare name with blanks, or a program with options. The path of a program
-// may have blanks.
-func wholeLine(command string) (words []string, line bool) {
-	words, line = text.WholeLine(command, nil)
-	return words, line && (!strings.ContainsAny(words[0], `/\`) || strings.HasPrefix(words[1], "-"))
-}
-
-// tomlList returns the words as an array of strings.
-func tomlList(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = strconv.Quote(word)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
 }

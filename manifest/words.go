@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -157,4 +158,20 @@ func badProgram(name string, packaged bool) string {
 		return "variables are for arguments, env and headers: a program has a fixed name"
 	}
 	return ""
+}
+
+// wholeLine splits a command that is a line: a bare name with blanks, or a program with options. The path of a program
+// may have blanks.
+func wholeLine(command string) (words []string, line bool) {
+	words, line = text.WholeLine(command, nil)
+	return words, line && (!strings.ContainsAny(words[0], `/\`) || strings.HasPrefix(words[1], "-"))
+}
+
+// tomlList returns the words as an array of strings.
+func tomlList(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = strconv.Quote(word)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }

@@ -309,8 +309,12 @@ func TestDyingIsNotAnEndOfStdout(t *testing.T) {
 		b.exiting <- struct{}{}
 	}
 	close(b.exiting)
-	c := &child{spec: &Spec{Manifest: new(manifest.Manifest), exitGrace: time.Millisecond}, endpoint: b, connErr: io.EOF,
-		connDone: make(chan struct{})}
+	c := &child{
+		spec:     &Spec{Manifest: new(manifest.Manifest), exitGrace: time.Millisecond},
+		endpoint: b,
+		connErr:  io.EOF,
+		connDone: make(chan struct{}),
+	}
 	c.conn = jsonrpc.NewConn(nil, jsonrpc.Options{})
 	close(c.connDone)
 	if fault := c.disconnected(); fault.Kind != protocol.ChildExited {

@@ -37,7 +37,7 @@ type subject struct {
 	shared     *rawclient.Client // the process that most probes share; nil before the first and after close
 	violations []string          // of ended processes
 	answered   time.Time         // when the process of the host was last asked something
-	ends       []string          // how shared processes ended that nobody had asked to end, unless a probe has failed by it
+	ends       []string          // how processes have ended by themselves, without those that a probe has failed by
 	stderr     stderrLines
 	masks      masks
 }

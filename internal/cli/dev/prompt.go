@@ -69,8 +69,8 @@ type input struct {
 	end  bool
 }
 
-// run executes lines until quit, until the input ends, or until ctx ends. The end of a device such as /dev/null is none:
-// the extension is still swapped at each save. The reading goroutine is left behind, because a read of a terminal
+// run executes lines until quit, until the input ends, or until ctx ends. The end of a device such as /dev/null is
+// none: the extension is still swapped at each save. The reading goroutine is left behind, because a read of a terminal
 // cannot be interrupted.
 func (p *prompt) run(ctx context.Context) {
 	lines := make(chan input)

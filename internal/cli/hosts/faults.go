@@ -158,15 +158,8 @@ func UnknownTool(s status.Status, name string) error {
 		if tools.MayOwn(x.ID, name) && x.Reason != "" {
 			return unavailable(name, x, s)
 		}
-		for _, own := range x.Undeclared {
-			if tools.NameOf(x.ID, own) == name {
-				return &console.Error{
-					Code: console.ExitNotFound,
-					Text: fmt.Sprintf("extension %s offers %s, and tools of [capabilities] in %s does not list it",
-						x.ID, own, console.NearbyPath(x.Path)),
-					Hint: fmt.Sprintf("add %q to the list, or leave the list out, which admits every tool", own),
-				}
-			}
+		if err := undeclared(x, name); err != nil {
+			return err
 		}
 	}
 	for _, d := range s.Diagnostics {
@@ -174,23 +167,47 @@ func UnknownTool(s status.Status, name string) error {
 			return BrokenManifest(s, d.Extension)
 		}
 	}
+	return &console.Error{
+		Code: console.ExitNotFound,
+		Text: fmt.Sprintf("there is no tool %q%s", name, meant(s, name)),
+		Hint: "exthost tools list",
+	}
+}
+
+// undeclared returns the error for a tool that x offers and [capabilities] does not list, nil for any other tool.
+func undeclared(x status.Extension, name string) error {
+	for _, own := range x.Undeclared {
+		if tools.NameOf(x.ID, own) == name {
+			return &console.Error{
+				Code: console.ExitNotFound,
+				Text: fmt.Sprintf("extension %s offers %s, and tools of [capabilities] in %s does not list it",
+					x.ID, own, console.NearbyPath(x.Path)),
+				Hint: fmt.Sprintf("add %q to the list, or leave the list out, which admits every tool", own),
+			}
+		}
+	}
+	return nil
+}
+
+// meant suggests what was meant by the name of an unknown tool.
+func meant(s status.Status, name string) string {
 	var names, ids []string
 	for _, x := range s.Extensions {
 		names, ids = append(names, x.Tools...), append(ids, x.ID)
 	}
-	meant := console.DidYouMean(name, names)
 	if full := fullNames(name, s); full != nil {
-		meant = fmt.Sprintf(", did you mean %s?", strings.Join(full, " or "))
-	} else if id := nearestOwner(name, ids); meant == "" && id != "" {
-		meant = fmt.Sprintf(", did you mean one of extension %q?", id)
-	} else if meant == "" && !strings.HasPrefix(name, "ext_") {
-		meant = ": names begin with the extension, ext_EXTENSION_TOOL"
+		return fmt.Sprintf(", did you mean %s?", strings.Join(full, " or "))
 	}
-	return &console.Error{
-		Code: console.ExitNotFound,
-		Text: fmt.Sprintf("there is no tool %q%s", name, meant),
-		Hint: "exthost tools list",
+	if near := console.DidYouMean(name, names); near != "" {
+		return near
 	}
+	if id := nearestOwner(name, ids); id != "" {
+		return fmt.Sprintf(", did you mean one of extension %q?", id)
+	}
+	if !strings.HasPrefix(name, "ext_") {
+		return ": names begin with the extension, ext_EXTENSION_TOOL"
+	}
+	return ""
 }
 
 // maxFullNames bounds the names that are suggested for one word.

@@ -109,8 +109,8 @@ func encode(attrs []slog.Attr) json.RawMessage {
 	return append(b, '}')
 }
 
-// InMilliseconds returns a duration as a number of milliseconds, under its key with the end _ms, and any other attribute
-// unchanged. It is a ReplaceAttr of [slog.HandlerOptions]: in JSON every duration of the host has this form.
+// InMilliseconds returns a duration as a number of milliseconds, under its key with the end _ms, and any other
+// attribute unchanged. It is a ReplaceAttr of [slog.HandlerOptions]: in JSON every duration of the host has this form.
 func InMilliseconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a
