@@ -24,7 +24,7 @@ func (s *selection) claim() {
 	add := func(id string, c claim) { s.claims[id] = append(s.claims[id], c) }
 	for _, f := range s.found {
 		add(f.ID, claim{Candidate: f.Candidate})
-		for _, c := range f.candidates() {
+		for _, c := range f.list {
 			if c.Owner != "" && !s.isDisabled(c) {
 				add(c.ID, claim{Candidate: c, server: c.stated()})
 			}

@@ -1,10 +1,16 @@
 package discovery
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
@@ -172,4 +178,49 @@ func TestPluginBehindALink(t *testing.T) {
 	if slices.ContainsFunc(r.Diagnostics, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
 		t.Error(r.Diagnostics)
 	}
+}
+
+// BenchmarkDiscoverPlugins compares the search of 1,000 plugins with a server each with that of 1,000 extensions, whose
+// servers are in .mcp.json.
+func BenchmarkDiscoverPlugins(b *testing.B) {
+	folders := func(files func(id string) map[string]string) (search func() time.Duration) {
+		dir := b.TempDir()
+		for i := range 1000 {
+			id := fmt.Sprintf("x%04d", i)
+			for name, text := range files(id) {
+				path := filepath.Join(dir, id, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+					os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		return func() time.Duration {
+			began := time.Now()
+			found, err := Discover(b.Context(), Options{SearchPaths: []string{dir}})
+			if err != nil || len(found.Candidates) != 1000 {
+				b.Fatal(len(found.Candidates), err)
+			}
+			return time.Since(began)
+		}
+	}
+	native := folders(func(id string) map[string]string {
+		return map[string]string{
+			"plugin.toml": "[plugin]\nid = \"" + id + "\"\nversion = \"1.0.0\"\n",
+			".mcp.json":   `{"mcpServers": {"a": {"command": "x"}}}`,
+		}
+	})
+	plugin := folders(func(id string) map[string]string {
+		return map[string]string{"plugin.json": pluginJSON(id, `, "version": "1.0.0"`), "mcp.json": servers("a")}
+	})
+	for b.Loop() {
+		var natives, plugins stormtest.Durations
+		for range 9 {
+			natives, plugins = append(natives, native()), append(plugins, plugin())
+		}
+		b.ReportMetric(float64(natives.Quantile(0.5))/1e6, "ms/extensions")
+		b.ReportMetric(float64(plugins.Quantile(0.5))/1e6, "ms/plugins")
+		b.ReportMetric(float64(plugins.Quantile(0.5))/float64(natives.Quantile(0.5)), "plugins/extensions")
+	}
+	b.ReportMetric(0, "ns/op")
 }

@@ -40,9 +40,12 @@ func (s *selection) run() {
 	s.dropNested()
 	s.dropDuplicates()
 	s.dropIf(func(f found) bool { return s.disabled(f.Candidate) })
+	for i := range s.found {
+		s.found[i].list = s.found[i].candidates()
+	}
 	s.claim()
 	for _, f := range s.found {
-		s.admit(f.Candidate)
+		s.admit(f.list)
 	}
 	slices.SortFunc(s.result.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.ID, b.ID))
@@ -165,8 +168,8 @@ func (s *selection) conflict(f found, all []found) {
 }
 
 // admit adds the candidates of a manifest.
-func (s *selection) admit(c Candidate) {
-	for _, one := range c.candidates() {
+func (s *selection) admit(list []Candidate) {
+	for _, one := range list {
 		s.see(one)
 		if (one.Owner == "" || !s.disabled(one)) && !s.meets(one) && s.allowed(one) {
 			s.result.Candidates = append(s.result.Candidates, one)

@@ -22,7 +22,8 @@ import (
 // found is a manifest and its directory.
 type found struct {
 	Candidate
-	real string // the directory with links resolved
+	real string      // the directory with links resolved
+	list []Candidate // what the manifest starts; nil before the selection
 }
 
 // walk searches one root. fastwalk calls visit from many goroutines. visit checks for the manifest before the directory

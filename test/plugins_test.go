@@ -146,7 +146,7 @@ func TestPluginProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := filepath.EvalSymlinks(filepath.Join(state, "acme.tools"))
+	data, err := filepath.EvalSymlinks(filepath.Join(state, ".plugins", "acme.tools"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestPluginIsUpgraded(t *testing.T) {
 	if s := look(t, h, "ext_reports_look"); s.Env["EDITION"] != "2" {
 		t.Errorf("environment %v", s.Env)
 	}
-	if _, err := os.Stat(filepath.Join(state, "reports", "kept")); err != nil {
+	if _, err := os.Stat(filepath.Join(state, ".plugins", "reports", "kept")); err != nil {
 		t.Error(err)
 	}
 }

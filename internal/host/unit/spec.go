@@ -134,10 +134,12 @@ func (e *Env) statedSpec(cfg *config.Config, c *discovery.Candidate) (runtime.Sp
 	return s, nil
 }
 
-// stateOf returns the name of the state directory of c. The servers of a plugin share one, their PLUGIN_DATA.
+// stateOf returns the state directory of c below that of the host. The servers of a plugin share one, their
+// PLUGIN_DATA; it lies apart, since the name of a plugin may be that of an extension or, as pins.json, of a file of the
+// host.
 func stateOf(c *discovery.Candidate) string {
 	if c.Portable() {
-		return c.Owner
+		return filepath.Join(".plugins", c.Owner)
 	}
 	return c.ID
 }
