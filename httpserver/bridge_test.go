@@ -151,7 +151,7 @@ func TestBridgeRefusesWhatKeepsFailing(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})
 	url := "http://" + addr + "/d/mcp"
 	s, other := openSession(t, url, nil), openSession(t, url, nil)
-	for range 3 {
+	for range 4 {
 		if _, answer := s.call("die", `{}`); !strings.Contains(answer, `"kind":"child_exited"`) {
 			t.Fatalf("the call that it dies of: %s", answer)
 		}
@@ -160,7 +160,7 @@ func TestBridgeRefusesWhatKeepsFailing(t *testing.T) {
 	after, _ := strconv.Atoi(r.Header.Get("Retry-After"))
 	if r.StatusCode != http.StatusServiceUnavailable || after < 1 || after > 30 ||
 		!strings.Contains(answer, `"exit_code":3`) || !json.Valid([]byte(answer)) {
-		t.Errorf("after three failures: %s, Retry-After %d, %s", r.Status, after, answer)
+		t.Errorf("after three restarts: %s, Retry-After %d, %s", r.Status, after, answer)
 	}
 	if r, answer := other.call("say", `{"text":"x"}`); r.StatusCode != http.StatusOK {
 		t.Errorf("another client: %s %s", r.Status, answer)
@@ -170,6 +170,27 @@ func TestBridgeRefusesWhatKeepsFailing(t *testing.T) {
 	}
 	if r, answer := s.call("say", `{"text":"x"}`); r.StatusCode != http.StatusOK || text(t, answer) != "x" {
 		t.Errorf("after the operator's restart: %s %s", r.Status, answer)
+	}
+}
+
+// The process of a new client is restarted three times while the client waits; then it gets 503 and the reason.
+func TestBridgeRestartsTheProcessOfANewClient(t *testing.T) {
+	starts := filepath.Join(t.TempDir(), "starts")
+	addr, _ := bridged(t, config.Destinations{"d": {
+		Type:           config.DestinationStdio,
+		Command:        []string{"sh", "-c", "echo >>" + starts + "; echo no API key >&2; exit 4"},
+		EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}, // so that no process is started beforehand
+	}}, Options{})
+	for range 2 {
+		r := send(t, http.MethodPost, "http://"+addr+"/d/mcp", nil, initialize)
+		body, _ := io.ReadAll(r.Body)
+		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "30" ||
+			!strings.Contains(string(body), "no API key") {
+			t.Errorf("%s, Retry-After %s, %s", r.Status, r.Header.Get("Retry-After"), body)
+		}
+		if lines, _ := os.ReadFile(starts); string(lines) != "\n\n\n\n" {
+			t.Errorf("%d starts", len(lines))
+		}
 	}
 }
 

@@ -102,6 +102,7 @@ func bridged(t testing.TB, all config.Destinations, o Options) (addr string, h *
 	}
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{t.TempDir()}
+	cfg.Extensions.Defaults.Restart.BaseBackoff = new(manifest.Duration) // restarts come at once
 	cfg.Destinations = config.Destinations{}
 	for name, d := range all {
 		d.StartTimeout = manifest.Duration(patience)

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost"
@@ -175,7 +173,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env 
 		e = protocol.Errorf(protocol.NotReady, "%w", err)
 	}
 	body, _ := json.Marshal(e.Wire()) // Wire checks its data
-	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(e.RetryAfter.Seconds())))))
+	mcphttp.RetryAfter(w, e.RetryAfter)
 	writeStatus(w, http.StatusServiceUnavailable, `{"jsonrpc":"2.0","id":null,"error":`+string(body)+`}`)
 	return true
 }

@@ -27,6 +27,8 @@ type Runtime struct {
 	IdleTimeout *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`
 	// time between closing stdin and SIGTERM; default 3 s
 	ShutdownGrace *Duration `toml:"shutdown_grace" json:"shutdown_grace,omitempty"`
+	// time between SIGTERM and SIGKILL; default 1 s
+	KillGrace *Duration `toml:"kill_grace" json:"kill_grace,omitempty"`
 	// time for calls in flight on reload; default 30 s, 0 is none
 	DrainTimeout *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`
 	// calls on one instance; default 64, always 1 for lite
@@ -54,7 +56,8 @@ type Restart struct {
 	// restarts within window; default 5, with a url -1; 0 is never, -1 unlimited
 	MaxAttempts *int      `toml:"max_attempts" json:"max_attempts,omitempty"`
 	Window      *Duration `toml:"window" json:"window,omitempty"` // sliding; default 5 min
-	// doubled by every attempt; default 1 s, 0 is no delay
+	// delay of a restart, doubled by every attempt, and up to a fifth longer; the first is at once; default 1 s, 0 is
+	// no delay
 	BaseBackoff *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`
 	MaxBackoff  *Duration `toml:"max_backoff" json:"max_backoff,omitempty"` // default 16 s
 	// time in state ready that resets the backoff; default 60 s
@@ -114,6 +117,7 @@ type Options struct {
 	MaxCallTimeout time.Duration // 10 min however much progress is reported, never below CallTimeout; 0 is no limit
 	IdleTimeout    time.Duration // 0: a child is never stopped for idling
 	ShutdownGrace  time.Duration // 3 s between closing stdin and SIGTERM; CallTimeout for lite
+	KillGrace      time.Duration // 1 s between SIGTERM and SIGKILL; 5 s for destinations
 	DrainTimeout   time.Duration // 30 s for calls in flight on reload
 	MaxInFlight    int           // 64 calls on one instance; always 1 for lite
 	MaxQueue       int           // 256 calls waiting for one instance
@@ -130,10 +134,12 @@ type Options struct {
 
 // RestartOptions bound the restarts of a child that dies.
 type RestartOptions struct {
-	MaxAttempts  int           // within Window; 0 is never, -1 unlimited
-	Window       time.Duration // 5 min, sliding
-	BaseBackoff  time.Duration // 1 s, doubled by every attempt; 0 is no delay
-	MaxBackoff   time.Duration // 16 s
+	MaxAttempts int           // within Window; 0 is never, -1 unlimited
+	Window      time.Duration // 5 min, sliding
+	// 1 s, doubled by every attempt, and up to a fifth longer: restarts come at once and after 2, 4, 8 and 16 s; 0 is
+	// no delay
+	BaseBackoff  time.Duration
+	MaxBackoff   time.Duration // 16 s, and up to a fifth longer
 	HealthyAfter time.Duration // 60 s in state ready reset the backoff
 }
 
@@ -178,6 +184,7 @@ func (r Runtime) Resolve(t Transport) Options {
 		MaxCallTimeout: durationOr(r.MaxCallTimeout, max(10*time.Minute, call)),
 		IdleTimeout:    durationOr(r.IdleTimeout, 0),
 		ShutdownGrace:  durationOr(r.ShutdownGrace, grace),
+		KillGrace:      durationOr(r.KillGrace, time.Second),
 		DrainTimeout:   durationOr(r.DrainTimeout, 30*time.Second),
 		MaxInFlight:    valueOr(r.MaxInFlight, 64),
 		MaxQueue:       valueOr(r.MaxQueue, 256),

@@ -18,6 +18,7 @@ func TestRuntimeResolveDefaults(t *testing.T) {
 		CallTimeout:    30 * time.Second,
 		MaxCallTimeout: 10 * time.Minute,
 		ShutdownGrace:  3 * time.Second,
+		KillGrace:      time.Second,
 		DrainTimeout:   30 * time.Second,
 		MaxInFlight:    64,
 		MaxQueue:       256,

@@ -167,7 +167,12 @@ func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jso
 	}
 	c, result, err := e.openSession(r.Context(), requesterFrom(r), m.Params)
 	if err != nil {
-		refuse(w, http.StatusOK, m.ID, err)
+		status := http.StatusOK
+		if fault, ok := errors.AsType[*protocol.Error](err); ok && fault.RetryAfter > 0 {
+			status = http.StatusServiceUnavailable
+			mcphttp.RetryAfter(w, fault.RetryAfter)
+		}
+		refuse(w, status, m.ID, err)
 		return
 	}
 	w.Header().Set(mcphttp.SessionHeader, c.id)

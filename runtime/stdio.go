@@ -58,6 +58,7 @@ func (s *Spec) startProcess(ctx context.Context) (*idleProcess, *protocol.Error)
 		Args:          argv[1:],
 		Dir:           s.WorkDir(),
 		Env:           s.Env,
+		KillGrace:     cmp.Or(s.Options.KillGrace, -1),
 		Limits:        limited.Limits(s.Options.Limits),
 		Containment:   s.Containment,
 		Isolate:       s.Options.Isolate == manifest.IsolatePID,

@@ -20,7 +20,7 @@ type lease[S Service] struct {
 // call release; calling it again does nothing. key selects the slot of a PerKey group; other groups ignore it.
 //
 // Acquire starts an Idle slot. It waits, in order of arrival, while the instance starts, while a restart is due within
-// 1 s, or until an instance has room. Otherwise it fails with a *protocol.Error: Overloaded (the queue is full,
+// 3 s, or until an instance has room. Otherwise it fails with a *protocol.Error: Overloaded (the queue is full,
 // QueueTimeout has passed, or all MaxInstances are busy), BreakerOpen and NotReady (both with RetryAfter), Failed (with
 // RetryAfter before a Trial), ShuttingDown; or with the error of the on-demand start that it waited for. If ctx ends
 // during the wait, the error wraps ctx.Err(): its kind is Canceled, or after a deadline Overloaded if an instance was

@@ -7,8 +7,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxRestartWait is how soon a restart must be due for calls to wait for it instead of being refused.
-const maxRestartWait = time.Second
+const (
+	// maxRestartWait is how soon a restart must be due for calls to wait for it instead of being refused: the second in
+	// a row is by default.
+	maxRestartWait = 3 * time.Second
+	// onCallWait is how soon a restart must be due for a call not to start the instance itself, with Restart.OnCall.
+	onCallWait = time.Second
+)
 
 // probeRetryAfter is the RetryAfter of calls refused during a probe, whose end is unknown.
 const probeRetryAfter = time.Second
@@ -27,12 +32,13 @@ func (g *Group[S]) availabilityOf(sl *slot[S]) availability {
 	switch due := sl.next.Sub(g.now()); {
 	case g.coolingDown(sl):
 		return unavailable
-	case sl.state == Idle, sl.state == Restarting && (due <= 0 || due > maxRestartWait && g.o.Restart.OnCall),
+	case sl.state == Idle, sl.state == Restarting && (due <= 0 || due > onCallWait && g.o.Restart.OnCall),
 		sl.state == Failed && !sl.failedForGood():
 		return startable
 	case sl.state == Spawning:
 		return starting
-	case sl.state == Draining, sl.state == Restarting && due <= maxRestartWait, sl.state == Ready && g.permits(sl):
+	case sl.state == Draining, sl.state == Restarting && (due <= maxRestartWait || g.o.Restart.Cooldown > 0),
+		sl.state == Ready && g.permits(sl):
 		return busy
 	}
 	return unavailable

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/exthost/exthost/protocol"
@@ -52,6 +53,18 @@ func (g *Group[S]) coolingDown(sl *slot[S]) bool {
 	}
 	until, _ := g.cooldown(sl)
 	return !until.IsZero() && until.After(g.now())
+}
+
+// untilCooldown returns err, the latest failure of sl, with the RetryAfter of a Cooldown that it has begun.
+func (g *Group[S]) untilCooldown(sl *slot[S], err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || g.o.Restart.Cooldown == 0 || !g.coolingDown(sl) {
+		return err
+	}
+	until, _ := g.cooldown(sl)
+	refusal := *e
+	refusal.RetryAfter = until.Sub(g.now())
+	return &refusal
 }
 
 // failedForGood reports whether only Restart can start another instance.

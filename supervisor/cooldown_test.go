@@ -12,10 +12,10 @@ import (
 
 const cooldown = 30 * time.Second
 
-// threeFailures is a lazy group that gives up after three consecutive failures.
-var threeFailures = Options{Lazy: true, Restart: Restart{MaxAttempts: 2, BaseBackoff: -1, Cooldown: cooldown}}
+// threeRestarts is a lazy group that gives up after three consecutive restarts.
+var threeRestarts = Options{Lazy: true, Restart: Restart{MaxAttempts: 3, BaseBackoff: -1, Cooldown: cooldown}}
 
-// dieOnCall starts an instance for a call and kills it during that call.
+// dieOnCall kills the instance of a call during that call: one that the call starts, or the latest restart.
 func (w *world) dieOnCall(key string) {
 	w.t.Helper()
 	c := w.acquireNew(key)
@@ -41,8 +41,8 @@ func (w *world) refusedFor(key string, want time.Duration) {
 }
 
 func TestCooldown(t *testing.T) {
-	inBubble(t, threeFailures, func(t *testing.T, w *world) {
-		for range 3 {
+	inBubble(t, threeRestarts, func(t *testing.T, w *world) {
+		for range 4 {
 			if err := w.Refusal(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
@@ -72,8 +72,8 @@ func TestCooldown(t *testing.T) {
 		w.noneBorn()
 		f.die(errCrash) // before it is ready
 		for _, c := range []*call{trial, second} {
-			if c.look(); !errors.Is(c.err, errCrash) || protocol.KindOf(c.err) != protocol.ChildExited {
-				t.Errorf("the caller of the trial: %v", c.err)
+			if e := c.refused(t, protocol.ChildExited); !errors.Is(e, errCrash) || e.RetryAfter != cooldown {
+				t.Errorf("the caller of the trial: %v after %s", e, e.RetryAfter)
 			}
 		}
 		w.refusedFor("", cooldown)
@@ -82,15 +82,46 @@ func TestCooldown(t *testing.T) {
 		c := w.acquireNew("")
 		c.release(errApp) // any answer counts
 		c.die(errCrash)
-		w.dieOnCall("")
-		w.dieOnCall("")
+		for range 3 {
+			w.dieOnCall("")
+		}
 		w.refusedFor("", cooldown)
+	})
+}
+
+// An instance is restarted without a call, with the usual delays, and calls wait for it. A key that is released in the
+// meantime gets none.
+func TestKeysRestartInTheBackground(t *testing.T) {
+	o := Options{Mode: PerKey, Restart: Restart{MaxAttempts: 3, Cooldown: cooldown}}
+	inBubble(t, o, func(t *testing.T, w *world) {
+		c := w.acquireNew("a")
+		c.release(nil)
+		c.die(errCrash)
+		w.take().die(errCrash) // at once
+		waiting := w.acquire("a")
+		time.Sleep(2*time.Second - 1)
+		w.noneBorn()
+		time.Sleep(400*time.Millisecond + 1)
+		w.take().die(errCrash)
+		time.Sleep(4800 * time.Millisecond)
+		waiting.waits(t)
+		f := w.take()
+		f.becomeReady()
+		waiting.got(t, f)
+		waiting.release(nil)
+
+		c = w.acquireNew("b")
+		c.die(errCrash)
+		w.take().die(errCrash)
+		w.Release("b")
+		time.Sleep(time.Hour)
+		w.noneBorn()
 	})
 }
 
 // Only consecutive failures add up.
 func TestAnswersClearFailures(t *testing.T) {
-	inBubble(t, threeFailures, func(t *testing.T, w *world) {
+	inBubble(t, threeRestarts, func(t *testing.T, w *world) {
 		for range 10 {
 			w.dieOnCall("")
 			c := w.acquireNew("")
@@ -121,7 +152,7 @@ func TestEagerSlotStartsItsTrialByItself(t *testing.T) {
 }
 
 func TestCooldownEndsNoPermanentFailure(t *testing.T) {
-	inBubble(t, threeFailures, func(t *testing.T, w *world) {
+	inBubble(t, threeRestarts, func(t *testing.T, w *world) {
 		w.acquireNew("").die(fmt.Errorf("wrong version: %w", ErrPermanent))
 		time.Sleep(time.Hour)
 		w.acquire("").refused(t, protocol.Failed)
@@ -133,8 +164,8 @@ func TestCooldownEndsNoPermanentFailure(t *testing.T) {
 }
 
 func TestRestartEndsCooldown(t *testing.T) {
-	inBubble(t, threeFailures, func(t *testing.T, w *world) {
-		for range 3 {
+	inBubble(t, threeRestarts, func(t *testing.T, w *world) {
+		for range 4 {
 			w.dieOnCall("")
 		}
 		w.refusedFor("", cooldown)
@@ -152,52 +183,60 @@ func TestRestartEndsCooldown(t *testing.T) {
 
 // In a PerKey group, the deaths of instances count for their keys, and failed starts count for all keys together.
 func TestCooldownOfKeys(t *testing.T) {
-	o := threeFailures
+	o := threeRestarts
 	o.Mode = PerKey
 	inBubble(t, o, func(t *testing.T, w *world) {
 		alive := w.acquireNew("alive")
 		alive.release(nil)
-		for range 3 {
+		for range 4 {
 			w.dieOnCall("dying")
 		}
 		w.refusedFor("dying", cooldown)
 		w.acquireNew("other").release(nil)
 
-		fails := func(key string) {
-			t.Helper()
-			c := w.acquire(key)
+		patient := w.acquire("a")
+		for range 3 {
 			w.take().die(errCrash)
-			if c.look(); protocol.KindOf(c.err) != protocol.ChildExited {
-				t.Fatalf("%s: %v", key, c.err)
+			patient.waits(t)
+		}
+		f := w.take() // the third restart
+		f.becomeReady()
+		patient.got(t, f) // a success, which ends the row of failed starts
+		fails := func(keys ...string) {
+			t.Helper()
+			var calls []*call
+			for _, key := range keys {
+				calls = append(calls, w.acquire(key))
+			}
+			for range 3 + len(keys) { // each running start may still fail when the third restart has
+				w.take().die(errCrash)
+			}
+			for i, c := range calls {
+				if e := c.refused(t, protocol.ChildExited); e.RetryAfter != cooldown {
+					t.Errorf("%s: %v after %s", keys[i], e, e.RetryAfter)
+				}
 			}
 		}
-		fails("a")
-		fails("b")
-		w.acquireNew("works").release(nil) // a success, which ends the row of failed starts
-		fails("a")
-		fails("b")
-		fails("c")
-		for _, key := range []string{"a", "b", "c", "d", ""} {
+		fails("b", "c")
+		for _, key := range []string{"b", "c", "d", ""} {
 			w.refusedFor(key, cooldown)
 		}
 		w.acquire("alive").got(t, alive.fake)
 
 		time.Sleep(cooldown)
 		trial := w.acquire("d")
-		f := w.take()
+		f = w.take()
 		w.refusedFor("e", cooldown) // one trial for all keys
 		time.Sleep(time.Second)
 		f.die(errCrash)
-		trial.look()
+		trial.refused(t, protocol.ChildExited)
 		w.refusedFor("e", cooldown)
 
 		time.Sleep(cooldown)
 		w.acquireNew("e").release(nil)
-		w.acquireNew("a").release(nil)
+		w.acquireNew("b").release(nil)
 
-		for _, key := range []string{"f", "g", "h"} {
-			fails(key)
-		}
+		fails("f")
 		w.refusedFor("i", cooldown)
 		w.async(func() error { return w.Restart(context.Background()) })
 		w.acquire("i").waits(t)
@@ -206,7 +245,7 @@ func TestCooldownOfKeys(t *testing.T) {
 
 // A caller can see an end, and ask for the next Refusal, before Serve returns.
 func TestRefusalWaitsForTheEnd(t *testing.T) {
-	o := threeFailures
+	o := threeRestarts
 	o.Restart.MaxAttempts = 0
 	o.Ended = func(err error) bool { return errors.Is(err, errCrash) }
 	inBubble(t, o, func(t *testing.T, w *world) {

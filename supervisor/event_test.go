@@ -105,7 +105,7 @@ func TestEventHookLags(t *testing.T) {
 		}
 		time.Sleep(12 * time.Hour) // in a crash loop
 		<-gate
-		time.Sleep(time.Hour)
+		time.Sleep(3 * time.Hour)
 		gate <- struct{}{}
 		time.Sleep(time.Minute)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -34,8 +34,8 @@ type Options struct {
 	Name string // in events and breakers
 	Mode Mode   // default Shared
 
-	// Lazy slots start on the first call, and restart after a failure on the next call. By default, Start starts the
-	// slots, and they restart by themselves. PerKey slots are always lazy.
+	// Lazy slots start on the first call, and restart after a failure on the next call, or by themselves if there is a
+	// Cooldown. By default, Start starts the slots, and they restart by themselves. PerKey slots are always lazy.
 	Lazy bool
 
 	MaxInstances int           // max running instances of a PerKey group, including stopping ones; default 16
@@ -80,7 +80,8 @@ type Options struct {
 // With a Cooldown, [Failed] is not final, and the budget counts consecutive failures: a successful call clears the
 // failures of its slot. In a PerKey group the failed starts of all keys also share a second budget of the same size,
 // which a successful start clears. A failed trial start begins the Cooldown again. Errors that wrap [ErrPermanent] stay
-// final.
+// final. Slots restart by themselves, lazy ones too, and calls wait for that, however long it takes: only when the
+// budget is spent are they refused.
 //
 // With a Trial, [Failed] is not final either, unless MaxAttempts is 0. The budget works as without a Trial, and is
 // restored once an instance that was started as a trial has been Ready for HealthyAfter.
@@ -89,7 +90,8 @@ type Options struct {
 type Restart struct {
 	MaxAttempts int           // max restarts within any Window; 0: none, negative: unlimited
 	Window      time.Duration // default 5 min
-	// max delay of the second restart, doubled for each further restart; default 1 s, negative: no delay
+	// the nth restart in a row waits this long, doubled n-1 times, and up to a fifth longer; the first waits for
+	// nothing; default 1 s, negative: no delay
 	BaseBackoff  time.Duration
 	MaxBackoff   time.Duration // limit of the doubled delay; default 16 s, negative: no delay
 	HealthyAfter time.Duration // time in Ready that resets the delays; default 60 s, negative: any time
@@ -152,8 +154,11 @@ func defaultTo[T comparable](field *T, value T) {
 	}
 }
 
-// onDemand reports whether only calls start slots.
+// onDemand reports whether only calls start slots that are Idle or Failed.
 func (o *Options) onDemand() bool { return o.Lazy || o.Mode == PerKey }
+
+// restartsItself reports whether slots that are Restarting start without a call.
+func (o *Options) restartsItself() bool { return !o.onDemand() || o.Restart.Cooldown > 0 }
 
 // outcomeOf classifies the outcome of a call.
 func (o *Options) outcomeOf(err error) outcome {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -45,17 +46,18 @@ func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Durati
 	return delay, true
 }
 
-// backoff returns 0 for the first restart in a row, then a random delay up to a bound that starts at BaseBackoff and
-// doubles (full jitter).
+// backoff returns 0 for the first restart in a row. The nth waits for BaseBackoff, doubled n-1 times and at most
+// MaxBackoff, and up to a fifth longer, so that what ended together does not start together.
 func (p *policy) backoff() time.Duration {
 	if p.restartsInRow == 0 {
 		return 0
 	}
-	bound := p.BaseBackoff
-	for n := 1; n < p.restartsInRow && 0 < bound && bound < p.MaxBackoff; n++ {
-		bound *= 2
+	delay := p.BaseBackoff
+	for n := 0; n < p.restartsInRow && 0 < delay && delay < p.MaxBackoff; n++ {
+		delay += min(delay, p.MaxBackoff-delay)
 	}
-	return time.Duration(p.rand.Int64N(int64(min(bound, p.MaxBackoff)) + 1))
+	delay = min(delay, p.MaxBackoff)
+	return delay + min(time.Duration(p.rand.Int64N(int64(delay/5)+1)), math.MaxInt64-delay)
 }
 
 // attempt returns the number of the latest restart: within the window, or since the slot was last healthy if restarts

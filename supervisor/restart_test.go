@@ -18,10 +18,11 @@ func TestCrashLoopFails(t *testing.T) {
 	inBubble(t, five, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		jitter := rand.New(rand.NewPCG(1, 2)) // the world's seed
-		for attempt, bound := range []time.Duration{0, 1, 2, 4, 8} {
+		for attempt, delay := range []time.Duration{0, 2, 4, 8, 16} {
 			f.die(errCrash)
 			if attempt > 0 {
-				delay := time.Duration(jitter.Int64N(int64(bound*time.Second) + 1))
+				delay *= time.Second
+				delay += time.Duration(jitter.Int64N(int64(delay/5) + 1))
 				if s := w.Status()[0]; s.State != Restarting || s.Attempt != attempt+1 || time.Until(s.Next) != delay {
 					t.Fatalf("restart %d: %+v in %s, want it in %s", attempt+1, s, time.Until(s.Next), delay)
 				}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -26,25 +27,51 @@ func TestPolicyBackoff(t *testing.T) {
 		MaxBackoff:   16 * time.Second,
 		HealthyAfter: time.Minute,
 	}, 1)
-	bounds := []time.Duration{0, 1, 2, 4, 8, 16, 16, 16}
-	largest := make([]time.Duration, len(bounds))
-	for range 2000 {
+	delays := []time.Duration{0, 2, 4, 8, 16, 16, 16, 16}
+	smallest, largest := make([]time.Duration, len(delays)), make([]time.Duration, len(delays))
+	for round := range 2000 {
 		p.reset()
-		for i := range bounds {
+		for i, base := range delays {
 			d, ok := p.failed(time.Time{}, 0)
-			if !ok || d > bounds[i]*time.Second || p.attempt() != i+1 {
-				t.Fatalf("restart %d (attempt %d): %s, %v; the bound is %d s", i, p.attempt(), d, ok, bounds[i])
+			if !ok || d < base*time.Second || d > base*time.Second*6/5 || p.attempt() != i+1 {
+				t.Fatalf("restart %d (attempt %d): %s, %v; the delay is %d s", i, p.attempt(), d, ok, base)
 			}
-			largest[i] = max(largest[i], d)
+			if largest[i] = max(largest[i], d); round == 0 {
+				smallest[i] = d
+			}
+			smallest[i] = min(smallest[i], d)
 		}
 	}
-	for i, l := range largest { // full jitter uses the whole range
-		if l < bounds[i]*time.Second*95/100 {
-			t.Errorf("restart %d never waited longer than %s", i, l)
+	for i, base := range delays { // the jitter uses its whole range
+		if smallest[i] > base*time.Second*101/100 || largest[i] < base*time.Second*119/100 {
+			t.Errorf("restart %d always waited between %s and %s", i, smallest[i], largest[i])
 		}
 	}
 	if p.recent != nil {
 		t.Error("an unlimited policy remembers failures")
+	}
+}
+
+// The default budget rides out an outage of half a minute.
+func TestDefaultBudgetLastsHalfAMinute(t *testing.T) {
+	for seed := range uint64(100) {
+		p, now := newPolicy(defaults.Restart, seed), time.Time{}
+		for d, ok := p.failed(now, 0); ok; d, ok = p.failed(now, 0) {
+			now = now.Add(d)
+		}
+		if lasted := now.Sub(time.Time{}); lasted < 30*time.Second || lasted > 36*time.Second || p.attempt() != 5 {
+			t.Errorf("spent after %s and %d restarts", lasted, p.attempt())
+		}
+	}
+}
+
+// Delays near the largest duration do not overflow.
+func TestLongestBackoff(t *testing.T) {
+	p := newPolicy(Restart{MaxAttempts: -1, BaseBackoff: math.MaxInt64 / 3, MaxBackoff: math.MaxInt64}, 1)
+	for range 10 {
+		if d, _ := p.failed(time.Time{}, 0); d < 0 {
+			t.Fatal(d)
+		}
 	}
 }
 
@@ -90,8 +117,8 @@ func TestHealthyResetsBackoff(t *testing.T) {
 	if d, ok := p.failed(now, time.Minute); !ok || d != 0 {
 		t.Errorf("healthy: %s, %v; want an immediate restart", d, ok)
 	}
-	if d, ok := p.failed(now, 0); !ok || d > time.Second {
-		t.Errorf("after that: %s, %v; want the base backoff", d, ok)
+	if d, ok := p.failed(now, 0); !ok || d < 2*time.Second || d > 2400*time.Millisecond {
+		t.Errorf("after that: %s, %v; want twice the base backoff", d, ok)
 	}
 }
 
@@ -145,8 +172,8 @@ func TestPolicyModel(t *testing.T) {
 		wantOK := inWindow < 4
 		if wantOK {
 			if streak > 0 {
-				bounds := []time.Duration{1, 2, 4, 7}
-				want = time.Duration(jitter.Int64N(int64(bounds[min(streak, 4)-1]*time.Second) + 1))
+				want = []time.Duration{2, 4, 7}[min(streak, 3)-1] * time.Second
+				want += time.Duration(jitter.Int64N(int64(want/5) + 1))
 			}
 			granted = append(granted, now)
 			streak++

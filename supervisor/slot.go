@@ -82,10 +82,14 @@ func (sl *slot[S]) stopTimer() {
 // onTimer handles the end of a slot's timer.
 func (g *Group[S]) onTimer(sl *slot[S]) {
 	switch sl.state {
-	case Restarting, Failed:
-		if !g.o.onDemand() {
+	case Restarting:
+		if g.o.restartsItself() && g.hasRoom() && !g.coolingDown(sl) {
 			g.spawn(sl, false)
 		} // otherwise serveQueue starts it if a call waits
+	case Failed:
+		if !g.o.onDemand() {
+			g.spawn(sl, false)
+		}
 	case Draining:
 		sl.inst.cancel()
 	case Ready:
@@ -215,10 +219,11 @@ func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
 	}
 	switch {
 	case started || sl.pool.has(Ready, Spawning):
+	case sl.state == Restarting && g.o.Restart.Cooldown > 0:
 	case g.o.onDemand(): // waiting calls get the error of the start
-		g.refuse(sl.pool, err)
+		g.refuse(sl.pool, g.untilCooldown(sl, err))
 	// otherwise the waiting calls would start the next instance at once, again and again
-	case g.o.Restart.OnCall && sl.next.Sub(g.now()) > maxRestartWait:
+	case g.o.Restart.OnCall && sl.next.Sub(g.now()) > onCallWait:
 		g.refuse(sl.pool, g.refusal(sl))
 	}
 }

@@ -40,6 +40,7 @@ func destinations(t testing.TB, script string, change func(*config.Destination))
 		change(&d)
 	}
 	cfg := hosttest.NewFolder(t).Config()
+	cfg.Extensions.Defaults.Restart.BaseBackoff = new(manifest.Duration) // restarts come at once
 	cfg.Destinations = config.Destinations{"d": d}
 	return cfg
 }
@@ -322,13 +323,14 @@ func TestDestinationGetsANewChild(t *testing.T) {
 	}
 }
 
-// Three failures in a row block new connections for half a minute; then one may try.
+// A child that dies is restarted three times. The fourth failure in a row blocks its connection for half a minute; then
+// one call may try.
 func TestDestinationThatKeepsDyingIsBlocked(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "rich", nil, exthost.Options{})
 	s, _ := connect(t, h, "a", nil)
 	neighbour, _ := connect(t, h, "b", nil)
-	for range 3 {
+	for range 4 {
 		if _, err := ask(t, h, s, "die", `{}`); protocol.KindOf(err) != protocol.ChildExited {
 			t.Fatalf("the call that it dies of: %v", err)
 		}
@@ -337,7 +339,7 @@ func TestDestinationThatKeepsDyingIsBlocked(t *testing.T) {
 	e, ok := err.(*protocol.Error)
 	if !ok || e.Kind != protocol.NotReady || e.RetryAfter <= 0 || e.RetryAfter > 30*time.Second || e.Evidence == nil ||
 		e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
-		t.Fatalf("the fourth: %v, %+v", err, e)
+		t.Fatalf("the fifth: %v, %+v", err, e)
 	}
 	if err := h.Bridge().Refuses(s); protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("it would not be refused: %v", err)
@@ -353,20 +355,32 @@ func TestDestinationThatKeepsDyingIsBlocked(t *testing.T) {
 	}
 }
 
-// A destination that never starts is tried three times in all. The log has the reason.
-func TestDestinationThatNeverStartsIsTriedThrice(t *testing.T) {
+// A child is restarted when it has died, not only with the next call.
+func TestDestinationRestartsInTheBackground(t *testing.T) {
+	processtest.Leaks(t)
+	h := openDestination(t, "rich", nil, exthost.Options{})
+	s, _ := connect(t, h, "a", nil)
+	before := destinationStatus(t, h).Instances[0].PID
+	if _, err := ask(t, h, s, "die", `{}`); protocol.KindOf(err) != protocol.ChildExited {
+		t.Fatalf("the call that it dies of: %v", err)
+	}
+	hosttest.Eventually(t, "another child is ready", func() bool {
+		all := destinationStatus(t, h).Instances
+		return len(all) == 1 && all[0].State == "ready" && all[0].PID != before
+	})
+}
+
+// The child of a new connection is restarted three times, while its first request waits. Then connections are refused.
+// The log has the reason.
+func TestDestinationThatNeverStarts(t *testing.T) {
 	processtest.Leaks(t)
 	var log bytes.Buffer
 	h := openDestination(t, "err no API key; exit 4", nil,
 		exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	for i := range 4 {
+	for i, want := range []protocol.Kind{protocol.ChildExited, protocol.NotReady} {
 		s := &protocol.Session{ID: fmt.Sprint(i), Version: protocol.MCP20251125, Extension: "d"}
 		_, err := ask(t, h, s, "any", `{}`)
-		want := map[bool]protocol.Kind{
-			true:  protocol.ChildExited,
-			false: protocol.NotReady,
-		}[i < 3]
-		if protocol.KindOf(err) != want {
+		if e, ok := err.(*protocol.Error); !ok || e.Kind != want || e.RetryAfter == 0 {
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}
@@ -384,6 +398,9 @@ func TestDestinationThatNeverStartsIsTriedThrice(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, log.String())
 		}
+	}
+	if n := strings.Count(log.String(), "msg=crashed"); n != 3 {
+		t.Errorf("%d restarts:\n%s", n, log.String())
 	}
 }
 

@@ -41,7 +41,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		ID:            name,
 		Dir:           t.Cwd,
 		Manifest:      &manifest.Manifest{Plugin: manifest.Plugin{ID: name}, Transport: t},
-		Options:       options(cfg, d).Resolve(t),
+		Options:       options(cfg, d, env.StartLazy).Resolve(t), // a check reports the first failure
 		HostVersion:   env.Version,
 		Self:          env.Self,
 		StateDir:      filepath.Join(env.StateDir, ".destinations", url.PathEscape(name)),
@@ -120,18 +120,27 @@ func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destinati
 // maxConnections bounds the instances of a destination, unless extensions.defaults.max_instances is set.
 const maxConnections = 64
 
+// killGrace is the time between SIGTERM and SIGKILL, unless extensions.defaults.kill_grace is set.
+const killGrace = manifest.Duration(5 * time.Second)
+
 // options returns the [runtime] options of a destination: each connection has its own instance, which starts with
-// it. The third failure in a row within five minutes begins the cooldown.
-func options(cfg *config.Config, d config.Destination) manifest.Runtime {
-	most, restarts, window, atOnce := maxConnections, 2, manifest.Duration(5*time.Minute), manifest.Duration(1)
+// it. The fourth failure in a row within five minutes begins the cooldown; with once, the first does.
+func options(cfg *config.Config, d config.Destination, once bool) manifest.Runtime {
+	most, restarts, window, grace := maxConnections, 3, manifest.Duration(5*time.Minute), killGrace
+	if once {
+		restarts = 0
+	}
 	r := manifest.Runtime{
 		Activation:   manifest.ActivationLazy,
 		Instances:    cmp.Or(d.Instances, manifest.InstancesPerSession),
 		StartTimeout: &d.StartTimeout,
-		Restart:      manifest.Restart{MaxAttempts: &restarts, Window: &window, HealthyAfter: &atOnce},
+		Restart:      manifest.Restart{MaxAttempts: &restarts, Window: &window},
 	}
 	if cfg.Extensions.Defaults.MaxInstances == nil {
 		r.MaxInstances = &most
+	}
+	if cfg.Extensions.Defaults.KillGrace == nil {
+		r.KillGrace = &grace
 	}
 	return r.Over(cfg.Extensions.Defaults)
 }

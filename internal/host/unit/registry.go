@@ -138,8 +138,8 @@ func each(list []Runner, do func(Runner) error) iter.Seq2[Runner, error] {
 	}
 }
 
-// stopMargin is the time that a stop may take beyond drain_timeout and shutdown_grace before the processes are
-// killed.
+// stopMargin is the time that a stop may take beyond drain_timeout, shutdown_grace and kill_grace before the processes
+// are killed.
 const stopMargin = 5 * time.Second
 
 // Drain stops u once the calls that may use it have left, at the latest after its drain_timeout, and kills it if it
@@ -157,7 +157,8 @@ func Drain(closing context.Context, u Runner, past []<-chan struct{}) (stopped b
 	}
 	deadline, _ := drained.Deadline()
 	drain := max(0, time.Until(deadline))
-	ctx, cancel := context.WithTimeout(closing, drain+base.Spec.Options.ShutdownGrace+stopMargin)
+	o := &base.Spec.Options
+	ctx, cancel := context.WithTimeout(closing, drain+o.ShutdownGrace+o.KillGrace+stopMargin)
 	defer cancel()
 	if err := u.Stop(ctx, drain); err != nil {
 		if closing.Err() != nil {

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// termGrace is the time between SIGTERM and SIGKILL.
-	termGrace = time.Second
 	// killWait bounds the wait after SIGKILL: a process in uninterruptible sleep cannot be killed.
 	killWait = 2 * time.Second
 	// drainWait bounds the delivery of the last stderr lines after the exit.
@@ -48,6 +46,8 @@ type Spec struct {
 	// StdoutToStderr connects the child's stdout to its stderr, for a child that does not communicate over stdout.
 	// Process.Stdout is then nil.
 	StdoutToStderr bool
+	// KillGrace is the time between SIGTERM and SIGKILL; default 1 s, negative: none.
+	KillGrace time.Duration
 	// Limits are the resource limits of the child, where [limited.Enforced] is true.
 	Limits limited.Limits
 	// Containment kills the child's descendants when the child ends. If nil, only the process group
@@ -81,6 +81,7 @@ type Process struct {
 	contained *containedChild
 	proxy     io.Closer // of the child's sandbox; nil for none
 	stderr    *stderrReader
+	killGrace time.Duration // between SIGTERM and SIGKILL
 	exited    chan struct{} // closed by reap
 	done      chan struct{}
 	exit      Exit // set before done is closed
@@ -140,6 +141,7 @@ func (s *Spec) start(ctx context.Context) (*Process, error) {
 		init:      init,
 		parent:    parent,
 		contained: hold,
+		killGrace: cmp.Or(s.KillGrace, time.Second),
 		exited:    make(chan struct{}),
 		done:      make(chan struct{}),
 	}
@@ -237,7 +239,7 @@ func (p *Process) TailSince(since time.Time) []string { return p.stderr.tail.lin
 // Kill sends SIGKILL to the child's process group. It does not wait.
 func (p *Process) Kill() { p.signal(kill) }
 
-// Stop ends the child: it closes stdin, waits for grace, sends SIGTERM to the process group, waits for a second and
+// Stop ends the child: it closes stdin, waits for grace, sends SIGTERM to the process group, waits for KillGrace and
 // sends SIGKILL. It returns as soon as the child has ended. When ctx ends, it sends SIGKILL at once. The error is nil
 // or ErrUnkillable.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
@@ -246,7 +248,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 		return nil
 	}
 	p.signal(term)
-	if p.waitFor(ctx, termGrace) {
+	if p.waitFor(ctx, p.killGrace) {
 		return nil
 	}
 	p.signal(kill)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -149,6 +150,26 @@ func TestStopOfAStoppedChild(t *testing.T) {
 	}
 	if exit := c.ended(); exit.Signal != "SIGKILL" {
 		t.Errorf("exit: %v", exit)
+	}
+}
+
+// A child that ignores SIGTERM is killed after its KillGrace, neither before nor after.
+func TestKillGrace(t *testing.T) {
+	processtest.Leaks(t)
+	for grace, least := range map[time.Duration]time.Duration{-1: 0, time.Hour: 1100 * time.Millisecond} {
+		p := start(t, "ignore; out ready; hang", func(s *Spec) { s.KillGrace = grace })
+		p.expect("ready")
+		limit := patience
+		if least > 0 {
+			limit = least // the end of the context kills the child
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		began := time.Now()
+		err := p.Stop(ctx, 0)
+		if took := time.Since(began); err != nil || p.Exit().Signal != "SIGKILL" || took < least {
+			t.Errorf("grace %v: %v, %v after %v", grace, err, p.Exit(), took)
+		}
+		cancel()
 	}
 }
 

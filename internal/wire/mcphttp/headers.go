@@ -3,8 +3,11 @@ package mcphttp
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
@@ -18,6 +21,11 @@ const (
 	MethodHeader  = "Mcp-Method"
 	NameHeader    = "Mcp-Name"
 )
+
+// RetryAfter sets the header that tells a client when to try again: after d in whole seconds, at least 1.
+func RetryAfter(w http.ResponseWriter, d time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+}
 
 // namedBy maps the methods that require Mcp-Name to the member of params that it repeats. The tasks methods belong to
 // MCP's extension for tasks.
