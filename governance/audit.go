@@ -26,7 +26,7 @@ func (r *exchangeRun) finish(ctx context.Context) error {
 // runAudit asks each audit policy about the response. A policy without the response flow, and every
 // policy of a notification, is asked about the request instead, unless it has been already.
 func (r *exchangeRun) runAudit(ctx context.Context) {
-	x, remaining := r.x, r.p.o.ChainTimeout
+	x, remaining := r.x, r.p.flows[Response].limit
 	shown := x
 	if len(r.unseen) > 0 {
 		shown = r.auditCopy(ctx)
@@ -52,15 +52,19 @@ func (r *exchangeRun) runAudit(ctx context.Context) {
 
 // auditCopy returns the copy of x that audit policies see when some content policies have not seen
 // the request. The copy's request has the changes that those policies would make; it is nil if one
-// of them denies the request or cannot decide.
+// of them denies the request, cannot decide or runs outside of this process.
 func (r *exchangeRun) auditCopy(ctx context.Context) *Exchange {
 	shown := *r.x
 	watch := &exchangeRun{p: r.p, x: &shown}
 	shown.Failure = nil
-	remaining := r.p.o.ChainTimeout
+	remaining := r.p.flows[Request].limit
 	for _, m := range r.unseen {
 		if m.spec.Category != Content || m.shadowed || !m.spec.Match.matches(&shown) {
 			continue
+		}
+		if m.spec.Kind != KindBuiltin { // a program must not get a request that has ended before it
+			shown.Request = nil
+			break
 		}
 		to, ok := watch.previewContent(ctx, m, &remaining)
 		if shown.Request = to; !ok {

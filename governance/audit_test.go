@@ -214,6 +214,34 @@ func TestAuditSeesMaskedRequests(t *testing.T) {
 	}
 }
 
+// A policy that runs outside of this process gets no request that was denied before it, not even to mask it for the
+// record. The record then has no request, since what the policy would have masked is unknown.
+func TestDeniedRequestsReachNoProgram(t *testing.T) {
+	for _, kind := range []governance.Kind{governance.KindGRPC, governance.KindMCP, governance.KindNative} {
+		recorded := "nothing"
+		record := policyFunc(func(_ context.Context, _ governance.Flow, x *governance.Exchange,
+		) (governance.Decision, error) {
+			recorded = string(x.Request)
+			return governance.Decision{}, nil
+		})
+		program := member("program", governance.Content, policyFunc(func(context.Context, governance.Flow,
+			*governance.Exchange) (governance.Decision, error) {
+			t.Errorf("kind %s was asked", kind)
+			return governance.Decision{}, nil
+		}))
+		program.Spec.Kind = kind
+		denies := member("denies", governance.Authorization,
+			in(governance.Request, governance.Decision{Action: governance.Deny}))
+		p := newPipeline(t, governance.Options{}, denies, program, member("audit", governance.Audit, record))
+		if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil)); protocol.KindOf(err) != protocol.Rejected {
+			t.Error(err)
+		}
+		if recorded != "" {
+			t.Errorf("kind %s: the record has the request %s", kind, recorded)
+		}
+	}
+}
+
 // Audit policies do not see a result that is withheld from the caller.
 func TestAuditDoesNotSeeWithheldResults(t *testing.T) {
 	var saw []string

@@ -2,7 +2,7 @@ package governance
 
 import (
 	"cmp"
-	"slices"
+	"strings"
 )
 
 // Codes of denials that the pipeline itself issues.
@@ -23,18 +23,18 @@ var categoryCodes = map[Category]string{
 
 func (c Category) code() string { return cmp.Or(categoryCodes[c], "rejected") }
 
-// bounded are the codes that may be metric labels. Sorted.
-var bounded = []string{
-	"approval_denied", "approval_expired", "approval_unavailable", "budget_exceeded", "descriptor_changed",
-	"governance_unavailable", "invalid_request", "loop_detected", "rate_limited", "rejected", "result_too_large",
-	"secret_found", "unauthenticated", "unauthorized",
+// maxLabel bounds a code that is the label of a metric.
+const maxLabel = 64
+
+// BoundedCode returns code if it can be the label of a metric, else "other": a policy may return any code. It can if it
+// is a name: at most 64 ASCII letters, digits, and characters of "_-.:". Who counts codes bounds how many.
+func BoundedCode(code string) string {
+	if len(code) > maxLabel || strings.ContainsFunc(code, func(c rune) bool { return !isCode(c) }) {
+		return "other"
+	}
+	return code
 }
 
-// BoundedCode returns code when the project defines it, else "other". It bounds the labels of a
-// metric: a policy may return any code.
-func BoundedCode(code string) string {
-	if _, known := slices.BinarySearch(bounded, code); known || code == "" {
-		return code
-	}
-	return "other"
+func isCode(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_-.:", c)
 }

@@ -26,7 +26,8 @@ type Options struct {
 	Approver Approver
 	// ChainTimeout bounds the time of all policies together for one flow of one exchange; each
 	// policy also has its own timeout. The time that a person takes to approve does not count.
-	// Default: DefaultChainTimeout.
+	// Default: DefaultChainTimeout, and what the timeouts of the policies of that flow exceed
+	// DefaultTimeout by.
 	ChainTimeout time.Duration
 	// MaxJSON bounds a request or response that a policy has changed, in bytes. Default:
 	// DefaultMaxJSON.
@@ -55,18 +56,16 @@ type Pipeline struct {
 
 // chain holds the members that are asked about one flow.
 type chain struct {
-	awaited  []*member // observers that the exchange waits for
-	detached []*member // observers that run in the background
-	deciding []*member // authentication to content
+	awaited  []*member     // observers that the exchange waits for
+	detached []*member     // observers that run in the background
+	deciding []*member     // authentication to content
+	limit    time.Duration // of all of them together, audit policies included
 }
 
 // NewPipeline returns a pipeline of the members that are not disabled. It normalizes their
 // specs, and panics when a member has no policy or no category. The owner of a pipeline
 // with members calls Close.
 func NewPipeline(o Options, members ...Member) *Pipeline {
-	if o.ChainTimeout <= 0 {
-		o.ChainTimeout = DefaultChainTimeout
-	}
 	if o.MaxJSON <= 0 {
 		o.MaxJSON = DefaultMaxJSON
 	}
@@ -80,7 +79,7 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 	}
 	slices.SortStableFunc(p.members, func(a, b *member) int { return a.spec.Order(&b.spec) })
 	for _, flow := range []Flow{Request, Response} {
-		var c chain
+		c := chain{limit: o.chainTimeout(p.members, flow)}
 		for _, m := range p.members {
 			switch {
 			case !m.handles(flow) || m.spec.Category == Audit:
@@ -96,6 +95,20 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 	}
 	p.audit = slices.DeleteFunc(slices.Clone(p.members), func(m *member) bool { return m.spec.Category != Audit })
 	return p
+}
+
+// chainTimeout returns the time that members together have for a flow.
+func (o *Options) chainTimeout(members []*member, flow Flow) time.Duration {
+	if o.ChainTimeout > 0 {
+		return o.ChainTimeout
+	}
+	limit := DefaultChainTimeout
+	for _, m := range members {
+		if m.handles(flow) {
+			limit += max(0, m.spec.Timeout-DefaultTimeout)
+		}
+	}
+	return limit
 }
 
 // Stage is a step of an exchange that the caller of Govern supplies.

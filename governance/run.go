@@ -66,7 +66,8 @@ func (r *exchangeRun) execute(ctx context.Context, send Stage, after []Stage) er
 // decide asks the policies of the flow. In the request flow, audit policies are asked too, unless
 // the exchange is a notification or was answered by a policy.
 func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
-	chain, remaining := r.p.flows[flow], r.p.o.ChainTimeout
+	chain := r.p.flows[flow]
+	remaining := chain.limit
 	if flow == Response && r.x.Failure != nil {
 		return r.decideFailure(ctx, chain, &remaining)
 	}
@@ -117,7 +118,7 @@ func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, r
 		r.unseen = unseen
 	}
 	if r.changed && (flow == Response || r.x.Verdict.Action != Respond) {
-		rest := r.p.o.ChainTimeout // a new limit, so that no optional policy is skipped for lack of time
+		rest := r.p.flows[flow].limit // a new limit, so that no optional policy is skipped for lack of time
 		if _, err := r.each(ctx, flow, guarding(members, Authorization, Validation), &rest, true); err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 	if flow == Request { // the changed request has not been sent
 		r.sent, r.unseen = false, r.p.flows[Request].deciding
 	}
-	remaining := r.p.o.ChainTimeout
+	remaining := r.p.flows[flow].limit
 	guards := guarding(r.p.flows[flow].deciding, Authorization, Validation, Content)
 	if err := r.round(ctx, flow, guards, &remaining, true); err != nil {
 		return err

@@ -63,9 +63,34 @@ func TestTimeouts(t *testing.T) {
 		{"optional", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, s, false)}, s, ""},
 		{"the chain's default is 10 s", governance.Options{},
 			[]governance.Member{
-				named(1, governance.Validation, 8*s, 9*s, true),
-				named(2, governance.Validation, 3*s, 9*s, true),
-			}, 10 * s, "p2"},
+				named(1, governance.Validation, 3*s, 0, false),
+				named(2, governance.Validation, 3*s, 0, false),
+				named(3, governance.Validation, 3*s, 0, false),
+				named(4, governance.Validation, 2*s, 0, true),
+			}, 10 * s, "p4"},
+		{"a stated timeout is honoured", governance.Options{},
+			[]governance.Member{
+				named(1, governance.Validation, 2*s, 0, true),
+				named(2, governance.Validation, 25*s, 30*s, true),
+			}, 27 * s, ""},
+		{"also behind one that is used up", governance.Options{},
+			[]governance.Member{
+				named(1, governance.Validation, 30*s, 20*s, false),
+				named(2, governance.Validation, 14*s, 15*s, true),
+			}, 34 * s, ""},
+		{"and in the flow of the policy alone", governance.Options{},
+			[]governance.Member{
+				{Spec: governance.Spec{
+					Name:     "slow",
+					Category: governance.Validation,
+					Timeout:  time.Minute,
+					Flows:    []governance.Flow{governance.Response},
+				}, Policy: always(governance.Decision{})},
+				named(1, governance.Validation, 3*s, 0, false),
+				named(2, governance.Validation, 3*s, 0, false),
+				named(3, governance.Validation, 3*s, 0, false),
+				named(4, governance.Validation, 2*s, 0, true),
+			}, 10 * s, "p4"},
 		{"the chain's own", governance.Options{ChainTimeout: 2 * s},
 			[]governance.Member{
 				named(1, governance.Validation, 3*s, 0, false),

@@ -184,7 +184,13 @@ func TestBoundedCode(t *testing.T) {
 		"rate_limited":    "rate_limited",
 		"unauthorized":    "unauthorized",
 		"approval_denied": "approval_denied",
+		"no_rm":           "no_rm",
+		"PII_DETECTED":    "PII_DETECTED",
 		"user 17":         "other",
+		"a\xff":           "other",
+
+		strings.Repeat("x", 64): strings.Repeat("x", 64),
+		strings.Repeat("x", 65): "other",
 	} {
 		if got := governance.BoundedCode(code); got != want {
 			t.Errorf("%q is counted as %q", code, got)

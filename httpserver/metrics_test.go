@@ -42,7 +42,11 @@ type weekday string
 
 func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if strings.HasSuffix(x.Tool, string(w)) {
-		return governance.Decision{Action: governance.Deny, Code: fmt.Sprintf("user %p", x)}, nil
+		code := "no" + string(w)
+		if w == "_die" { // a code that is no name
+			code = fmt.Sprintf("user %p", x)
+		}
+		return governance.Decision{Action: governance.Deny, Code: code}, nil
 	}
 	return governance.Decision{}, nil
 }
@@ -107,12 +111,16 @@ func TestMetrics(t *testing.T) {
 		`exthost_policy_decisions_total{category="authorization",flow="request",outcome="continue",policy="weekday"}`: "4",
 		`exthost_policy_decisions_total{category="validation",flow="request",outcome="continue",policy="trial"}`:      "4",
 		`exthost_policy_shadowed_total{flow="request",policy="trial"}`:                                                "1",
-		`exthost_policy_rejections_total{code="other",flow="request",policy="weekday"}`:                               "1",
+		`exthost_policy_rejections_total{code="no_fail",flow="request",policy="weekday"}`:                             "1",
+		`exthost_policy_rejections_total{code="other",flow="request",policy="trial"}`:                                 "1",
 		`exthost_payload_bytes_total{direction="sent",extension="kit"}`:                                               fmt.Sprint(2*len(`{"name":"say","arguments":{"n":1}}`) + len(`{"name":"grumble","arguments":{"n":1}}`) + len(`{"name":"die","arguments":{"n":1}}`)),
 	} {
 		if got[line] != want {
 			t.Errorf("%s %q, want %s", line, got[line], want)
 		}
+	}
+	if n := got[`exthost_handshake_duration_seconds_count{extension="kit"}`]; n == "" || n == "0" {
+		t.Errorf("%q starts were timed", n)
 	}
 	for name, value := range got {
 		if strings.HasPrefix(name, "exthost_") && strings.Contains(name, "not_there") {

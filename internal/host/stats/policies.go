@@ -25,8 +25,11 @@ type flowCounts struct {
 	took                                         distribution
 
 	mu    sync.Mutex
-	codes map[string]int64
+	codes map[string]int64 // at most maxCodes, and "other"
 }
+
+// maxCodes bounds the codes of a policy that are counted apart in one flow: a policy may make them up.
+const maxCodes = 32
 
 // Observe counts one decision.
 func (p *Policies) Observe(o governance.Observation) {
@@ -47,10 +50,17 @@ func (p *Policies) Observe(o governance.Observation) {
 		f.shadow.Add(1)
 	}
 	if o.Code != "" {
-		f.mu.Lock()
-		f.codes[o.Code]++
-		f.mu.Unlock()
+		f.rejectedWith(o.Code)
 	}
+}
+
+func (f *flowCounts) rejectedWith(code string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.codes[code]; !known && len(f.codes) >= maxCodes {
+		code = "other"
+	}
+	f.codes[code]++
 }
 
 func (p *Policies) get(key policyFlow) *flowCounts {
