@@ -117,6 +117,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 		}
 		w.report(r)
 		s.found, s.unusable = append(s.found, w.found...), append(s.unusable, w.unusable...)
+		s.below = append(s.below, w.below...)
 	}
 	s.run()
 	return r, ctx.Err()

@@ -350,6 +350,8 @@ func TestNothingInsideAnExtensionRuns(t *testing.T) {
 		t.Errorf("candidates %v", got)
 	}
 	want := map[string]string{
+		"d": "info d does not run: it is below twice (more/twice/plugin.toml); move it beside that, if it is an " +
+			"extension of its own",
 		"a": "info a does not run: it is inside the directory of off (ext/off/plugin.toml), which is disabled",
 		"b": "warn b does not run: it is inside the directory of ext/broken/plugin.toml, which cannot be used",
 		"c": "warn c does not run: it is inside the directory of ext/linked/plugin.toml, which cannot be used",
@@ -363,6 +365,24 @@ func TestNothingInsideAnExtensionRuns(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("nested (-want +got):\n%s", diff)
 	}
+}
+
+// An extension in the folder of another one is named, and so is where it is: settings that name it are no mistake in
+// spelling. A copy of the outer one is not named, nor is a manifest that cannot be used.
+func TestExtensionBelowAnotherIsNamed(t *testing.T) {
+	tree(t, map[string]string{
+		"ext/bb/plugin.toml":                   valid("bb"),
+		"ext/bb/dist/plugin.toml":              valid("bb"),
+		"ext/bb/copy/plugin.toml":              valid("cc"),
+		"ext/bb/test/plugin.toml":              broken,
+		"ext/bb/node_modules/plugin.toml":      valid("module"),
+		"ext/bb/nested/plugin.toml":            valid("nested"),
+		"ext/cc/plugin.toml":                   valid("cc"),
+		"ext/bb/deeper/still/deep/plugin.toml": valid("deep"),
+	})
+	expect(t, discover(t, Options{Allowlist: []string{"nested", "bb", "cc"}}),
+		[]string{"bb ext/bb/plugin.toml", "cc ext/cc/plugin.toml"},
+		[]string{"info nested_extension ext/bb/nested/plugin.toml"})
 }
 
 func TestServers(t *testing.T) {

@@ -20,6 +20,7 @@ type selection struct {
 	o        Options
 	found    []found
 	unusable []found // directories with a manifest that cannot be used
+	below    []below
 	result   *Result
 	seen     map[string]bool    // all ids found, to report unknown ids in lists
 	claims   map[string][]claim // by id; nil without a plugin.json
@@ -37,6 +38,7 @@ func (s *selection) run() {
 	for _, f := range s.found {
 		s.seen[f.ID] = true
 	}
+	s.reportBelow()
 	s.dropNested()
 	s.dropDuplicates()
 	s.dropIf(func(f found) bool { return s.disabled(f.Candidate) })
@@ -111,6 +113,20 @@ func (s *selection) dropNested() {
 	})
 }
 
+// reportBelow reports the manifests below those of extensions whose ids no other extension has: a copy of an extension
+// inside of it, such as a build, is no news.
+func (s *selection) reportBelow() {
+	slices.SortFunc(s.below, func(a, b below) int {
+		return cmp.Or(cmp.Compare(a.found.RootIndex, b.found.RootIndex), cmp.Compare(a.found.Path, b.found.Path))
+	})
+	for _, b := range s.below {
+		if !s.seen[b.found.ID] {
+			s.seen[b.found.ID] = true
+			s.nested(b.found, b.outer)
+		}
+	}
+}
+
 // nested reports that f is inside the directory of outer.
 func (s *selection) nested(f, outer found) {
 	switch {
@@ -122,7 +138,8 @@ func (s *selection) nested(f, outer found) {
 			"%s does not run: it is inside the directory of %s (%s), which is disabled", f.ID, outer.ID, outer.Path)
 	default:
 		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path,
-			"%s is inside the directory of %s (%s) and belongs to it", f.ID, outer.ID, outer.Path)
+			"%s does not run: it is below %s (%s); move it beside that, if it is an extension of its own", f.ID, outer.ID,
+			outer.Path)
 	}
 }
 

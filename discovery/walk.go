@@ -26,6 +26,9 @@ type found struct {
 	list []Candidate // what the manifest starts; nil before the selection
 }
 
+// below is a manifest in a subdirectory of an extension, which therefore does not run.
+type below struct{ found, outer found }
+
 // walk searches one root. fastwalk calls visit from many goroutines. visit checks for the manifest before the directory
 // is listed, so directories of extensions are not listed, and the result does not depend on the order of a listing.
 type walk struct {
@@ -37,6 +40,7 @@ type walk struct {
 	mu           sync.Mutex // guards the fields below
 	found        []found
 	unusable     []found // directories with a manifest that cannot be used
+	below        []below
 	diags        []protocol.Diagnostic
 	firstTooDeep string // first directory below max_depth, by name
 	stats        Stats
@@ -190,7 +194,41 @@ func (w *walk) directory(dir string) (descend bool) {
 	w.count(func(s *Stats) { s.Manifests++ })
 	w.add(diags...)
 	w.keep(f, m)
-	return m == nil || slices.Contains(w.o.Disabled, m.Plugin.ID)
+	if m == nil || slices.Contains(w.o.Disabled, m.Plugin.ID) {
+		return true
+	}
+	w.lookBelow(f, m)
+	return false
+}
+
+// lookBelow keeps the valid manifests in the subdirectories of an extension, to report that they do not run. Deeper ones
+// are not looked for: an extension may have any number of files.
+func (w *walk) lookBelow(outer found, m *manifest.Manifest) {
+	outer.ID, outer.Manifest = m.Plugin.ID, m
+	entries, _ := os.ReadDir(outer.Dir)
+	for _, e := range entries {
+		if !e.IsDir() || slices.Contains(w.o.IgnoreDirs, e.Name()) {
+			continue
+		}
+		path := filepath.Join(filepath.Dir(outer.Path), e.Name(), manifest.FileName)
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		inner, _ := manifest.ReadFile(path, manifest.ReadOptions{Refuse: w.refuse})
+		if inner == nil {
+			continue
+		}
+		f := found{Candidate: Candidate{
+			ID:        inner.Plugin.ID,
+			Dir:       filepath.Join(outer.Dir, e.Name()),
+			Path:      path,
+			RootIndex: w.index,
+			Manifest:  inner,
+		}, real: filepath.Join(outer.real, e.Name())}
+		w.mu.Lock()
+		w.below = append(w.below, below{f, outer})
+		w.mu.Unlock()
+	}
 }
 
 // plugin is [walk.directory] for a directory without plugin.toml. A plugin.json of another program says nothing about

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/protocol"
@@ -46,6 +47,11 @@ func Worker(s status.Status, id string) (status.Extension, error) {
 	}
 	if err := BrokenManifest(s, id); err != nil {
 		return status.Extension{}, err
+	}
+	for _, d := range s.Diagnostics {
+		if d.Extension == id && d.Code == discovery.CodeNested {
+			return status.Extension{}, &console.Error{Code: console.ExitNotFound, Text: d.Message, Hint: "exthost list"}
+		}
 	}
 	return status.Extension{}, &console.Error{
 		Code: console.ExitNotFound,
