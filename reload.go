@@ -263,6 +263,9 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	if len(c.Policies) > 0 && (now.Policies.Pipeline.MayHide() || next.Policies.Pipeline.MayHide()) {
 		r.h.life.announce.Add() // clients may see other tools than before, though extensions offer the same
+		for _, d := range next.Destinations {
+			r.h.gateway.NotifyListed(d.Base(), nil, protocol.MethodToolsListChanged)
+		}
 	}
 	r.retire(next)
 	r.retirePipeline(now.Policies.Pipeline, next.Policies.Pipeline)

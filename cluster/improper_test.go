@@ -175,7 +175,7 @@ func TestLateListOfRequests(t *testing.T) {
 	defer n.Follow()()
 	gpu1.Waiting(2)
 	current := func() int {
-		list, _, _ := n.Current()
+		list, _, _, _ := n.Current()
 		return len(list)
 	}
 	eventually(t, "two requests are known", func() bool { return current() == 2 })

@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/ndjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -28,6 +29,9 @@ const (
 	stopTimeout = 5 * time.Second
 )
 
+// errStopping is the reason that a service is given for the cancellation of its calls.
+var errStopping = errors.New("the host stops")
+
 // end makes the run end with fault as the reason. Only the first reason counts.
 func (c *child) end(fault *protocol.Error) {
 	select {
@@ -41,6 +45,9 @@ func (c *child) stop(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	writing, cancel := context.WithTimeout(ctx, shutdownWriteTimeout)
 	defer cancel()
+	if c.spec.Manifest.Transport.Kind == manifest.KindNATS { // the service goes on without the host
+		c.conn.AbandonAll(errStopping)
+	}
 	c.conn.Settle(writing) // writes pending cancellations first
 	if c.traits.shutdown && c.handshake.Load() != nil {
 		c.strays.ending.Store(true)

@@ -38,6 +38,13 @@ type Event struct {
 	Reload    *Change             `json:"reload,omitempty"`    // of kind reload: what was done
 	Error     string              `json:"error,omitempty"`     // of kind reload: why it failed
 	Approvals *[]approval.Request `json:"approvals,omitempty"` // of kind approvals: all pending ones, oldest first
+	Silent    []Silent            `json:"silent,omitempty"`    // of kind approvals: nodes whose requests are missing
+}
+
+// Silent is a cluster node with approval requests that are not listed.
+type Silent struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
 }
 
 // CallEvent is a finished exchange with an extension.

@@ -424,6 +424,42 @@ func TestStartLazyTriesDestinations(t *testing.T) {
 	}
 }
 
+// Clients of a destination are told when a reload changes only policies, and with these what they see. Clients of the
+// extensions are told once, not again for each destination.
+func TestDestinationClientsAreToldOfPolicies(t *testing.T) {
+	processtest.Leaks(t)
+	cfg := destinations(t, "mcp", nil)
+	next := cfg
+	h := hosttest.NewFolder(t).OpenWith(cfg,
+		exthost.Options{Reread: func() (*config.Config, error) { return next, nil }})
+	s, _ := connect(t, h, "a", nil)
+	other := &protocol.Session{ID: "b", Version: protocol.MCP20251125, Client: hosttest.NewRecorder()}
+	if err := h.Attach(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	changed := *cfg
+	changed.Plugins = []governance.Spec{{Name: "access", Builtin: "access", Category: governance.Authorization,
+		Required: true, Config: map[string]any{
+			"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_d_upper"}}}}}}
+	next = &changed
+	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*protocol.Session{"destination": s, "extensions": other} {
+		client := s.Client.(*hosttest.Recorder)
+		hosttest.Eventually(t, "the client of the "+name+" is told",
+			func() bool { return slices.Contains(client.Told(), protocol.MethodToolsListChanged+" ") })
+	}
+	if told := other.Client.(*hosttest.Recorder).Told(); len(told) != 1 {
+		t.Errorf("the client of the extensions was told %v", told)
+	}
+	list, err := h.Do(hosttest.Deadline(t),
+		&protocol.Call{Session: s, Extension: "d", Method: protocol.MethodToolsList})
+	if err != nil || strings.Contains(string(list), `"name":"upper"`) {
+		t.Errorf("tools/list: %s, %v", list, err)
+	}
+}
+
 func TestReloadOfDestinations(t *testing.T) {
 	processtest.Leaks(t)
 	cfg := destinations(t, "mcp", nil)

@@ -424,6 +424,37 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// A service goes on when the host ends, so it is told of the calls that end with the host.
+func TestServiceIsToldOfCallsThatEndWithTheHost(t *testing.T) {
+	p := newPlace(t, natstest.Server{})
+	p.service()
+	h := p.open(urls(p), "", exthost.Options{})
+	until(t, h, "ready")
+	ended := make(chan *protocol.Error, 1)
+	go func() {
+		_, err := callWith(t.Context(), h, "hang", `{}`, nil)
+		ended <- err
+	}()
+	noted := func(want string) {
+		t.Helper()
+		for deadline, text := time.Now().Add(patience), ""; !strings.Contains(text, want); {
+			if time.Now().After(deadline) {
+				t.Fatalf("the service never got %s:\n%s", want, text)
+			}
+			data, _ := os.ReadFile(filepath.Join(p.dir, "notes"))
+			text = string(data)
+		}
+	}
+	noted("tools/call hang")
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || err.Kind != protocol.ShuttingDown || err.Outcome != "unknown" {
+		t.Errorf("the call: %+v", err)
+	}
+	noted("notifications/cancelled")
+}
+
 // comesLate waits for the answer of a call that hung.
 func comesLate(t *testing.T, answer <-chan string) {
 	t.Helper()

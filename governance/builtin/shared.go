@@ -59,7 +59,6 @@ func (p *rateLimiter) Shares() bool { return p.Scope == scopeCluster }
 
 // ShareBy implements [Sharer].
 func (p *rateLimiter) ShareBy(pool *quota.Pool) {
-	pool.Watch()
 	p.shared = &quota.Counters[bucketKey]{
 		Pool: pool,
 		Claims: func(k bucketKey) []quota.Claim {
@@ -112,7 +111,6 @@ func (p *budget) Shares() bool { return p.Scope == scopeCluster }
 
 // ShareBy implements [Sharer].
 func (p *budget) ShareBy(pool *quota.Pool) {
-	pool.Watch()
 	p.shared = &quota.Counters[sessionKey]{
 		Pool: pool,
 		Claims: func(k sessionKey) (claims []quota.Claim) {

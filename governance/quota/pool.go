@@ -16,12 +16,12 @@ type Pool struct {
 	ahead   concurrent.Gate
 	closing context.Context // ends with Close
 	stop    context.CancelFunc
-	watch   sync.Once
 
-	mu    sync.Mutex      // guards what follows
-	err   error           // of the last request to the source; nil: it answered
-	retry time.Time       // with err: no request before this time
-	said  map[string]said // by policy with a faulty counter
+	mu    sync.Mutex         // guards what follows
+	ends  context.CancelFunc // ends Watch; nil while nothing is watched
+	err   error              // of the last request to the source; nil: it answered
+	retry time.Time          // with err: no request before this time
+	said  map[string]said    // by policy with a faulty counter
 }
 
 // said is the last note or error that the source reported about a counter. It is valid until the
@@ -96,26 +96,35 @@ func (p *Pool) hear(c *Claim, note string, err error) {
 	}
 }
 
-// Watch checks the source periodically until Close, so that [Pool.Err] is up to date.
-func (p *Pool) Watch() {
-	if p.source != nil {
-		p.watch.Do(func() { p.ahead.Go(p.look) })
+// Watch checks the source periodically, so that [Pool.Err] is up to date, until Close or Watch(false).
+func (p *Pool) Watch(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.source == nil || on == (p.ends != nil):
+	case on:
+		var ctx context.Context
+		ctx, p.ends = context.WithCancel(p.closing)
+		p.ahead.Go(func() { p.look(ctx) })
+	default:
+		p.ends()
+		p.ends = nil
 	}
 }
 
-func (p *Pool) look() {
+func (p *Pool) look(watched context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-p.closing.Done():
+		case <-watched.Done():
 			return
 		case <-timer.C:
 		}
-		ctx, cancel := context.WithTimeout(p.closing, watchTimeout)
+		ctx, cancel := context.WithTimeout(watched, watchTimeout)
 		err := p.source.Reach(ctx)
 		cancel()
-		if p.closing.Err() != nil {
+		if watched.Err() != nil {
 			return
 		}
 		p.answered(err)

@@ -19,6 +19,7 @@ type source struct {
 	size  int64
 	taken map[string]int64 // by window and key
 	asked int
+	seen  int // calls of Reach
 	err   error
 	note  string
 	hold  chan struct{} // if not nil, answers wait for it
@@ -28,6 +29,7 @@ type source struct {
 func (s *source) Reach(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.seen++
 	return s.err
 }
 
@@ -298,12 +300,41 @@ func TestCounters(t *testing.T) {
 	})
 }
 
+// The source is asked periodically while its counters are used, and no longer.
+func TestWatchEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{size: 10}
+		p := pool(t, s)
+		asked := func() int {
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.seen
+		}
+		for range 2 {
+			before := asked()
+			p.Watch(true)
+			p.Watch(true) // watches already
+			time.Sleep(time.Minute)
+			if n := asked() - before; n != 7 {
+				t.Errorf("asked %d times in a minute", n)
+			}
+			p.Watch(false)
+			p.Watch(false)
+			before = asked()
+			if time.Sleep(time.Hour); asked() != before {
+				t.Error("the source is asked though nobody counts")
+			}
+		}
+	})
+}
+
 // A note stays until its cause is gone, and Close waits for leases ahead of need.
 func TestNoteAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{size: 10, note: "odd"}
 		p := quota.NewPool(s)
-		p.Watch()
+		p.Watch(true)
 		c := p.New(claim(1000))
 		if _, _, err := c.Take(t.Context(), time.Now(), 1); err != nil || p.Note("p") != "odd" || p.Note("q") != "" {
 			t.Errorf("%v, %q", err, p.Note("p"))

@@ -9,6 +9,8 @@ import { get, post } from "./api.js";
 export function approvals() {
   const waiting = el("div.cards");
   const rows = new Rows(waiting, request);
+  const missing = el("div.cards");
+  const silent = new Rows(missing, unlisted);
   const none = empty("Nothing waits for approval.", "Calls for which a policy wants approval appear here. They wait until you decide or they expire.");
   const held = panel("Changes that wait to be accepted");
   const pins = new Rows(held.body, pin);
@@ -34,19 +36,24 @@ export function approvals() {
     refresh();
   }
   return {
-    node: el("div.approvals", {}, waiting, none, programs.node, held.node),
+    node: el("div.approvals", {}, missing, waiting, none, programs.node, held.node),
     shown: look,
     update(s) {
       if (Date.now() - asked > 10_000) load();
       if (Date.now() - looked > 10_000 && s.status?.runs.some((x) => x.state === "untrusted")) look();
+      silent.update(s.silent, (n) => `${n.node} ${n.reason}`);
       rows.update(s.approvals, (q) => q.id);
-      none.hidden = s.approvals.length > 0;
+      none.hidden = s.approvals.length + s.silent.length > 0;
       pins.update(list, (p) => `${p.extension}/${p.policy}/${p.label}/${p.digest}`);
       held.node.hidden = !list.length;
       untrusted.update(waits, (u) => u.digest);
       programs.node.hidden = !waits.length;
     },
   };
+}
+
+function unlisted(n) {
+  return { node: el("div.trouble", {}, el("span.badge", { "data-tone": "warn" }, "missing"), el("b.title", {}, `Requests of node ${n.node}`), el("span.text", {}, n.reason)) };
 }
 
 function request(q) {

@@ -10,6 +10,7 @@ export const store = {
   status: null,        // the last one; its runs are extensions and destinations
   tools: [],
   approvals: [],
+  silent: [],          // nodes whose approval requests are missing
   paths: {},           // of the API, from its OpenAPI document
   calls: [], logs: [], denials: [], news: [], // the newest first
   history: null,       // counts of the last hour, from the host
@@ -64,7 +65,7 @@ const handlers = {
   state: (e) => keep(store.news, { ...e, key: ++sequence }, KEPT.news),
   breaker: (e) => keep(store.news, { ...e, key: ++sequence }, KEPT.news),
   reload: (e) => keep(store.news, { ...e, key: ++sequence }, KEPT.news),
-  approvals(e) { store.approvals = e.approvals; },
+  approvals(e) { [store.approvals, store.silent] = [e.approvals, e.silent ?? []]; },
   tools: () => loadTools(),
 };
 

@@ -161,7 +161,10 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 // NotifyListed sends clients the notification method, which says that a list of u has changed: to all clients that
 // see u or, unless i is nil, to the clients of that instance.
 func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
-	unseen := func(s *protocol.Session) bool { return s.Extension != "" && s.Extension != u.ID() }
+	destination := g.o.Snapshots.Load().Destinations[u.ID()] != nil // seen by its own clients alone
+	unseen := func(s *protocol.Session) bool {
+		return s.Extension != u.ID() && (s.Extension != "" || destination)
+	}
 	to := slices.DeleteFunc(g.Sessions.all(), unseen)
 	if i != nil {
 		to = g.audience(i, method, nil)

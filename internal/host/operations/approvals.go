@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 const (
@@ -244,7 +245,8 @@ type desks struct {
 	begun     uint64 // turn of the latest query
 	kept      uint64 // turn of the query that remote is from
 	remote    []approval.Request
-	changed   chan struct{} // closed when remote changes
+	silent    []Silent      // nodes whose requests are not in remote, or not as they are now
+	changed   chan struct{} // closed when remote or silent changes
 }
 
 func (d *desks) hash(id string) string {
@@ -280,10 +282,10 @@ func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
 			list = append(list, q)
 		}
 	}
-	if slices.Equal(list, d.remote) {
+	if slices.Equal(list, d.remote) && slices.Equal(silent, d.silent) {
 		return
 	}
-	d.remote = list
+	d.remote, d.silent = list, silent
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
@@ -322,11 +324,21 @@ func (n *Nodes) Run(ctx context.Context) {
 	}
 }
 
+// askAgain is how long after a query nodes that were silent are queried again.
+const askAgain = 5 * time.Second
+
 // watch queries the requests of other nodes while someone follows them.
 func (n *Nodes) watch(ctx context.Context) {
+	again := time.NewTimer(askAgain)
+	defer again.Stop()
 	for {
+		again.Stop()
+		if n.desks.incomplete() {
+			again.Reset(askAgain)
+		}
 		select {
 		case <-n.desks.poked:
+		case <-again.C:
 		case <-ctx.Done():
 			return
 		}
@@ -337,6 +349,13 @@ func (n *Nodes) watch(ctx context.Context) {
 			n.refresh(ctx)
 		}
 	}
+}
+
+// incomplete reports whether the latest query got no answer of some node.
+func (d *desks) incomplete() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.silent, func(s Silent) bool { return !s.part })
 }
 
 // Follow keeps the requests of other nodes current until leave is called.
@@ -352,11 +371,14 @@ func (n *Nodes) Follow() (leave func()) {
 	})
 }
 
-// Current returns the known waiting requests of all nodes, and two channels of which one is closed when they
-// change.
-func (n *Nodes) Current() (list []approval.Request, own, remote <-chan struct{}) {
+// Current returns the known waiting requests of all nodes, the nodes whose requests are missing, and two channels of
+// which one is closed when they change.
+func (n *Nodes) Current() (list []approval.Request, silent []status.Silent, own, remote <-chan struct{}) {
 	own = n.Local.State.Approvals.Changed()
 	n.desks.mu.Lock()
 	defer n.desks.mu.Unlock()
-	return n.Local.with(n.desks.remote), own, n.desks.changed
+	for _, s := range n.desks.silent {
+		silent = append(silent, status.Silent{Node: s.Node, Reason: s.Reason})
+	}
+	return n.Local.with(n.desks.remote), silent, own, n.desks.changed
 }

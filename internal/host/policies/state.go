@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -193,9 +194,14 @@ func (s *State) openResults(set *Set) error {
 // Results returns the store of oversized results, nil if there is none.
 func (s *State) Results() *results.Store { return s.results.Load() }
 
-// Install puts set in force: policies that cut results get the store, and counts of other policies are dropped.
+// Install puts set in force: policies that cut results get the store, and counts of other policies are dropped. The
+// counters of a cluster are watched while a policy uses them.
 func (s *State) Install(set *Set) {
 	s.Stats.Retain(set.Members)
+	s.quotas.Watch(slices.ContainsFunc(set.Members, func(m governance.Member) bool {
+		p, ok := m.Policy.(builtin.Sharer)
+		return ok && p.Shared() != nil
+	}))
 	for _, m := range set.Members {
 		p, ok := m.Policy.(builtin.Offloader)
 		switch {

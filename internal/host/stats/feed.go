@@ -20,8 +20,9 @@ type Feed struct {
 
 // Approvals are the approval requests that wait for a person.
 type Approvals interface {
-	// Current returns the requests, and channels of which one is closed when they change.
-	Current() (list []approval.Request, own, remote <-chan struct{})
+	// Current returns the requests, the nodes whose requests are missing, and channels of which one is closed when they
+	// change.
+	Current() (list []approval.Request, silent []status.Silent, own, remote <-chan struct{})
 	// Follow keeps the requests of other nodes current until leave is called.
 	Follow() (leave func())
 }
@@ -35,9 +36,9 @@ func (f *Feed) Events(ctx context.Context, from Approvals, kinds ...status.Event
 		defer l.Leave()
 		var own, remote <-chan struct{}
 		approvals := func() bool {
-			var list []approval.Request
-			list, own, remote = from.Current()
-			return yield(status.Event{Time: time.Now(), Kind: status.EventApprovals, Approvals: &list})
+			e := status.Event{Time: time.Now(), Kind: status.EventApprovals, Approvals: new([]approval.Request)}
+			*e.Approvals, e.Silent, own, remote = from.Current()
+			return yield(e)
 		}
 		if wants(status.EventApprovals) {
 			defer from.Follow()()

@@ -114,7 +114,7 @@ func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
 		case <-pc.inboxReady:
 			c.serveInbox(ctx, pc, false)
 		case <-ctx.Done():
-			if !pc.catchUp(ctx) && !c.abandon(pc, ctx.Err()) {
+			if !pc.catchUp(ctx) && !c.abandon(pc, ctx.Err(), context.Cause(ctx)) {
 				<-pc.done // the call already had an outcome
 			}
 			waiting = false
@@ -147,17 +147,33 @@ func (pc *pendingCall) catchUp(ctx context.Context) bool {
 	}
 }
 
-// abandon ends the call with cause, unless it already has an outcome. It reports whether it did.
-func (c *Conn) abandon(pc *pendingCall, cause error) (won bool) {
+// abandon ends the call with cause, unless it already has an outcome. It reports whether it did. reason is what
+// Options.Abandoned is told.
+func (c *Conn) abandon(pc *pendingCall, cause, reason error) (won bool) {
 	c.update(func(s *state) {
 		if won = s.remove(pc); won {
-			c.abandoned(s, pc, cause)
+			c.abandoned(s, pc, reason)
 		}
 	})
 	if won {
 		pc.err = writtenError{cause}
 	}
 	return won
+}
+
+// AbandonAll ends the calls in flight as the end of the connection does, and has Options.Abandoned tell the peer why.
+func (c *Conn) AbandonAll(reason error) {
+	var ended []*pendingCall
+	c.update(func(s *state) {
+		for _, pc := range s.calls {
+			s.remove(pc)
+			c.abandoned(s, pc, reason)
+			ended = append(ended, pc)
+		}
+	})
+	for _, pc := range ended {
+		pc.finish(nil, writtenError{ErrClosed})
+	}
 }
 
 // abandoned records, inside update, that the peer may still answer pc.

@@ -219,6 +219,12 @@ func TestBare(t *testing.T) {
 			if got := <-done; (got.err == nil) != bare {
 				t.Errorf("bare %t: %v", bare, got.err)
 			}
+			done = call(t.Context(), c, "{}", nil)
+			<-w.fromConn
+			w.say(t, `{"jsonrpc":"2.0","id":1,"error":{"code":7}}`)
+			if got := <-done; errors.As(got.err, new(*InvalidResponse)) != bare {
+				t.Errorf("bare %t, an error without message: %v", bare, got.err)
+			}
 		})
 	}
 }
@@ -296,7 +302,7 @@ func TestAbandonedIsBounded(t *testing.T) {
 	c := NewConn(newWire(), Options{})
 	for range maxAbandoned + 10 {
 		pc := c.newPendingCall("m", nil)
-		if err := c.state.add(pc); err != nil || !c.abandon(pc, io.EOF) {
+		if err := c.state.add(pc); err != nil || !c.abandon(pc, io.EOF, io.EOF) {
 			t.Fatal(err)
 		}
 	}
