@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/clients"
@@ -131,6 +132,12 @@ func (h *Host) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 
 // Serves reports whether an extension or destination of that id exists and may run here.
 func (h *Host) Serves(id string) bool { return h.snapshots.Load().Target(id) != nil }
+
+// RejectionErrors reports whether a tools/call that a policy or hook has rejected is answered with a JSON-RPC error:
+// governance.rejections of the configuration.
+func (h *Host) RejectionErrors() bool {
+	return h.snapshots.Load().Config.Governance.Rejections == config.RejectionsError
+}
 
 // Types for fronts.
 type (

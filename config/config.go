@@ -27,7 +27,7 @@ type Config struct {
 	// the policies that every exchange passes
 	Plugins []governance.Spec `json:"plugins" project:"yes"`
 	// what policies receive
-	Governance Governance `json:"governance,omitzero" project:"tighten"`
+	Governance Governance `json:"governance,omitzero"`
 	// commands at points of the agent loop
 	Hooks []manifest.HookSpec `json:"hooks" project:"yes"`
 	// MCP servers bridged to HTTP, by name
@@ -226,12 +226,21 @@ func (e *Extensions) Required() (ids []string) {
 // SetDefaults makes e an empty entry.
 func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksOwn} }
 
-// Governance sets what policies receive besides the exchanges.
+// Governance sets what policies receive besides the exchanges, and how their denials reach clients.
 type Governance struct {
 	// additional HTTP headers of callers for policies of category authentication, besides Authorization; at most
 	// 16
-	Headers []string `json:"headers,omitempty"`
+	Headers []string `json:"headers,omitempty" project:"tighten"`
+	// how a tools/call ends that a policy or hook rejects: result (default), with isError, which models read, or error,
+	// a JSON-RPC error
+	Rejections string `json:"rejections,omitempty" project:"yes" jsonschema:"enum=result,enum=error"`
 }
+
+// The values of Governance.Rejections.
+const (
+	RejectionsResult = "result"
+	RejectionsError  = "error"
+)
 
 // Toolset selects and renames what a client sees. The zero value selects everything.
 type Toolset = toolset.Definition

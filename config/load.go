@@ -201,6 +201,9 @@ func (l *loader) files() {
 func (l *loader) project() {
 	g, before := l.guard(), len(l.read)
 	n := l.directory(l.options.Dir)
+	if n == nil && l.configFile() == "" {
+		l.noteElsewhere()
+	}
 	l.cfg.Project.Files = make(map[string]string)
 	for _, file := range l.read[before:] {
 		if abs, err := filepath.Abs(file); err == nil {

@@ -377,3 +377,26 @@ func TestConfigListsItsFiles(t *testing.T) {
 		}
 	}
 }
+
+// The files of other programs in their own places are named, once there is no configuration of this host beside them.
+func TestFilesOfOtherProgramsAreNamed(t *testing.T) {
+	files := map[string]string{
+		"plugins/config.yaml": "plugins:\n- name: PIIFilter\n  kind: external\nplugin_dirs: []\n",
+		"catalog.yaml":        "servers:\n- name: weather\n  cmd: [npx, weather]\n",
+	}
+	dir := write(t, files)
+	_, _, diags := config.Load(alone(dir))
+	want := "warn plugins/config.yaml: not read: it configures another program; exthost import " +
+		"plugins/config.yaml shows what it becomes here\nwarn catalog.yaml: not read: it configures another program; " +
+		"exthost import catalog.yaml shows what it becomes here\n"
+	if got := filepath.ToSlash(text(diags, dir)); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	files["exthost.yaml"] = "log: {level: info}\n"
+	unrelated := write(t, map[string]string{"catalog.yaml": "servers: 3\n", "plugins/config.yaml": "[\n"})
+	for _, dir := range []string{write(t, files), unrelated} {
+		if _, _, diags := config.Load(alone(dir)); len(diags) > 0 {
+			t.Errorf("%s", text(diags, dir))
+		}
+	}
+}

@@ -117,6 +117,7 @@ func TestDiscover(t *testing.T) {
 		[]string{"info max_depth_reached ext/a/b/d/e", "error manifest_invalid ext/broken/plugin.toml",
 			"error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml",
 			"error manifest_invalid ext/broken/plugin.toml",
+			"info nested_extension ext/alpha/inner/plugin.toml",
 			"warn nested_extension ext/broken/inner/plugin.toml"})
 	wd, _ := os.Getwd()
 	if c := r.Candidates[0]; c.Dir != filepath.Join(wd, "ext", "alpha") || c.RootIndex != 0 ||
@@ -147,7 +148,7 @@ func TestASearchPathMayBeAnExtension(t *testing.T) {
 		"dot/.x/plugin.toml":         valid("dotted"),
 	})
 	expect(t, discover(t, Options{SearchPaths: []string{"node_modules"}}), []string{"own node_modules/plugin.toml"},
-		nil)
+		[]string{"info nested_extension node_modules/x/plugin.toml"})
 	t.Chdir("dot")
 	r := discover(t, Options{SearchPaths: []string{"."}})
 	expect(t, r, []string{"dotted .x/plugin.toml"}, nil)
@@ -156,7 +157,7 @@ func TestASearchPathMayBeAnExtension(t *testing.T) {
 	}
 	t.Chdir("../node_modules")
 	r = discover(t, Options{SearchPaths: []string{"."}})
-	expect(t, r, []string{"own plugin.toml"}, nil)
+	expect(t, r, []string{"own plugin.toml"}, []string{"info nested_extension x/plugin.toml"})
 	if wd, _ := os.Getwd(); r.Candidates[0].Dir != wd {
 		t.Errorf("dir %q in %q", r.Candidates[0].Dir, wd)
 	}

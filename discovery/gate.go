@@ -18,10 +18,12 @@ import (
 // Host describes the host for the check of requirements. Zero fields mean the values of this process.
 type Host struct {
 	LookupEnv func(name string) (string, bool)
-	Path      string // PATH
-	OS        string // a GOOS
-	Arch      string // a GOARCH
-	Version   string // semver; anything else, such as a development build, satisfies all requirements
+	// Withheld reports whether no extension gets the host's value of a variable; nil: none is withheld
+	Withheld func(name string) bool
+	Path     string // PATH
+	OS       string // a GOOS
+	Arch     string // a GOARCH
+	Version  string // semver; anything else, such as a development build, satisfies all requirements
 }
 
 // Gate returns a Warn for each unmet requirement of c, with the manifest's hint if there is one. If there are none, c
@@ -43,7 +45,9 @@ func Gate(c *Candidate, h Host) []protocol.Diagnostic {
 		}
 	}
 	for _, name := range r.Env {
-		if value, ok := h.LookupEnv(name); !ok {
+		if value, ok := h.LookupEnv(name); !ok && h.Withheld != nil && h.Withheld(name) {
+			g.withheld(name)
+		} else if !ok {
 			g.variable(name, "is not set")
 		} else if value == "" {
 			g.variable(name, "is set, but empty")
@@ -80,6 +84,13 @@ func (g *gate) variable(name, lack string) {
 		where = d.Hint + "; " + where
 	}
 	d.Hint = where
+}
+
+// withheld reports a variable that the host passes on to no extension.
+func (g *gate) withheld(name string) {
+	g.missing(name, "the variable %s is withheld: it makes programs load code, and the host passes none of its own on",
+		name)
+	g.diags[len(g.diags)-1].Hint = fmt.Sprintf("set it in extensions.entries.%s.env, then exthost reload", g.c.ID)
 }
 
 func (g *gate) platform(what, current string, wanted []string) {

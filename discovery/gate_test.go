@@ -29,6 +29,7 @@ func TestGate(t *testing.T) {
 	}
 	t.Chdir(bin) // relative and empty elements of PATH do not count
 	host := Host{
+		Withheld: func(name string) bool { return name == "PYTHONPATH" || name == "SET" },
 		LookupEnv: func(name string) (string, bool) {
 			v, ok := map[string]string{"SET": "x", "EMPTY": ""}[name]
 			return v, ok
@@ -63,6 +64,9 @@ func TestGate(t *testing.T) {
 				"reload; or in the environment of exthost serve, and start that again",
 			"the variable UNSET is not set; set it in extensions.entries.x.env or its env_file, then exthost reload; " +
 				"or in the environment of exthost serve, and start that again"}},
+		{"withheld", manifest.Requires{Env: []string{"SET", "PYTHONPATH"}}, "", []string{
+			"the variable PYTHONPATH is withheld: it makes programs load code, and the host passes none of its own " +
+				"on; set it in extensions.entries.x.env, then exthost reload"}},
 		{"os and arch", manifest.Requires{OS: []string{"darwin", "windows"}, Arch: []string{"arm64"}}, "", []string{
 			"the operating system is linux, and it runs on darwin, windows only",
 			"the architecture is amd64, and it runs on arm64 only"}},

@@ -20,7 +20,7 @@ type selection struct {
 	o        Options
 	found    []found
 	unusable []found // directories with a manifest that cannot be used
-	below    []below
+	below    []nested
 	result   *Result
 	seen     map[string]bool    // all ids found, to report unknown ids in lists
 	claims   map[string][]claim // by id; nil without a plugin.json
@@ -116,7 +116,7 @@ func (s *selection) dropNested() {
 // reportBelow reports the manifests below those of extensions whose ids no other extension has: a copy of an extension
 // inside of it, such as a build, is no news.
 func (s *selection) reportBelow() {
-	slices.SortFunc(s.below, func(a, b below) int {
+	slices.SortFunc(s.below, func(a, b nested) int {
 		return cmp.Or(cmp.Compare(a.found.RootIndex, b.found.RootIndex), cmp.Compare(a.found.Path, b.found.Path))
 	})
 	for _, b := range s.below {

@@ -26,8 +26,8 @@ type found struct {
 	list []Candidate // what the manifest starts; nil before the selection
 }
 
-// below is a manifest in a subdirectory of an extension, which therefore does not run.
-type below struct{ found, outer found }
+// nested is a manifest in a subdirectory of an extension, which therefore does not run.
+type nested struct{ found, outer found }
 
 // walk searches one root. fastwalk calls visit from many goroutines. visit checks for the manifest before the directory
 // is listed, so directories of extensions are not listed, and the result does not depend on the order of a listing.
@@ -40,7 +40,7 @@ type walk struct {
 	mu           sync.Mutex // guards the fields below
 	found        []found
 	unusable     []found // directories with a manifest that cannot be used
-	below        []below
+	below        []nested
 	diags        []protocol.Diagnostic
 	firstTooDeep string // first directory below max_depth, by name
 	stats        Stats
@@ -226,7 +226,7 @@ func (w *walk) lookBelow(outer found, m *manifest.Manifest) {
 			Manifest:  inner,
 		}, real: filepath.Join(outer.real, e.Name())}
 		w.mu.Lock()
-		w.below = append(w.below, below{f, outer})
+		w.below = append(w.below, nested{f, outer})
 		w.mu.Unlock()
 	}
 }

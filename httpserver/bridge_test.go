@@ -185,7 +185,7 @@ func TestBridgeRestartsTheProcessOfANewClient(t *testing.T) {
 		r := send(t, http.MethodPost, "http://"+addr+"/d/mcp", nil, initialize)
 		body, _ := io.ReadAll(r.Body)
 		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "30" ||
-			!strings.Contains(string(body), "no API key") {
+			!strings.Contains(string(body), "exit status 4") {
 			t.Errorf("%s, Retry-After %s, %s", r.Status, r.Header.Get("Retry-After"), body)
 		}
 		if lines, _ := os.ReadFile(starts); string(lines) != "\n\n\n\n" {

@@ -40,7 +40,7 @@ var (
 		"extension")
 	descMemory = desc("extension_memory_bytes", "Resident memory of an extension's processes and those they started",
 		"extension")
-	descBreakers = desc("breakers", "Instances by the state of their breaker", "extension", "state")
+	descBreakers = desc("breakers", "Instances by the state of their breaker", "extension", "breaker", "state")
 
 	descCalls = desc("calls_total", "Calls of tools by outcome: ok, tool_error, or the kind of the error",
 		"extension", "tool", "outcome")
@@ -185,7 +185,7 @@ func (s sink) status(x *status.Extension) {
 	s.gauge(descQueued, queued, x.ID)
 	s.gauge(descMemory, memory, x.ID)
 	for state, n := range breakers {
-		s.gauge(descBreakers, n, x.ID, state)
+		s.gauge(descBreakers, n, x.ID, x.Breaker, state)
 	}
 }
 

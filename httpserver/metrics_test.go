@@ -100,7 +100,7 @@ func TestMetrics(t *testing.T) {
 		`exthost_extension_state{extension="lost",state="skipped"}`:                             "1",
 		`exthost_calls_in_flight{extension="kit"}`:                                              "0",
 		`exthost_tools{extension="kit"}`:                                                        "5",
-		`exthost_breakers{extension="kit",state="closed"}`:                                      "1",
+		`exthost_breakers{breaker="ext:exec:kit",extension="kit",state="closed"}`:               "1",
 		`exthost_sessions`:        "0",
 		`exthost_event_listeners`: "0",
 		`exthost_hook_runs_total{extension="",outcome="continue",point="after_tool_call"}`:                            "2",

@@ -181,7 +181,8 @@ func (t Transport) CommandLine() []string {
 // Requires lists what the extension needs to run.
 type Requires struct {
 	Bins []string `toml:"bins" json:"bins,omitempty"` // executables on PATH
-	// variables that must be set and not empty; secret-like ones are passed on only if listed here
+	// variables that must be set and not empty; secret-like ones are passed on only if listed here; those that make
+	// programs load code, such as PYTHONPATH, only if the operator states them
 	Env  []string          `toml:"env" json:"env,omitempty"`
 	OS   []string          `toml:"os" json:"os,omitempty"`     // any of these GOOS values; empty: all
 	Arch []string          `toml:"arch" json:"arch,omitempty"` // any of these GOARCH values; empty: all

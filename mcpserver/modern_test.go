@@ -81,9 +81,9 @@ func TestModernStatus(t *testing.T) {
 		{"resources/subscribe", ``, 404, `"code":-32601`},
 		{"test/unknown", ``, 404, `"code":-32601`},
 		{"test/unencodable", ``, 200, `"code":-32603`},
-		{"tools/call", `"name":"none"`, 200, `"code":-32601`},
+		{"tools/call", `"name":"none"`, 200, `"code":-32602`},
 		{"tools/call", `"name":"child"`, 400, `"code":-32021`},
-		{"tools/call", `"name":"ask"`, 200, `"code":-32601,"message":"roots/list: the client cannot be asked anything`},
+		{"tools/call", `"name":"ask"`, 200, `"code":-32602,"message":"roots/list: the client cannot be asked anything`},
 		{"subscriptions/listen", `"notifications":[]`, 400, `"code":-32602`},
 	} {
 		body := `{"jsonrpc":"2.0","id":3,"method":"` + test.method + `","params":{` +

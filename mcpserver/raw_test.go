@@ -2,12 +2,13 @@ package mcpserver_test
 
 import (
 	"context"
-	"github.com/exthost/exthost/protocol"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
 )
 
 // exotic are arguments that change when they are decoded and encoded again.
@@ -88,7 +89,7 @@ func TestErrors(t *testing.T) {
 			{"test/unencodable", ``, `"error":{"code":-32603,"message":"plain failure"}`},
 			{"tools/call", `"name":"child"`,
 				`"error":{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}, "n":12345678901234567890}}`},
-			{"tools/call", `"name":"none"`, `"code":-32601,"message":"there is no tool \"none\" (tool_not_found)"`},
+			{"tools/call", `"name":"none"`, `"code":-32602,"message":"there is no tool \"none\" (tool_not_found)"`},
 			{"tools/call", `"name":"bad"`,
 				`"content":[{"type":"text","text":"argument city is missing"}],"isError":true,"_meta":{"exthost/error":{"kind":"invalid_arguments"}}`},
 		} {
@@ -131,8 +132,9 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 		if got := get(t, c.heard, "the refusal"); !strings.Contains(got, `"id":2,"error":{"code":-32016`) {
 			t.Errorf("heard %s", got)
 		}
-		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if err := get(t, b.ended, "the call to end"); protocol.KindOf(err) != protocol.Canceled {
+		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"stop was pressed"}}`)
+		if err := get(t, b.ended, "the call to end"); protocol.KindOf(err) != protocol.Canceled ||
+			err.Error() != "stop was pressed" {
 			t.Errorf("the call ended with %v", err)
 		}
 	})
@@ -152,4 +154,44 @@ func TestIDsInFlightAreUnique(t *testing.T) {
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`)
 		get(t, b.ended, "the call to end")
 	})
+}
+
+// A tool that does not exist is an invalid parameter, as in both revisions of MCP; the kind says what it is.
+func TestUnknownTool(t *testing.T) {
+	eachRaw(t, mcpserver.Options{}, func(t *testing.T, _ *fake, c *rawClient) {
+		c.request("1", "tools/call", `"name":"absent"`)
+		want := `"error":{"code":-32602,"message":"there is no tool \"absent\" (tool_not_found)","data":{"kind":"tool_not_found"`
+		if got := get(t, c.heard, "the answer"); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// rejecting is a backend that rejects every call.
+type rejecting struct {
+	*fake
+	withErrors bool
+}
+
+func (rejecting) Do(context.Context, *protocol.Call) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.Rejected, "policy p: no")
+}
+
+func (r rejecting) RejectionErrors() bool { return r.withErrors }
+
+// A rejected call of a tool is a result for the model, or an error if the operator wants that.
+func TestRejections(t *testing.T) {
+	for withErrors, want := range map[bool]string{
+		false: `"result":{"content":[{"type":"text","text":"policy p: no"}],"isError":true,`,
+		true:  `"error":{"code":-32031,"message":"policy p: no (rejected)","data":{"kind":"rejected"`,
+	} {
+		in, out := serveStdio(t, mcpserver.New(rejecting{newFake(), withErrors}, mcpserver.Options{}))
+		c := rawClient{send: writeLines(in), heard: lines(out)}
+		c.send(initialize)
+		get(t, c.heard, "the answer to initialize")
+		c.request("1", "tools/call", `"name":"echo"`)
+		if got := get(t, c.heard, "the answer"); !strings.Contains(got, want) {
+			t.Errorf("with errors %t: %s", withErrors, got)
+		}
+	}
 }

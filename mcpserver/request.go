@@ -73,18 +73,24 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 		})
 	peer.answered.Store(true)
 	if err != nil {
-		if failure := wire.ToolFailure(m.Method, err); failure != nil {
+		if failure := wire.ToolFailure(m.Method, err); failure != nil && !s.reportsError(err) {
 			return failure, nil
 		}
 		if errors.Is(context.Cause(ctx), errCancelled) {
 			err = insteadOf(err, errCancelled)
 		}
-		return nil, err
+		return nil, wire.ForMethod(m.Method, err)
 	}
 	if result == nil {
 		return emptyObject, nil
 	}
 	return result, nil
+}
+
+// reportsError reports whether err is a rejection that the backend wants to be an error.
+func (s *Server) reportsError(err error) bool {
+	b, ok := s.backend.(RejectionReporter)
+	return ok && protocol.KindOf(err) == protocol.Rejected && b.RejectionErrors()
 }
 
 // insteadOf returns e as a replacement for err. Its outcome is unknown if, according to err, the call may have run.

@@ -31,6 +31,13 @@ type Describer interface {
 	Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error)
 }
 
+// RejectionReporter is a Backend that says how calls that it rejects are reported; other backends report results.
+type RejectionReporter interface {
+	// RejectionErrors reports whether a tools/call that was rejected is answered with a JSON-RPC error, and not with a
+	// result that explains it to a model.
+	RejectionErrors() bool
+}
+
 // Mirrored is a Backend with tools whose arguments must be repeated in HTTP headers, so that intermediaries can route
 // by the headers.
 type Mirrored interface {

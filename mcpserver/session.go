@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
@@ -224,13 +225,25 @@ func (c *clientSession) wait(ctx context.Context) {
 	}
 }
 
-// cancel cancels the request named in the params of notifications/cancelled.
+// maxReason bounds the reason of a cancellation, in bytes.
+const maxReason = 1 << 10
+
+// cancelledFor is errCancelled with the reason that the client gave.
+type cancelledFor string
+
+func (r cancelledFor) Error() string { return string(r) }
+func (cancelledFor) Unwrap() error   { return errCancelled }
+
+// cancel cancels the request named in the params of notifications/cancelled. The reason reaches the extension.
 func (c *clientSession) cancel(params json.RawMessage) {
-	id := rawjson.Get(params, "requestId")
+	id, why := rawjson.Get(params, "requestId"), error(errCancelled)
+	if reason, _ := rawjson.Text(rawjson.Get(params, "reason")); reason != "" {
+		why = cancelledFor(display.Cut(reason, maxReason))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cancel := c.requests[string(id)]; cancel != nil {
-		cancel(errCancelled)
+		cancel(why)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcpclient"
 	"github.com/exthost/exthost/protocol"
@@ -127,6 +128,10 @@ func (c *child) unanswered(ctx context.Context, err error) *protocol.Error {
 		}
 		fault := protocol.Errorf(kind, "its answer is not a valid response: %v", invalid.Err)
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
+		if c.strays.limit.Allow() {
+			c.spec.Logger.Warn("the extension answered with what is no valid response", "reason", invalid.Err,
+				"line", display.Escape(fault.Evidence.Line))
+		}
 		return fault
 	case errors.As(err, &known):
 		fault := *known // copied: several calls may get the same error
@@ -215,7 +220,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 		return
 	}
 	switch ping, _ := c.dialect.ping(); {
-	case method == ping || !c.owesAll():
+	case method == ping || !c.owesAll() || c.stopping.Load():
 	case c.traits.mayIgnoreCanceled:
 		c.suspect(c.patience()/maxMisses, c.spec.Options.MaxInFlight)
 	default:

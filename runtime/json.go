@@ -20,6 +20,13 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
+// noMembers reports whether the object raw is empty.
+func noMembers(raw json.RawMessage) bool {
+	empty := true
+	rawjson.Each(raw, func([]byte, json.RawMessage) bool { empty = false; return false })
+	return empty
+}
+
 // mayHave returns false if raw certainly has no member key. It is much faster than a search for the member.
 func mayHave(raw json.RawMessage, key string) bool {
 	return bytes.Contains(raw, []byte(key)) || bytes.Contains(raw, []byte(`\u`))

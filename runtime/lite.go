@@ -11,7 +11,7 @@ import (
 )
 
 // lite is the dialect of scripts: without handshake, one call at a time. A request is {"method","params","id"} with the
-// tool's arguments as params.
+// tool's arguments as params; it has no params if there are none.
 type lite struct {
 	offered descriptors
 	methods map[string]string // tool name to method
@@ -49,7 +49,11 @@ func (d *lite) outgoing(r *Request, _ json.RawMessage) (string, json.RawMessage,
 	if !ok {
 		return "", nil, noTool(name)
 	}
-	return method, arguments(r), nil
+	params := arguments(r)
+	if noMembers(params) {
+		params = nil
+	}
+	return method, params, nil
 }
 
 func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return toolResult(raw) }

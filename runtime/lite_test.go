@@ -36,22 +36,31 @@ func liteSpec(t testing.TB, script string) Spec {
 
 func TestLite(t *testing.T) {
 	fault(t)
-	r := start(t, liteSpec(t, `read; say {"id":$ID,"result":"done"}; read; dump; exit 0`))
+	r := start(t, liteSpec(t, `read; say {"id":1,"result":"done"}; read; say {"id":2,"result":"done"}; `+
+		`read; say {"id":3,"result":"done"}; read; dump; exit 0`))
 	if h := r.Handshake(); h.Protocol != "lite" || len(h.Tools) != 2 ||
 		string(h.Tools[0].Raw) !=
 			`{"description":"echoes","inputSchema":{"big":1234567890123456789,"type":"object"},"name":"echo"}` ||
 		!strings.Contains(string(h.Tools[1].Raw), `"inputSchema":{"type":"object"}`) {
 		t.Errorf("handshake = %+v", h)
 	}
-	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{"n":1e2}}`); err != nil ||
-		protocol.ToolResult(got).Text() != "done" {
-		t.Errorf("got %s, %v", got, err)
+	for _, params := range []string{
+		`{"name":"echo","arguments":{"n":1e2}}`,
+		`{"name":"echo"}`,
+		`{"name":"echo","arguments":{ }}`,
+	} {
+		if got, err := r.request(protocol.MethodToolsCall, params); err != nil ||
+			protocol.ToolResult(got).Text() != "done" {
+			t.Errorf("%s: got %s, %v", params, got, err)
+		}
 	}
 	_, err := r.callTool()
 	fault := wantKind(t, err, protocol.ChildExited)
 	want := []string{
 		`{"id":1,"method":"echo","params":{"n":1e2}}`,
-		`{"id":2,"method":"echo","params":{"n":12345678901234567890}}`,
+		`{"id":2,"method":"echo"}`,
+		`{"id":3,"method":"echo"}`,
+		`{"id":4,"method":"echo","params":{"n":12345678901234567890}}`,
 	}
 	if diff := cmp.Diff(want, fault.Evidence.Stderr); diff != "" {
 		t.Errorf("the child was sent\n%s", diff)

@@ -38,7 +38,7 @@ func (b *Standby) Fill(ctx context.Context) error {
 	var p *idleProcess
 	still, fault := b.spec.permitted(ctx)
 	if fault == nil {
-		p, fault = b.spec.startProcess(ctx)
+		p, fault = b.spec.startProcess(ctx, false)
 	}
 	if fault == nil {
 		p.still = still
@@ -86,7 +86,6 @@ func (b *Standby) watch(p *idleProcess) {
 	b.mu.Unlock()
 	if mine {
 		p.proc.Stdout.Close()
-		p.startLog.release(slog.LevelError)
 		b.spec.Logger.Warn("the standby process ended before a client connected", "exit", p.proc.Exit().String(),
 			"pid", p.proc.PID())
 	}

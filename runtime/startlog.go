@@ -15,7 +15,8 @@ import (
 )
 
 // startLog logs a process's stderr. MCP servers may complain about handshake requests that they do not know, so lines
-// are held back during the handshake. They are logged at their own level only if the handshake fails or takes long.
+// are held back during the handshake. They are logged at their own level only if the handshake fails or takes long. A
+// process that waits for its connection has been sent nothing, so its lines are not held.
 type startLog struct {
 	log *slog.Logger
 
@@ -64,6 +65,13 @@ func (s *startLog) line(l process.Line) {
 	if !holding {
 		logStderr(s.log, l)
 	}
+}
+
+// hold begins to hold lines.
+func (s *startLog) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holding = true
 }
 
 // release stops holding and logs the held lines, with a level of at most most.

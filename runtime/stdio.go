@@ -43,7 +43,8 @@ type idleProcess struct {
 	still    func() *protocol.Error // the second part of its permit; nil for a process started by Serve
 }
 
-func (s *Spec) startProcess(ctx context.Context) (*idleProcess, *protocol.Error) {
+// startProcess starts a process. holds makes its startLog hold what it writes to stderr.
+func (s *Spec) startProcess(ctx context.Context, holds bool) (*idleProcess, *protocol.Error) {
 	s, fault := s.resolved(ctx)
 	if fault != nil {
 		return nil, fault
@@ -52,7 +53,7 @@ func (s *Spec) startProcess(ctx context.Context) (*idleProcess, *protocol.Error)
 	if err != nil {
 		return nil, SpawnFailed(err)
 	}
-	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: s.noisyHandshake()}, taken: make(chan struct{})}
+	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: holds}, taken: make(chan struct{})}
 	p.proc, err = process.Start(ctx, process.Spec{
 		Path:          argv[0],
 		Args:          argv[1:],
@@ -107,7 +108,7 @@ func (s *Spec) noisyHandshake() bool {
 
 // spawn takes the process of the Standby or starts one. Nothing is read before run.
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
-	p := s.Standby.take()
+	p, noisy := s.Standby.take(), s.noisyHandshake()
 	if p != nil {
 		if fault := p.still(); fault != nil { // the program may have changed since the start
 			s.Logger.Warn("the standby process is replaced", "reason", protocol.Reason(fault), "pid", p.proc.PID())
@@ -117,9 +118,11 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	}
 	if p == nil {
 		var fault *protocol.Error
-		if p, fault = s.startProcess(ctx); fault != nil {
+		if p, fault = s.startProcess(ctx, noisy); fault != nil {
 			return nil, fault
 		}
+	} else if noisy {
+		p.startLog.hold()
 	}
 	c := newChild(s, d, local{p.proc})
 	c.startLog = p.startLog

@@ -15,7 +15,7 @@ import (
 
 // strays are a child's answers that belong to no call.
 type strays struct {
-	limit  *rate.Limiter // limits the log lines
+	limit  *rate.Limiter // limits the log lines, also those about invalid answers
 	last   atomic.Pointer[string]
 	ending atomic.Bool // the child was asked to shut down, and may answer that request
 }
@@ -55,6 +55,7 @@ func (c *child) stray(m *jsonrpc.Message, taken bool) {
 	}
 	if c.strays.limit.Allow() {
 		c.spec.Logger.Log(context.Background(), level, "the extension answered with an id that no call waits for",
-			"id", display.Escape(id), "error", display.Escape(message), "taken_for_answer", taken)
+			"id", display.Escape(id), "error", display.Escape(message), "taken_for_answer", taken,
+			"line", display.Escape(cutLine(m.Raw)))
 	}
 }

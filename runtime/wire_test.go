@@ -5,6 +5,7 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -118,10 +119,10 @@ func TestLateAnswer(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, `init echo; read; sync asked; read; dump; sync told; say {"jsonrpc":"2.0","id":1,"result":"late"}; echo`)
 	r := start(t, s)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	call := r.goCall(ctx, request(`{"name":"echo"}`, ""))
 	goOn := m.await("asked")
-	cancel()
+	cancel(errors.New("stop was pressed"))
 	wantKind(t, await(t, call).err, protocol.Canceled)
 	if i := r.Info(); i.Abandoned != 1 || i.InFlight != 1 {
 		t.Errorf("%d abandoned, %d in flight, want the one call", i.Abandoned, i.InFlight)
@@ -136,8 +137,8 @@ func TestLateAnswer(t *testing.T) {
 	}
 	// stderr has its own reader
 	eventually(t, func() bool { return strings.Contains(stderrOf(r), "notifications/cancelled") })
-	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":`,
-		`"requestId":1}`)
+	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":`+
+		`"stop was pressed","requestId":1}`)
 }
 
 func TestCallTimeout(t *testing.T) {

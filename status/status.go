@@ -112,6 +112,7 @@ type Extension struct {
 	Description string `json:"description,omitempty"`
 	Path        string `json:"path"` // of its manifest
 	Transport   string `json:"transport"`
+	Breaker     string `json:"breaker,omitempty"`  // name of the circuit breakers of its instances: ext:TRANSPORT:ID
 	Protocol    string `json:"protocol,omitempty"` // with the MCP revision once known
 	// a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
 	State  string `json:"state"`

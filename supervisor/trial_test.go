@@ -93,7 +93,7 @@ func TestUnlimitedRestartsOfAFirstStart(t *testing.T) {
 		for range 100 {
 			w.take().die(errCrash)
 			w.wantState(Restarting)
-			time.Sleep(16 * time.Second)
+			time.Sleep(20 * time.Second) // the longest delay, and a fifth
 		}
 		w.take().becomeReady()
 		for _, e := range w.events {

@@ -50,7 +50,7 @@ func Worker(s status.Status, id string) (status.Extension, error) {
 	}
 	for _, d := range s.Diagnostics {
 		if d.Extension == id && d.Code == discovery.CodeNested {
-			return status.Extension{}, &console.Error{Code: console.ExitNotFound, Text: d.Message, Hint: "exthost list"}
+			return status.Extension{}, belowAnother(d)
 		}
 	}
 	return status.Extension{}, &console.Error{
@@ -58,6 +58,11 @@ func Worker(s status.Status, id string) (status.Extension, error) {
 		Text: fmt.Sprintf("there is no extension %q%s", id, console.DidYouMean(id, ids)),
 		Hint: "exthost status",
 	}
+}
+
+// belowAnother returns the error for an extension in the folder of another one, which d reports.
+func belowAnother(d protocol.Diagnostic) error {
+	return &console.Error{Code: console.ExitNotFound, Text: console.NearbyText(d.Message), Hint: "exthost list"}
 }
 
 // policyAsExtension returns the status of a policy's process; without a process, only its state and reason.

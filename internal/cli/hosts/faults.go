@@ -166,6 +166,9 @@ func UnknownTool(s status.Status, name string) error {
 		if d.Extension != "" && d.Level == protocol.LevelError && tools.MayOwn(d.Extension, name) {
 			return BrokenManifest(s, d.Extension)
 		}
+		if d.Code == discovery.CodeNested && tools.MayOwn(d.Extension, name) {
+			return belowAnother(d)
+		}
 	}
 	return &console.Error{
 		Code: console.ExitNotFound,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -207,6 +209,11 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 	for n := range maxPages {
 		result, err := g.Calls.DoPart(ctx,
 			&protocol.Call{Session: c.Session, Extension: extension, Method: l.method, Params: params})
+		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError &&
+			e.Code == jsonrpc.CodeMethodNotFound { // many servers have resources, and no templates of them
+			g.o.Log.Debug("an extension does not have a list", "extension", extension, "method", l.method)
+			return listed{}, nil
+		}
 		if err != nil {
 			g.o.Log.Warn("an extension was left out of a list", "extension", extension, "method", l.method, "error",
 				err)

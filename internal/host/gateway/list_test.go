@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -54,5 +56,22 @@ func TestListOfLongPagesEnds(t *testing.T) {
 	list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[0])
 	if err != nil || len(list.items) != 3 || asked != 4 {
 		t.Errorf("%d things of %d pages, %v", len(list.items), asked, err)
+	}
+}
+
+// A server that does not have the method of a list has no items, which is worth no warning; any other error is.
+func TestServerWithoutAList(t *testing.T) {
+	for code, warned := range map[int]bool{jsonrpc.CodeMethodNotFound: false, -32000: true} {
+		var log bytes.Buffer
+		g := &Gateway{
+			o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))},
+			Calls: calls{answer: func(*protocol.Call) (json.RawMessage, error) {
+				return nil, &protocol.Error{Kind: protocol.ExtensionError, Code: code, Message: "no"}
+			}},
+		}
+		list, err := g.listOne(t.Context(), new(protocol.Call), "x", listings[1])
+		if len(list.items) > 0 || (err != nil) != warned || (log.Len() > 0) != warned {
+			t.Errorf("%d: %v, %v, log %s", code, list.items, err, log.String())
+		}
 	}
 }

@@ -186,13 +186,13 @@ func unusable(cfg *config.Config, c *discovery.Candidate) (diags []protocol.Diag
 func (e *Env) gate(stated map[string]string) discovery.Host {
 	host := process.Lookup(e.Environ)
 	lookup := func(name string) (string, bool) {
-		if value, ok := stated[name]; ok {
-			return value, true
+		if value, ok := stated[name]; ok || process.LoadsCode(name) { // the child does not get the host's
+			return value, ok
 		}
 		return host(name)
 	}
 	path, _ := lookup("PATH")
-	return discovery.Host{LookupEnv: lookup, Path: path, Version: e.Version}
+	return discovery.Host{LookupEnv: lookup, Withheld: process.LoadsCode, Path: path, Version: e.Version}
 }
 
 // codeUnsupported is the code of diagnostics about keys that this version or this system cannot carry out.

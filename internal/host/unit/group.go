@@ -48,7 +48,7 @@ func (u *Unit) groupOptions(settings *Options, onEvent func(supervisor.Event)) s
 		blocked = needsSomebody
 	}
 	return supervisor.Options{
-		Name:         "ext:" + kind + ":" + u.ID(),
+		Name:         u.breaker(),
 		Mode:         mode,
 		Lazy:         o.Activation == manifest.ActivationLazy,
 		Keep:         settings.Keep,
@@ -66,6 +66,9 @@ func (u *Unit) groupOptions(settings *Options, onEvent func(supervisor.Event)) s
 		OnEvent:      onEvent,
 	}
 }
+
+// breaker returns the name of the circuit breakers of the unit's instances, in logs, metrics and the status.
+func (u *Unit) breaker() string { return "ext:" + u.Candidate.Manifest.Transport.Kind + ":" + u.ID() }
 
 // endedBy reports whether err means that an instance is gone or about to be. A message that is too long ends a
 // process, but not a service on NATS.
@@ -117,7 +120,7 @@ func (u *Unit) logEvent(e supervisor.Event) {
 	case u.events.LogState != nil && e.Kind == supervisor.StateChanged:
 		u.events.LogState(log, e)
 	case e.Kind == supervisor.BreakerChanged:
-		logBreaker(log, e)
+		logBreaker(log.With("breaker", e.Group), e)
 	case u.saidAlready(e):
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State), slog.String("reason", protocol.Reason(e.Err)),
 			slog.Time("due", e.Next))
@@ -136,6 +139,8 @@ func (u *Unit) logEvent(e supervisor.Event) {
 			lastWords(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
 	case e.State == supervisor.Ready && e.Attempt > 0: // a warning was logged before
 		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
+	case e.State == supervisor.Ready && !onDemand(u.Spec):
+		log.LogAttrs(ctx, slog.LevelInfo, "started")
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
 	}

@@ -49,7 +49,7 @@ func (u *Unit) Status() status.Extension {
 	}
 	u.Calls.Describe(&s)
 	s.LastCrash = u.crash.Load()
-	s.State = string(supervisor.Idle)
+	s.State, s.Breaker = string(supervisor.Idle), u.breaker()
 	processes := u.instances.infos()
 	for i, slot := range u.Phase.slots() {
 		one := instanceStatus(slot)

@@ -57,3 +57,24 @@ func TestExpand(t *testing.T) {
 		}
 	}
 }
+
+// A variable that makes programs load code counts as missing unless the operator states it, because no child gets the
+// host's.
+func TestRequiredVariableThatLoadsCode(t *testing.T) {
+	e := &Env{Environ: []string{"PYTHONPATH=/of/the/host", "REGION=eu"}}
+	for _, tt := range []struct {
+		stated map[string]string
+		name   string
+		want   string
+	}{
+		{nil, "REGION", "eu"},
+		{nil, "PYTHONPATH", ""},
+		{map[string]string{"PYTHONPATH": "/stated"}, "PYTHONPATH", "/stated"},
+	} {
+		gate := e.gate(tt.stated)
+		got, ok := gate.LookupEnv(tt.name)
+		if got != tt.want || ok != (tt.want != "") || gate.Withheld(tt.name) != (tt.name == "PYTHONPATH") {
+			t.Errorf("%s with %v stated: %q, %v", tt.name, tt.stated, got, ok)
+		}
+	}
+}

@@ -28,6 +28,7 @@ var (
 	errErrorType    = errors.New("error is not an object")
 	errErrorCode    = errors.New("the code of its error is not a whole number")
 	errErrorMessage = errors.New("the message of its error is not a string")
+	errNoMessage    = errors.New("its error has no message")
 	errVersion      = errors.New(`no "jsonrpc":"2.0"`)
 )
 

@@ -129,7 +129,10 @@ func (c *Conn) outcome(m *Message) (json.RawMessage, error) {
 	}
 	if m.Invalid == nil && m.Error != nil {
 		var e *Error
-		if e, m.Invalid = decodeError(m.Error); m.Invalid == nil {
+		if e, m.Invalid = decodeError(m.Error); m.Invalid == nil && c.o.Bare && e.Message == "" {
+			m.Invalid = errNoMessage
+		}
+		if m.Invalid == nil {
 			return nil, e
 		}
 	}

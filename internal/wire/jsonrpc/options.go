@@ -49,7 +49,7 @@ type Options struct {
 	Cancels func(m *Message) json.RawMessage
 
 	// Abandoned is called for each call whose frame was written and that ended without an answer,
-	// because of the caller's ctx or a timeout. The calls of Abandoned are in order and on a
+	// because of the caller's ctx, whose cause it gets, or a timeout. The calls of Abandoned are in order and on a
 	// goroutine of their own.
 	Abandoned func(ctx context.Context, id uint64, method string, cause error)
 
@@ -66,7 +66,8 @@ type Options struct {
 	// FirstID is the id of the first request. Each further id is one higher.
 	FirstID uint64
 
-	// Bare is for peers without the "jsonrpc" member: frames are written without it and need not have it.
+	// Bare is for peers without the "jsonrpc" member: frames are written without it and need not have it. The message is
+	// then all that an error says, and must not be missing.
 	Bare bool
 }
 

@@ -41,6 +41,20 @@ func UnsupportedVersion(requested string, supported []string) error {
 	return &jsonrpc.Error{Code: codeUnsupportedVersion, Message: "unsupported protocol version", Data: data}
 }
 
+// unknownTool is the error of a tools/call for a tool that does not exist.
+type unknownTool struct{ error }
+
+func (e unknownTool) Unwrap() error { return e.error }
+
+// ForMethod returns the error of a request of that method as MCP reports it: an unknown tool is an invalid parameter of
+// tools/call, and not an unknown method.
+func ForMethod(method string, err error) error {
+	if method == protocol.MethodToolsCall && protocol.KindOf(err) == protocol.ToolNotFound {
+		return unknownTool{err}
+	}
+	return err
+}
+
 // Status returns the HTTP status of the answer to a modern request that ended with err: 404 for a method that is not
 // served, but not for an unknown tool; 400 for requests that this server refuses and for MCP's own error codes; else
 // 200, which includes failures of an extension.
@@ -80,6 +94,9 @@ func encodeError(err error) json.RawMessage {
 		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.ExtensionError), "%w", err)
 	}
 	wire := e.Wire()
+	if _, ok := errors.AsType[unknownTool](err); ok {
+		wire.Code = jsonrpc.CodeInvalidParams
+	}
 	object := append(make([]byte, 0, 128), `{"code":`...)
 	code, _ := json.Marshal(wire.Code)
 	message, _ := json.Marshal(wire.Message)
