@@ -156,6 +156,9 @@ type Mode struct {
 	Background bool
 	// Command replaces the command line of an extension of transport stdio. Default: the extension's own.
 	Command func(id string, argv []string) []string
+	// Built reports whether what Reread has built is of the files that the host has read since. A reload that finds it
+	// out of date begins anew, so that one save makes one change. Default: it always is.
+	Built func() bool
 }
 
 // PolicyKinds make policies whose code the library does not link, because it is as large as the rest of the

@@ -129,17 +129,10 @@ func (r *reloads) log(c *status.Change) {
 // the current plan. If only is not empty, the plan changes only these extensions.
 func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *status.Change, error) {
 	now := r.h.snapshots.Load().Plan
-	cfg := now.Config
-	if r.h.opts.Reread != nil {
-		var err error
-		if cfg, err = r.h.opts.Reread(); err != nil {
-			return nil, nil, err
-		}
+	next, cfg, err := r.read(ctx, now, only)
+	for again := 0; err == nil && again < maxRereads && r.h.opts.Mode.Built != nil && !r.h.opts.Mode.Built(); again++ {
+		next, cfg, err = r.read(ctx, now, only)
 	}
-	if only != nil {
-		cfg = snapshot.OnlyRules(now.Config, cfg)
-	}
-	next, err := r.h.discover(ctx, cfg, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,6 +149,25 @@ func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *sta
 		change.Clients = r.h.clients.Changed(cfg.Server.Clients)
 	}
 	return next, change, nil
+}
+
+// maxRereads bounds how often a reload begins anew because of saves; the watch finds what is saved later.
+const maxRereads = 3
+
+// read reads the configuration and the disk for the plan that follows now.
+func (r *reloads) read(ctx context.Context, now *snapshot.Plan, only []string) (*snapshot.Plan, *config.Config, error) {
+	cfg := now.Config
+	if r.h.opts.Reread != nil {
+		var err error
+		if cfg, err = r.h.opts.Reread(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if only != nil {
+		cfg = snapshot.OnlyRules(now.Config, cfg)
+	}
+	next, err := r.h.discover(ctx, cfg, now)
+	return next, cfg, err
 }
 
 // Places implements [watch.Host].

@@ -493,3 +493,20 @@ func TestEnableChangesNoOther(t *testing.T) {
 		Retried: []string{"failed"},
 	})
 }
+
+// A reload begins anew while what was built for it is out of date, and only a bounded number of times.
+func TestReloadOfWhatIsSavedMeanwhile(t *testing.T) {
+	processtest.Leaks(t)
+	for outdated, want := range map[int]int{0: 1, 2: 3, 100: 4} {
+		reads := 0
+		f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", ""))
+		cfg := f.Config()
+		h := f.OpenWith(cfg, exthost.Options{
+			Reread: func() (*config.Config, error) { reads++; return cfg, nil },
+			Mode:   exthost.Mode{Built: func() bool { return reads > outdated }},
+		})
+		if c, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil || !c.Empty() || reads != want {
+			t.Errorf("outdated %d times: %d reads, %+v, %v", outdated, reads, c, err)
+		}
+	}
+}

@@ -20,8 +20,7 @@ import (
 )
 
 // builder runs the command [dev] build before the extension is swapped, if a file of [dev] watch has changed since the
-// last good build. A file that is saved between the end of a build and the check of the built program causes two swaps:
-// one to that program, and one to the program of the next build.
+// last good build.
 type builder struct {
 	dir   string
 	built string // state of the files at the last good build: names, sizes, times
@@ -32,8 +31,8 @@ const buildPatience = 5 * time.Minute
 
 // build brings the program of the extension up to date. The error is config_invalid, with the output of the compiler.
 func (b *builder) build(ctx context.Context) error {
-	m, _ := manifest.ReadFile(filepath.Join(b.dir, manifest.FileName), manifest.ReadOptions{FollowLinks: true})
-	if m == nil || len(m.Dev.Build) == 0 {
+	m := b.manifest()
+	if m == nil {
 		return nil // the reload reports an invalid manifest
 	}
 	sources := b.sources(m)
@@ -46,6 +45,21 @@ func (b *builder) build(ctx context.Context) error {
 	}
 	b.built = sources
 	return nil
+}
+
+// manifest returns the manifest of the extension, nil if it states no build or is invalid.
+func (b *builder) manifest() *manifest.Manifest {
+	m, _ := manifest.ReadFile(filepath.Join(b.dir, manifest.FileName), manifest.ReadOptions{FollowLinks: true})
+	if m == nil || len(m.Dev.Build) == 0 {
+		return nil
+	}
+	return m
+}
+
+// current reports whether no file has been saved since the last good build began.
+func (b *builder) current() bool {
+	m := b.manifest()
+	return m == nil || b.sources(m) == b.built
 }
 
 // run runs argv as a process of the host, which cannot approve calls, and returns its output.

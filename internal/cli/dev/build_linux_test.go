@@ -32,3 +32,32 @@ func TestBuildsBearTheMark(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 }
+
+// A file that is saved during a build makes the build out of date, until it is built again.
+func TestSavedDuringTheBuild(t *testing.T) {
+	processtest.Leaks(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"source": "one",
+		"plugin.toml": "[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n[transport]\ncommand = \"./x\"\nprotocol = \"mcp\"\n" +
+			"[dev]\nwatch = [\"source\"]\nbuild = [\"sh\", \"-c\", " +
+			"\"cp source built; test -e saved || { echo second > source; touch saved; }\"]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &builder{dir: dir}
+	for _, want := range []struct {
+		built   string
+		current bool
+	}{{"one", false}, {"second\n", true}, {"second\n", true}} {
+		if err := b.build(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		built, err := os.ReadFile(filepath.Join(dir, "built"))
+		if err != nil || string(built) != want.built || b.current() != want.current {
+			t.Errorf("%q, %v, current %t, want %+v", built, err, b.current(), want)
+		}
+	}
+}

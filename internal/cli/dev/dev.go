@@ -80,7 +80,7 @@ func (s *session) run(ctx context.Context) (err error) {
 		Logger:   slog.New(slog.DiscardHandler),
 		StateDir: filepath.Join(state, ".dev"),
 		Reread:   func() (*config.Config, error) { return s.rebuilt(ctx) },
-		Mode:     exthost.Mode{StartLazy: true, Background: true},
+		Mode:     exthost.Mode{StartLazy: true, Background: true, Built: s.builder.current},
 	}
 	if s.attach {
 		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700
