@@ -119,6 +119,25 @@ func TestKeysRestartInTheBackground(t *testing.T) {
 	})
 }
 
+// What somebody has to act for first is neither restarted nor counted: each call tries it, and gets the reason.
+func TestBlockedStartsWaitForACall(t *testing.T) {
+	errLogin := &protocol.Error{Kind: protocol.RequirementMissing, Message: "needs login"}
+	o := threeRestarts
+	o.Mode, o.Blocked = PerKey, func(err error) bool { return errors.Is(err, errLogin) }
+	inBubble(t, o, func(t *testing.T, w *world) {
+		for range 10 {
+			c := w.acquire("eve")
+			w.take().die(errLogin)
+			if e := c.refused(t, protocol.RequirementMissing); e.RetryAfter != 0 {
+				t.Errorf("%v after %s", e, e.RetryAfter)
+			}
+			time.Sleep(time.Hour)
+			w.noneBorn()
+		}
+		w.acquireNew("eve").release(nil)
+	})
+}
+
 // Only consecutive failures add up.
 func TestAnswersClearFailures(t *testing.T) {
 	inBubble(t, threeRestarts, func(t *testing.T, w *world) {

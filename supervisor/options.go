@@ -65,7 +65,8 @@ type Options struct {
 	Replaced func(error) bool
 
 	// Blocked reports whether an error of Serve means that somebody has to act before a restart can succeed. The slot
-	// is then Failed until a Trial, whatever is left of its budget. Default: never.
+	// is then Failed until a Trial, whatever is left of its budget; with a Cooldown, the next call starts it, and the
+	// failure does not count. Default: never.
 	Blocked func(error) bool
 
 	// OnEvent gets the events of the group one at a time and in order, on a goroutine that Stop waits for, so it must

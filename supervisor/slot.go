@@ -202,10 +202,11 @@ func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
 		healthy = g.now().Sub(sl.since)
 	}
 	delay, ok := time.Duration(0), true
-	if !started || !end.replaced {
+	onCall := end.blocked && g.o.Restart.Cooldown > 0 // once somebody has acted
+	if !onCall && (!started || !end.replaced) {
 		delay, ok = sl.policy.failed(g.now(), healthy)
 	}
-	if errors.Is(err, ErrPermanent) || end.blocked || !ok || !started && !g.st.starts.until.IsZero() {
+	if errors.Is(err, ErrPermanent) || !onCall && (end.blocked || !ok || !started && !g.st.starts.until.IsZero()) {
 		g.fail(sl, err, asked)
 		if sl.next.IsZero() {
 			return
@@ -214,12 +215,13 @@ func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
 		sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
 		sl.asked = asked // only for the event
 		g.setState(sl, Restarting)
-		sl.asked = false
-		g.setTimer(sl, delay)
+		if sl.asked = false; !onCall {
+			g.setTimer(sl, delay)
+		}
 	}
 	switch {
 	case started || sl.pool.has(Ready, Spawning):
-	case sl.state == Restarting && g.o.Restart.Cooldown > 0:
+	case sl.state == Restarting && g.o.Restart.Cooldown > 0 && !onCall:
 	case g.o.onDemand(): // waiting calls get the error of the start
 		g.refuse(sl.pool, g.untilCooldown(sl, err))
 	// otherwise the waiting calls would start the next instance at once, again and again

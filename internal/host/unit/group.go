@@ -44,7 +44,7 @@ func (u *Unit) groupOptions(settings *Options, onEvent func(supervisor.Event)) s
 		restart.OnCall = manifest.IsRemote(kind) && o.Restart.MaxAttempts < 0
 	}
 	var blocked func(error) bool
-	if restart.OnCall {
+	if restart.OnCall || settings.Cooldown > 0 {
 		blocked = needsSomebody
 	}
 	return supervisor.Options{
