@@ -138,8 +138,8 @@ func (s *selection) nested(f, outer found) {
 			"%s does not run: it is inside the directory of %s (%s), which is disabled", f.ID, outer.ID, outer.Path)
 	default:
 		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path,
-			"%s does not run: it is below %s (%s); move it beside that, if it is an extension of its own", f.ID, outer.ID,
-			outer.Path)
+			"%s does not run: it is below %s (%s); move it beside that, if it is an extension of its own", f.ID,
+			outer.ID, outer.Path)
 	}
 }
 

@@ -201,8 +201,8 @@ func (w *walk) directory(dir string) (descend bool) {
 	return false
 }
 
-// lookBelow keeps the valid manifests in the subdirectories of an extension, to report that they do not run. Deeper ones
-// are not looked for: an extension may have any number of files.
+// lookBelow keeps the valid manifests in the subdirectories of an extension, to report that they do not run. Deeper
+// ones are not looked for: an extension may have any number of files.
 func (w *walk) lookBelow(outer found, m *manifest.Manifest) {
 	outer.ID, outer.Manifest = m.Plugin.ID, m
 	entries, _ := os.ReadDir(outer.Dir)

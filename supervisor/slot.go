@@ -195,33 +195,50 @@ func (g *Group[S]) onExit(sl *slot[S], end ending) {
 
 // onFailure restarts or fails the slot of an instance that ended by itself.
 func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
-	err := end.err
+	started := sl.state == Ready
+	onCall := end.blocked && g.o.Restart.Cooldown > 0 // a call starts the next one, once somebody has acted
+	delay, again := time.Duration(0), onCall
+	if !onCall {
+		delay, again = g.mayRestart(sl, end)
+	}
+	if !again {
+		g.fail(sl, end.err, asked)
+		if sl.next.IsZero() {
+			return
+		}
+	} else {
+		sl.err, sl.attempt, sl.next = end.err, sl.policy.attempt(), g.now().Add(delay)
+		sl.asked = asked // only for the event
+		g.setState(sl, Restarting)
+		sl.asked = false
+	}
+	if again && !onCall {
+		g.setTimer(sl, delay)
+	}
+	if !started && !sl.pool.has(Ready, Spawning) {
+		g.refuseWaiting(sl, end.err, again && !onCall)
+	}
+}
+
+// mayRestart returns the delay of the restart after an instance has ended by itself, or false if there is none.
+func (g *Group[S]) mayRestart(sl *slot[S], end ending) (delay time.Duration, ok bool) {
 	var healthy time.Duration
 	started := sl.state == Ready
 	if started {
 		healthy = g.now().Sub(sl.since)
 	}
-	delay, ok := time.Duration(0), true
-	onCall := end.blocked && g.o.Restart.Cooldown > 0 // once somebody has acted
-	if !onCall && (!started || !end.replaced) {
+	if ok = true; !started || !end.replaced {
 		delay, ok = sl.policy.failed(g.now(), healthy)
 	}
-	if errors.Is(err, ErrPermanent) || !onCall && (end.blocked || !ok || !started && !g.st.starts.until.IsZero()) {
-		g.fail(sl, err, asked)
-		if sl.next.IsZero() {
-			return
-		}
-	} else {
-		sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
-		sl.asked = asked // only for the event
-		g.setState(sl, Restarting)
-		if sl.asked = false; !onCall {
-			g.setTimer(sl, delay)
-		}
-	}
+	tried := !started && !g.st.starts.until.IsZero() // it was the trial start of all keys
+	return delay, ok && !tried && !end.blocked && !errors.Is(end.err, ErrPermanent)
+}
+
+// refuseWaiting fails the calls that wait for sl, whose start has failed with err, unless they wait for the restart,
+// which is due by itself if itself is set.
+func (g *Group[S]) refuseWaiting(sl *slot[S], err error, itself bool) {
 	switch {
-	case started || sl.pool.has(Ready, Spawning):
-	case sl.state == Restarting && g.o.Restart.Cooldown > 0 && !onCall:
+	case itself && g.o.Restart.Cooldown > 0:
 	case g.o.onDemand(): // waiting calls get the error of the start
 		g.refuse(sl.pool, g.untilCooldown(sl, err))
 	// otherwise the waiting calls would start the next instance at once, again and again

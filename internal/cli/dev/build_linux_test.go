@@ -39,7 +39,8 @@ func TestSavedDuringTheBuild(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"source": "one",
-		"plugin.toml": "[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n[transport]\ncommand = \"./x\"\nprotocol = \"mcp\"\n" +
+		"plugin.toml": "[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n" +
+			"[transport]\ncommand = \"./x\"\nprotocol = \"mcp\"\n" +
 			"[dev]\nwatch = [\"source\"]\nbuild = [\"sh\", \"-c\", " +
 			"\"cp source built; test -e saved || { echo second > source; touch saved; }\"]\n",
 	} {

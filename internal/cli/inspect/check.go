@@ -454,8 +454,8 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 	return f
 }
 
-// findProgram looks for the program of an extension, with its environment and directory, and whether it may be executed.
-// Commands of kind exec were checked when the tools were read.
+// findProgram looks for the program of an extension, with its environment and directory, and whether it may be
+// executed. Commands of kind exec were checked when the tools were read.
 func findProgram(h *exthost.Host, x status.Extension) error {
 	if h == nil || x.Transport != manifest.KindStdio || hosts.PID(x) > 0 {
 		return nil

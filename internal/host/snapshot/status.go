@@ -145,8 +145,8 @@ func (p *Plan) Absent(extension, name string, view *toolset.View) error {
 			return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q, because extension %s is disabled: %s",
 				name, d.Extension, reason)
 		case d.Code == discovery.CodeNested && p.Target(d.Extension) == nil:
-			return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q, because extension %s does not run: its "+
-				"folder is in that of another extension", name, d.Extension)
+			return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q, because extension %s does not run: "+
+				"its folder is in that of another extension", name, d.Extension)
 		case d.Level == protocol.LevelError && p.Target(d.Extension) == nil:
 			return protocol.Errorf(protocol.ManifestInvalid,
 				"there is no tool %q, because extension %s cannot be used; exthost validate says why", name,

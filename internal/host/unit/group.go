@@ -137,9 +137,19 @@ func (u *Unit) logEvent(e supervisor.Event) {
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", protocol.Reason(e.Err)),
 			lastWords(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
-	case e.State == supervisor.Ready && e.Attempt > 0: // a warning was logged before
+	case e.State == supervisor.Ready:
+		u.logReady(log, e)
+	default:
+		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
+	}
+}
+
+// logReady logs a start: one that a warning came before, and one that no call has asked for.
+func (u *Unit) logReady(log *slog.Logger, e supervisor.Event) {
+	switch ctx := context.Background(); {
+	case e.Attempt > 0:
 		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
-	case e.State == supervisor.Ready && !onDemand(u.Spec):
+	case !onDemand(u.Spec):
 		log.LogAttrs(ctx, slog.LevelInfo, "started")
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))

@@ -66,8 +66,8 @@ type Options struct {
 	// FirstID is the id of the first request. Each further id is one higher.
 	FirstID uint64
 
-	// Bare is for peers without the "jsonrpc" member: frames are written without it and need not have it. The message is
-	// then all that an error says, and must not be missing.
+	// Bare is for peers without the "jsonrpc" member: frames are written without it and need not have it. The message
+	// is then all that an error says, and must not be missing.
 	Bare bool
 }
 
