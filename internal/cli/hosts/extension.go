@@ -62,7 +62,7 @@ func Worker(s status.Status, id string) (status.Extension, error) {
 
 // belowAnother returns the error for an extension in the folder of another one, which d reports.
 func belowAnother(d protocol.Diagnostic) error {
-	return &console.Error{Code: console.ExitNotFound, Text: console.NearbyText(d.Message), Hint: "exthost list"}
+	return &console.Error{Code: console.ExitNotFound, Text: console.NearbyText(d.Message), Hint: "exthost status"}
 }
 
 // policyAsExtension returns the status of a policy's process; without a process, only its state and reason.
