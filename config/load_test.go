@@ -385,7 +385,7 @@ func TestFilesOfOtherProgramsAreNamed(t *testing.T) {
 		"catalog.yaml":        "servers:\n- name: weather\n  cmd: [npx, weather]\n",
 	}
 	dir := write(t, files)
-	_, _, diags := config.Load(alone(dir))
+	_, _, diags := loaded(alone(dir))
 	want := "warn plugins/config.yaml: not read: it configures another program; exthost import " +
 		"plugins/config.yaml shows what it becomes here\nwarn catalog.yaml: not read: it configures another program; " +
 		"exthost import catalog.yaml shows what it becomes here\n"
@@ -395,7 +395,7 @@ func TestFilesOfOtherProgramsAreNamed(t *testing.T) {
 	files["exthost.yaml"] = "log: {level: info}\n"
 	unrelated := write(t, map[string]string{"catalog.yaml": "servers: 3\n", "plugins/config.yaml": "[\n"})
 	for _, dir := range []string{write(t, files), unrelated} {
-		if _, _, diags := config.Load(alone(dir)); len(diags) > 0 {
+		if _, _, diags := loaded(alone(dir)); len(diags) > 0 {
 			t.Errorf("%s", text(diags, dir))
 		}
 	}

@@ -439,7 +439,7 @@ func TestDestinationClientsAreToldOfPolicies(t *testing.T) {
 	}
 	changed := *cfg
 	changed.Plugins = []governance.Spec{{Name: "access", Builtin: "access", Category: governance.Authorization,
-		Required: true, Config: map[string]any{
+		Config: map[string]any{
 			"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_d_upper"}}}}}}
 	next = &changed
 	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil {
