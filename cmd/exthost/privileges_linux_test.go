@@ -22,8 +22,8 @@ command = "sh"
 args = ["-c", "sed -n 's/^NoNewPrivs:.//p' /proc/self/status >> privileges; cat /proc/$PPID/environ /proc/$PPID/task/*/environ >> environ; exec exthost extension notes"]
 `
 
-// An extension cannot read its host's secrets, even root's, and gains no privileges; info and doctor show extensions
-// that may. check starts it in the same way as serve.
+// An extension cannot read its host's secrets, even root's, and gains no privileges; status ID and check show
+// extensions that may. check DIR starts it in the same way as serve.
 func TestExtensionWithoutPrivileges(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/curious/plugin.toml": curiousManifest,
@@ -46,10 +46,10 @@ func TestExtensionWithoutPrivileges(t *testing.T) {
 		if strings.Contains(info, "may gain privileges") != (tt.privileges == "0\n") {
 			t.Errorf("info %q:\n%s", tt.args, info)
 		}
-		doctor, _ := ask(t, dir, append([]string{"check"}, tt.args...)...)
-		if strings.Contains(doctor, "privileges ") != root ||
-			strings.Contains(doctor, "and all of them: curious") != (root && tt.privileges == "0\n") {
-			t.Errorf("doctor %q:\n%s", tt.args, doctor)
+		checked, _ := ask(t, dir, append([]string{"check"}, tt.args...)...)
+		if strings.Contains(checked, "privileges ") != root ||
+			strings.Contains(checked, "and all of them: curious") != (root && tt.privileges == "0\n") {
+			t.Errorf("check %q:\n%s", tt.args, checked)
 		}
 		s.end(t, syscall.SIGTERM)
 		if got := recorded("privileges"); got != tt.privileges {

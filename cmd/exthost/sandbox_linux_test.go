@@ -68,7 +68,7 @@ func TestCheckSandbox(t *testing.T) {
 	}
 }
 
-// status, info and doctor show what the kernel enforces, and that a remote server has no sandbox.
+// status, status ID and check show what the kernel enforces, and that a remote server has no sandbox.
 func TestSandboxShown(t *testing.T) {
 	needSandbox(t)
 	processtest.Leaks(t)
@@ -94,7 +94,7 @@ func TestSandboxShown(t *testing.T) {
 		t.Errorf("info:\n%s", out)
 	}
 	if out, _ := ask(t, dir, "check"); !strings.Contains(out, "this system enforces files, signals, system calls") {
-		t.Errorf("doctor:\n%s", out)
+		t.Errorf("check:\n%s", out)
 	}
 	said, err := program(dir, "call", "ext_temporary_run").CombinedOutput()
 	if out = string(said); strings.Contains(out, "pid namespace") {
@@ -104,7 +104,7 @@ func TestSandboxShown(t *testing.T) {
 			!strings.Contains(out, "exthost check --sandbox") || strings.Contains(out, "mktemp") {
 			t.Errorf("call: %v\n%s", err, out)
 		}
-		for _, command := range [][]string{{"info", "temporary"}, {"status"}, {"doctor"}, {"logs"}} {
+		for _, command := range [][]string{{"status", "temporary"}, {"status"}, {"check"}, {"logs"}} {
 			out, _ := ask(t, dir, command...)
 			if !strings.Contains(out, "exthost check --sandbox") || !strings.Contains(out, "temporary/x'") {
 				t.Errorf("%s:\n%s", command, out)

@@ -8,7 +8,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// doctor fails for an extension that cannot start because of the kernel, and reports what another lacks.
+// The check fails for an extension that cannot start because of the kernel, and reports what another lacks.
 func TestDoctorReportsSandboxes(t *testing.T) {
 	lacks := []string{"files: Landlock has version 0 here"}
 	s := status.Status{Extensions: []status.Extension{
