@@ -180,7 +180,7 @@ func TestSkillsAreServed(t *testing.T) {
 		t.Errorf("status %+v, instances %+v", got.Skills, got.Instances)
 	}
 	if got := warnings(h, "skill_invalid"); len(got) != 1 || !strings.Contains(got[0],
-		"the skill Wrong is not served: SKILL.md:2: name must be lower-case") {
+		"skills/Wrong is not served: SKILL.md:2: name must be lower-case") {
 		t.Errorf("diagnostics %q", got)
 	}
 	if _, err := os.Stat(filepath.Join(f.Dir, "has-run")); err == nil {

@@ -59,6 +59,11 @@ func list(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	hosts.PrintProblems(c, s)
+	for _, d := range s.Diagnostics {
+		if strings.HasPrefix(d.Code, "skill_") {
+			c.Say(d)
+		}
+	}
 	all, names, rows := []listed{}, []string{}, [][]string{{"SKILL", "FILES", "BYTES", "DESCRIPTION"}}
 	for _, x := range s.Extensions {
 		for _, k := range x.Skills {

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,27 +36,26 @@ func (p *Plan) AddSkills(c *discovery.Candidate) {
 	}
 	set := skills.Reread(c.Dir, before)
 	p.skillDirs = append(p.skillDirs, dirsOf(c.Dir)...)
-	warn := func(code string, level protocol.Level, at, message, hint string) {
+	report := func(code string, level protocol.Level, message, hint string) {
 		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
 			Level:     level,
 			Code:      code,
 			Extension: c.ID,
-			Path:      filepath.Join(c.Dir, skills.Folder, at),
+			Path:      c.Path,
 			Message:   message,
 			Hint:      hint,
 		})
 	}
 	if set.Err != nil {
-		warn(codeSkillInvalid, protocol.LevelWarn, "", "its skills are not served: "+set.Err.Error(), "")
+		report(codeSkillInvalid, protocol.LevelWarn, "its skills are not served: "+set.Err.Error(), "")
 	}
 	for _, r := range set.Reports {
-		name := display.Cut(display.Escape(r.Name), maxSkillName)
+		name := skills.Folder + "/" + display.Cut(display.Escape(r.Name), maxSkillName)
 		switch {
 		case !r.Valid:
-			warn(codeSkillInvalid, protocol.LevelWarn, name,
-				fmt.Sprintf("the skill %s is not served: %s", name, r.Reason), "see "+r.Section)
+			report(codeSkillInvalid, protocol.LevelWarn, name+" is not served: "+r.Reason, "see "+r.Section)
 		case r.Note != "":
-			warn(codeSkillPartial, protocol.LevelInfo, name, fmt.Sprintf("the skill %s: %s", name, r.Note), "")
+			report(codeSkillPartial, protocol.LevelInfo, name+": "+r.Note, "")
 		}
 	}
 	if served := skills.Serve(c.ID, set); served != nil {

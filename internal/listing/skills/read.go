@@ -153,8 +153,8 @@ type walk struct {
 	entries int // that may still be seen
 }
 
-// Paths returns the absolute paths of the files of all skills below root, valid or not, as far as the limits go. It
-// reads none of them.
+// Paths returns the absolute paths of the files of all skills below root, valid or not, but for skills that exceed a
+// limit and so are never served. It reads none of them.
 func Paths(root string) (paths []string) {
 	in, err := os.OpenRoot(root)
 	if err != nil {
@@ -168,12 +168,19 @@ func Paths(root string) (paths []string) {
 		if err != nil || !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == MainFile }) {
 			continue
 		}
+		var found []string
 		w := walk{reader: &reader{root: in}, dir: dir, entries: maxEntries}
-		w.add = func(_, full string, _ fs.FileInfo) error {
-			paths = append(paths, filepath.Join(root, filepath.FromSlash(full)))
+		w.add = func(name, full string, info fs.FileInfo) error {
+			found = append(found, filepath.Join(root, filepath.FromSlash(full)))
+			w.bytes += info.Size()
+			if len(found) > maxFiles || w.bytes > maxBytes || name == MainFile && info.Size() > maxMain {
+				return errNoSkill
+			}
 			return nil
 		}
-		_ = w.below("", entries, 0) // what exceeds a limit makes the skill invalid, and is not served
+		if w.below("", entries, 0) == nil {
+			paths = append(paths, found...)
+		}
 	}
 	return paths
 }
