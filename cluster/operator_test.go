@@ -34,8 +34,8 @@ func TestOperatorOfAnotherNode(t *testing.T) {
 		"restart": func(ctx context.Context) error { return a.Restart(ctx, "gpu1.x") },
 		"disable": func(ctx context.Context) error { return a.Disable(ctx, "gpu1.x") },
 		"enable":  func(ctx context.Context) error { return a.Enable(ctx, "gpu1.x") },
-		"info":    func(context.Context) error { _, err := a.Spec("gpu1.x"); return err },
-		"record": func(ctx context.Context) error {
+		"status":  func(context.Context) error { _, err := a.Spec("gpu1.x"); return err },
+		"calls record FILE": func(ctx context.Context) error {
 			return front.Recordings().Record(ctx, exthost.RecordOptions{Extensions: []string{"gpu1.x"}},
 				new(bytes.Buffer))
 		},

@@ -122,7 +122,7 @@ func TestReader(t *testing.T) {
 	less := sample()
 	delete(less.Extensions, "own")
 	write(less)
-	if f, err := r.Read(); err != nil || len(f.Extensions) != 1 {
+	if f, err := r.Read(); err != nil || len(f.Extensions) != 2 {
 		t.Errorf("after a change: %+v, %v", f, err)
 	}
 	for _, text := range []string{"{}", "{}", "version = 1\n"} {
