@@ -122,6 +122,7 @@ func (h *Host) adopt(p *snapshot.Plan) {
 			Within:     record.Within,
 			Extensions: record.Extensions,
 			MaxBytes:   int64(record.MaxBytes),
+			Keep:       record.Keep,
 		})
 	}
 	var known []protocol.Diagnostic

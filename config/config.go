@@ -374,12 +374,14 @@ type Log struct {
 
 // Cassette records the messages between the host and its extensions while the host runs.
 type Cassette struct {
-	// the cassette; an existing one is renamed to FILE.1; default: no recording
+	// the cassette; an existing one is renamed to FILE.TIME, the time of its last record; default: no recording
 	File string `json:"file,omitempty" path:"true"`
 	// ids to record; default: all extensions and destinations
 	Extensions []string `json:"extensions,omitempty"`
 	// size at which the recording ends, at least 512; default 1 GiB
 	MaxBytes manifest.Size `json:"max_bytes,omitempty"`
+	// number of renamed cassettes to keep, the latest; default 5
+	Keep int `json:"keep,omitempty" jsonschema:"minimum=1,maximum=1000"`
 	// the directory that the file must be in, links resolved; "": anywhere
 	Within string `json:"-"`
 }

@@ -1,13 +1,17 @@
 package recorder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/recording/cassette"
@@ -16,14 +20,18 @@ import (
 
 // Config describes the recording that the host is to make; the zero value means none.
 type Config struct {
-	File       string   // path of the cassette; an existing cassette is renamed first
+	File       string   // path of the cassette; an existing cassette is renamed first, see [asideLayout]
 	Within     string   // the directory that File must be in after links are resolved; "": anywhere
 	Extensions []string // recorded ids; nil: all
 	MaxBytes   int64    // see [Options]
+	Keep       int      // number of renamed cassettes to keep; 0: [defaultKeep]
 }
 
+// defaultKeep is the value of Config.Keep when it is 0.
+const defaultKeep = 5
+
 func (c Config) equal(other Config) bool {
-	return c.File == other.File && c.Within == other.Within && c.MaxBytes == other.MaxBytes &&
+	return c.File == other.File && c.Within == other.Within && c.MaxBytes == other.MaxBytes && c.Keep == other.Keep &&
 		slices.Equal(c.Extensions, other.Extensions)
 }
 
@@ -78,6 +86,7 @@ func (s *Configured) beginLocked() error {
 		return err
 	} else if aside != "" {
 		s.Log.Info("the cassette before is set aside", "file", aside)
+		s.prune(path)
 	}
 	if s.file, _, err = cassette.Create(path, false); err != nil {
 		return err
@@ -95,25 +104,63 @@ func (s *Configured) beginLocked() error {
 	return nil
 }
 
-// setAside renames the cassette at path, replacing the one set aside before. It refuses a file that is not a
-// cassette, because the name may be a typo.
+// asideLayout is how the name of a cassette that was set aside ends: the time of its last record, in UTC.
+const asideLayout = ".2006-01-02T15-04-05.000Z"
+
+// setAside renames the cassette at path, replacing nothing. It refuses a file that is not a cassette, because the name
+// may be a typo.
 func setAside(path string) (aside string, err error) {
-	aside = file.RotatedName(path, 1)
-	for _, file := range []string{path, aside} {
-		switch is, err := cassette.Is(file); {
-		case err != nil:
-			return "", err
-		case !is:
-			return "", fmt.Errorf("%s exists and is no cassette: name another file, or move that one away", file)
-		}
-		if err := cassette.Written(file); err != nil { // its writer would go on in the renamed file
-			return "", err
-		}
+	switch is, err := cassette.Is(path); {
+	case err != nil:
+		return "", err
+	case !is:
+		return "", fmt.Errorf("%s exists and is no cassette: name another file, or move that one away", path)
 	}
-	if err = os.Rename(path, aside); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	return aside, err
+	if err == nil {
+		err = cassette.Written(path) // its writer would go on in the renamed file
+	}
+	if err != nil {
+		return "", err
+	}
+	for at := info.ModTime().UTC(); ; at = at.Add(time.Millisecond) {
+		aside = path + at.Format(asideLayout)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return aside, os.Rename(path, aside)
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
+
+// prune removes the oldest cassettes that were set aside from path, beyond the number to keep.
+func (s *Configured) prune(path string) {
+	entries, err := os.ReadDir(filepath.Dir(path)) // by name, which is by time
+	if err != nil {
+		s.Log.Warn("old cassettes are not removed", "error", err)
+		return
+	}
+	var aside []string
+	for _, e := range entries {
+		end, ok := strings.CutPrefix(e.Name(), filepath.Base(path))
+		if _, err := time.Parse(asideLayout, end); !ok || err != nil {
+			continue
+		}
+		name := filepath.Join(filepath.Dir(path), e.Name())
+		if is, err := cassette.Is(name); is && err == nil && cassette.Written(name) == nil {
+			aside = append(aside, name)
+		}
+	}
+	for _, name := range aside[:max(0, len(aside)-cmp.Or(s.now.Keep, defaultKeep))] {
+		if err := os.Remove(name); err != nil {
+			s.Log.Warn("an old cassette is not removed", "file", name, "error", err)
+		} else {
+			s.Log.Info("an old cassette is removed", "file", name, "keep", cmp.Or(s.now.Keep, defaultKeep))
+		}
+	}
 }
 
 func (s *Configured) endLocked() {
