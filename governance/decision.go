@@ -176,6 +176,9 @@ func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err e
 		about = fmt.Sprintf(" about the extension's error %d, whose text is withheld", f.Wire().Code)
 	}
 	e := protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide%s: %w", m.spec.Name, about, err)
+	if m.spec.hasProcess() && !errors.Is(err, ErrDecided) {
+		e.Message += "; the operator brings it back with exthost restart policy:" + m.spec.Name
+	}
 	return r.refusal(e, m, Decision{Code: CodeUnavailable}, "")
 }
 

@@ -211,6 +211,11 @@ func (s *Spec) Normalize() {
 	s.normalizeConditions()
 }
 
+// hasProcess reports whether an operator can restart what decides.
+func (s *Spec) hasProcess() bool {
+	return s.Kind == KindGRPC || s.Kind == KindMCP || s.Kind == KindNative
+}
+
 func (s *Spec) impliedKind() Kind {
 	switch {
 	case s.MCP != nil:
