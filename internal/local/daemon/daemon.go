@@ -17,7 +17,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
@@ -94,6 +93,7 @@ type Daemon struct {
 	before  Info
 	socket  *net.UnixListener
 	clients *net.UnixListener // nil before ListenClients
+	seats   seats             // of the control socket
 	dir     string            // directory created for the sockets, removed by Close; "" for none
 }
 
@@ -216,8 +216,11 @@ func (d *Daemon) ListenClients(log *slog.Logger) (net.Listener, error) {
 	if err := d.write(); err != nil {
 		return nil, err
 	}
-	return &userListener{UnixListener: l, users: []int{os.Geteuid(), 0}, log: log}, nil
+	return d.Yield(newListener(l, log, new(seats))), nil
 }
+
+// LockFile returns the path of the lock file, absolute if that of the state directory is.
+func (d *Daemon) LockFile() string { return d.lock.Name() }
 
 // LogFile returns the log file for a background host in this place.
 func (d *Daemon) LogFile() string {
@@ -317,12 +320,6 @@ func (d *Daemon) Before() Info { return d.before }
 // Info returns the content of the lock file.
 func (d *Daemon) Info() Info { return d.info }
 
-// Listener returns the listener of the control socket. The listener closes connections of users other than this one
-// and root, and logs them at Warn. Closing the listener removes the socket.
-func (d *Daemon) Listener(log *slog.Logger) net.Listener {
-	return &userListener{UnixListener: d.socket, users: []int{os.Geteuid(), 0}, log: log}
-}
-
 // Close closes and removes the sockets and releases the lock. It is idempotent.
 func (d *Daemon) Close() error {
 	if d.lock == nil {
@@ -344,29 +341,4 @@ func (d *Daemon) Close() error {
 	errs = append(errs, d.lock.Truncate(0), d.lock.Close())
 	d.lock = nil
 	return errors.Join(errs...)
-}
-
-// userListener accepts connections only from certain users: the host's, and root, who could become that user
-// anyway.
-type userListener struct {
-	*net.UnixListener
-	users []int // uids
-	log   *slog.Logger
-}
-
-// Accept implements [net.Listener].
-func (g *userListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := g.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		other, err := peer.Unix(conn)
-		other.Close()
-		if err == nil && slices.Contains(g.users, other.UID) {
-			return conn, nil
-		}
-		g.log.Warn("another user was kept from the socket of the host", "uid", other.UID, "error", err)
-		_ = conn.Close()
-	}
 }

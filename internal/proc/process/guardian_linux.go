@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +24,13 @@ const (
 	// closeTimeout bounds how long Close waits for the guardian's sweep.
 	closeTimeout = 2 * time.Second
 )
+
+// lockFile is the path set by NoteEnd.
+var lockFile atomic.Value
+
+// NoteEnd has the guardians that are started from now on append the time at which this process has ended to its lock
+// file, given by its absolute path: {"ended":PID,"unix":SECONDS}.
+func NoteEnd(lock string) { lockFile.Store(lock) }
 
 // guardian is the host's side of the guardian process. Containment.mu must be held for notify.
 type guardian struct {
@@ -76,6 +84,9 @@ func startGuardian(program, host string, marks sweep.Marks, leaders map[int]uint
 		done:       make(chan struct{}),
 	}
 	g.send("marks %d %d\n", marks.First, marks.Last)
+	if lock, _ := lockFile.Load().(string); lock != "" {
+		g.send("lock %s\n", lock)
+	}
 	g.send("host %s %d\n", host, sweep.StartTime(os.Getpid()))
 	for pid, start := range leaders {
 		g.notify("+", pid, start)

@@ -2,8 +2,11 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // SessionMemory returns the resident memory in bytes of each session, keyed by session id, which is the pid of a child.
@@ -33,6 +36,20 @@ func SessionMemory() map[int]int64 {
 		}
 	}
 	return all
+}
+
+// CountFiles returns the number of open files of this process, connections among them; 0 if /proc cannot be read.
+func CountFiles() int {
+	dir, err := os.Open("/proc/self/fd")
+	if errors.Is(err, unix.EMFILE) { // no descriptor is left to count with
+		return int(OpenFiles())
+	}
+	if err != nil {
+		return 0
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	return max(len(names)-1, 0) // without dir itself
 }
 
 // Memory returns the resident memory of this process in bytes; 0 if /proc cannot be read.

@@ -28,6 +28,7 @@ const (
 	//	host MARK START    mark in the children's environment, start time of the host
 	//	+ PID START        a child has started
 	//	- PID START        a child has ended
+	//	lock PATH          lock file of the host, to which the guardian appends when the host has ended
 	Lifeline = 3
 	// Ready is written one byte when the guardian is ready.
 	Ready = 4
@@ -56,8 +57,11 @@ func runGuardian(lifeline pipe, readyPipe int) {
 		unix.SIGTSTP)
 	q := sweep.Sweeper{Known: make(map[int]uint64), Patience: patience}
 	_ = unix.SetNonblock(int(lifeline), false)
-	ready := false
+	ready, lock := false, ""
 	for lines := bufio.NewScanner(lifeline); lines.Scan(); {
+		if path, ok := bytes.CutPrefix(lines.Bytes(), []byte("lock ")); ok {
+			lock = string(path)
+		}
 		record(&q, lines.Bytes())
 		if len(q.Mark) > 0 && !ready {
 			ready = true
@@ -66,9 +70,26 @@ func runGuardian(lifeline pipe, readyPipe int) {
 			unmap("")
 		}
 	}
+	noteEnd(lock)
 	if len(q.Mark) > 0 {
 		q.Sweep(sweepLimit)
 	}
+}
+
+// noteEnd appends the pid of the host and the time to its lock file, if it has one: {"ended":PID,"unix":SECONDS}. A
+// host that ends by itself empties the file afterwards.
+func noteEnd(lock string) {
+	if lock == "" || len(os.Args) < 3 {
+		return
+	}
+	fd, err := unix.Open(lock, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	note := append([]byte(`{"ended":`), os.Args[2]...)
+	note = strconv.AppendInt(append(note, `,"unix":`...), time.Now().Unix(), 10)
+	_, _ = unix.Write(fd, append(note, "}\n"...))
+	_ = unix.Close(fd)
 }
 
 // pipe is a descriptor that is read without package os, which would cost some hundred KiB of

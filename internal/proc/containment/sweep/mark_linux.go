@@ -67,11 +67,16 @@ func (f Found) Runs() bool {
 
 func (r *reader) name(pid int) string { return string(bytes.TrimSpace(r.read(pid, "comm"))) }
 
+// HostRuns reports whether the host with the marks m is running. It is false for empty marks.
+func (m Marks) HostRuns() bool {
+	return m.Last != 0 && m.First>>startShift&maxStart == StartTime(m.pid())&maxStart
+}
+
 // End kills the processes that a dead host has left behind, until none runs or limit has passed. m
 // are the marks of that host. End returns what it found and what still runs. It does nothing while
 // the host runs.
 func End(m Marks, limit time.Duration) (found, survived []Found) {
-	if m.Last == 0 || m.First>>startShift&maxStart == StartTime(m.pid())&maxStart {
+	if m.Last == 0 || m.HostRuns() {
 		return nil, nil
 	}
 	if found = Find(m); len(found) == 0 {

@@ -24,3 +24,6 @@ func End(Marks, time.Duration) (found, survived []Found) { return nil, nil }
 
 // Runs returns false: Find finds nothing on this system.
 func (f Found) Runs() bool { return false }
+
+// HostRuns returns false: the marks are empty on this system.
+func (m Marks) HostRuns() bool { return false }
