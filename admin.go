@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/approval"
@@ -35,9 +36,11 @@ func (h *Host) Admin() Admin { return Admin{h} }
 func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
+	s.Host.OpenFiles, s.Host.MaxFiles = process.CountFiles(), process.OpenFiles()
 	s.Clients = a.History().Clients(a.h.gateway.Sessions.Clients(listingOf(a.h.snapshots.Load())))
 	s.NamedClients = a.h.clients.Describe()
 	s.SetMemory(process.SessionMemory())
+	s.Verdict = s.Judge(time.Now()) // knows more than that of Host.Status
 	return s
 }
 

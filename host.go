@@ -215,6 +215,7 @@ func (h *Host) Status() status.Status {
 	s.Audit = h.policies.AuditStatus()
 	s.ApprovalRequests = len(h.policies.Approvals.List())
 	s.Questions = h.stats.history.Questions()
+	s.Verdict = s.Judge(time.Now())
 	return s
 }
 

@@ -161,6 +161,12 @@ func (x *Exchange) Direction() string {
 	return toCaller
 }
 
+// Selects reports whether m leaves out exchanges that extensions get.
+func (m *Match) Selects() bool {
+	toCallers := len(m.Direction) > 0 && !glob.List(m.Direction).Match(toExtension)
+	return toCallers || len(m.Tools)+len(m.Extensions)+len(m.Methods)+len(m.Callers)+len(m.Nodes) > 0
+}
+
 func (m *Match) matches(x *Exchange) bool {
 	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
 	return fits(m.Tools, x.Tool) && fits(m.Extensions, x.Extension) && fits(m.Methods, x.Method) &&

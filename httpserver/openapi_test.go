@@ -56,6 +56,8 @@ func schemaName(t reflect.Type) string {
 		reflect.TypeFor[status.Audit](),
 		reflect.TypeFor[status.Destination](), reflect.TypeFor[status.Host](), reflect.TypeFor[status.Watch]():
 		return t.Name() + "Status"
+	case reflect.TypeFor[status.Verdict](), reflect.TypeFor[status.Denial]():
+		return "Status" + t.Name()
 	case reflect.TypeFor[audit.Record](), reflect.TypeFor[audit.Payload]():
 		return "Audit" + t.Name()
 	case reflect.TypeFor[approval.Request]():

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -67,15 +69,22 @@ func addressOf(address string) string {
 	return address
 }
 
-// errorLog receives the log of [http.Server]: it counts failed TLS handshakes, and passes on all other lines at level
-// debug.
+// errorLog receives the log of [http.Server]: it counts failed TLS handshakes, logs that no connection can be accepted,
+// and passes on all other lines at level debug.
 type errorLog struct {
 	handshakes *refusalLog
+	log        *slog.Logger
+	full       *rate.Limiter // for lines about connections that cannot be accepted
 	other      io.Writer
 }
 
 // Write implements [io.Writer].
 func (l *errorLog) Write(line []byte) (int, error) {
+	if bytes.HasPrefix(line, []byte("http: Accept error: ")) && l.full.Allow() {
+		reason, _, _ := strings.Cut(strings.TrimPrefix(string(line), "http: Accept error: "), "; retrying")
+		l.log.Error("no connection can be accepted", "error", reason, "next", "exthost check")
+		return len(line), nil
+	}
 	rest, ok := bytes.CutPrefix(line, []byte("http: TLS handshake error from "))
 	from, reason, found := strings.Cut(strings.TrimSpace(string(rest)), ": ")
 	if !ok || !found || reason == io.EOF.Error() { // a port check sends nothing
@@ -87,5 +96,10 @@ func (l *errorLog) Write(line []byte) (int, error) {
 
 // newErrorLog returns the writer for the errors of an [http.Server].
 func (s *Server) newErrorLog() io.Writer {
-	return &errorLog{s.handshakes, slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug).Writer()}
+	return &errorLog{
+		handshakes: s.handshakes,
+		log:        s.options.Logger,
+		full:       rate.NewLimiter(rate.Every(fullSpacing), 1),
+		other:      slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug).Writer(),
+	}
 }

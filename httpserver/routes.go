@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // Bridge manages destinations. [exthost.Bridge] implements it.
@@ -94,27 +95,35 @@ func (s *Server) endpoint(id, name string) http.Handler {
 	return nil
 }
 
-// readyz answers whether requests would be served. The client gets only the kind of the error, because the message
-// may describe this machine. Whoever shows no token gets the status alone.
+// readyz answers whether requests would be served. Only the operator gets the verdict about the host. Other clients get
+// the kind of the error, because the message may describe this machine. Whoever shows no token gets the status alone.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	var err error
+	var answer struct {
+		Status  string          `json:"status"`
+		Kind    protocol.Kind   `json:"kind,omitempty"`
+		Verdict *status.Verdict `json:"verdict,omitempty"`
+	}
+	code := http.StatusOK
+	answer.Status = "ready"
 	if s.options.Ready != nil {
-		err = s.options.Ready()
+		if err := s.options.Ready(); err != nil {
+			code, answer.Status = http.StatusServiceUnavailable, "not ready"
+			answer.Kind = cmp.Or(protocol.KindOf(err), protocol.NotReady)
+			s.options.Logger.Debug("not ready", "error", err)
+		}
 	}
 	if r.Context().Value(strangerKey{}) != nil {
-		if err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
+		w.WriteHeader(code)
 		return
 	}
-	if err == nil {
-		writeStatus(w, http.StatusOK, `{"status":"ready"}`)
-		return
+	if _, operator := r.Context().Value(operatorKey{}).(string); operator && s.options.Verdict != nil {
+		v := s.options.Verdict()
+		answer.Verdict = &v
 	}
-	kind := cmp.Or(protocol.KindOf(err), protocol.NotReady)
-	s.options.Logger.Debug("not ready", "error", err)
-	w.Header().Set("Retry-After", "1")
-	writeStatus(w, http.StatusServiceUnavailable, `{"status":"not ready","kind":"`+string(kind)+`"}`)
+	if code != http.StatusOK {
+		w.Header().Set("Retry-After", "1")
+	}
+	_ = writeJSON(w, code, answer) // the error is that of the connection
 }
 
 func writeStatus(w http.ResponseWriter, status int, body string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/secret/accesstoken"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/status"
 )
 
 // Options configures a Server.
@@ -25,7 +26,9 @@ type Options struct {
 	// choose.
 	Toolset string
 	Ready   func() error // returns why /readyz answers 503; nil: always ready
-	Bridge  Bridge       // the destinations and their ports, or nil
+	// returns what /readyz answers to the operator, besides the status; nil: nothing
+	Verdict func() status.Verdict
+	Bridge  Bridge // the destinations and their ports, or nil
 	// The toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served.
 	Toolsets Toolsets
 

@@ -25,6 +25,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 func TestHealthAndReadiness(t *testing.T) {
@@ -53,6 +54,27 @@ func TestHealthAndReadiness(t *testing.T) {
 		select {
 		case <-ready: // must not be called
 		default:
+		}
+	}
+	addr = serve(t, Options{
+		Backend:       newFake(),
+		Ready:         func() error { return errNotReady },
+		Verdict:       func() status.Verdict { return status.Verdict{Word: status.Degraded, Text: "DEGRADED: weather"} },
+		Admin:         http.NotFoundHandler(),
+		OperatorToken: "operators-own",
+	}, nil)
+	for token, want := range map[string]string{
+		"":              `{"status":"not ready","kind":"not_ready"}`,
+		"operators-own": `{"status":"not ready","kind":"not_ready","verdict":{"word":"DEGRADED","text":"DEGRADED: weather"}}`,
+	} {
+		h := http.Header{}
+		if token != "" {
+			h.Set("Authorization", "Bearer "+token)
+		}
+		r := send(t, http.MethodGet, "http://"+addr+"/readyz", h, "")
+		body, _ := io.ReadAll(r.Body)
+		if r.StatusCode != http.StatusServiceUnavailable || strings.TrimSpace(string(body)) != want {
+			t.Errorf("with the token %q: %s %s", token, r.Status, body)
 		}
 	}
 	addr = serve(t, Options{Backend: newFake()}, nil)

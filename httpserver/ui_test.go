@@ -652,6 +652,9 @@ func TestDashboardOfAnAuditLogThatCannotBeWritten(t *testing.T) {
 	b := openBrowser(t)
 	b.open("http://" + addr + "/ui/#token=operators-own")
 	b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("audit_log") && n.innerText.includes("no space left") && n.innerText.includes("make room"))`)
+	b.await(`(({ innerText, dataset }) => dataset.tone === "bad" && innerText === document.title.replace(" · exthost", ""))(document.querySelector(".verdict"))`)
+	b.await(`document.title.startsWith("NO CALL PASSES: the audit log cannot be written: ") && document.title.includes("next: make room")`)
+	b.shoot("no-call-passes")
 }
 
 // TestDashboardWithoutToken enters a wrong token, then the right one.
@@ -706,6 +709,43 @@ func TestDashboardComesBack(t *testing.T) {
 	b.await(`document.querySelector(".phase").textContent.startsWith("connection lost")`)
 	down.Store(false)
 	b.await(`document.querySelector(".phase").textContent === "live"`)
+}
+
+// frozenWriter drops what is written while it is frozen.
+type frozenWriter struct {
+	http.ResponseWriter
+	frozen *atomic.Bool
+}
+
+// Write implements [io.Writer].
+func (w frozenWriter) Write(b []byte) (int, error) {
+	if w.frozen.Load() {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w frozenWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A host whose connections stay open, but whose status does not come, is called frozen until one comes.
+func TestDashboardOfAFrozenHost(t *testing.T) {
+	h := openKit(t, exthost.Options{})
+	var frozen atomic.Bool
+	admin := Admin(h, nil)
+	freezes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		admin.ServeHTTP(frozenWriter{w, &frozen}, r)
+	})
+	addr := serve(t, Options{Backend: h, Admin: freezes, OperatorToken: "operators-own"}, nil)
+	b := openBrowser(t)
+	b.open("http://" + addr + "/ui/#token=operators-own")
+	b.await(`document.querySelector(".phase").textContent === "live" && document.title.startsWith("READY: ") && document.querySelector(".verdict").hidden`)
+	frozen.Store(true)
+	b.await(`document.querySelector(".phase").textContent === "frozen" && document.title.startsWith("NO CALL PASSES: the host is frozen")`)
+	b.await(`(({ hidden, innerText, dataset }) => !hidden && dataset.tone === "bad" && innerText.includes("due every 2 s") && innerText.includes("exthost status"))(document.querySelector(".verdict"))`)
+	b.shoot("frozen")
+	frozen.Store(false)
+	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelector(".verdict").hidden`)
 }
 
 // Addresses of unknown items show a message.

@@ -9,12 +9,13 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Obstacle is something that keeps a host from being ready.
+// Obstacle is something that keeps a host from being ready, or a cause of a [Verdict].
 type Obstacle struct {
-	ID      string `json:"id"`      // an extension's id, or policy:NAME
-	Blocked bool   `json:"blocked"` // waiting does not help
-	Text    string `json:"text"`    // what is wrong, with the id
-	Next    string `json:"next"`    // the command that helps; "" if waiting helps
+	ID      string `json:"id"`            // an extension's id, policy:NAME, or another part of the host
+	Blocked bool   `json:"blocked"`       // waiting does not help
+	Text    string `json:"text"`          // what is wrong, with the id
+	Next    string `json:"next"`          // the command that helps; "" if waiting helps
+	All     bool   `json:"all,omitempty"` // no call passes; only in a verdict
 }
 
 // Obstacles returns what keeps the host from being ready: extensions that start with the host and are still starting,

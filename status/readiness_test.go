@@ -18,6 +18,7 @@ func TestObstaclesToReadiness(t *testing.T) {
 		return s
 	}
 	required := Status{Required: []string{"x"}}
+	blocked := func(id, text, next string) Obstacle { return Obstacle{ID: id, Blocked: true, Text: text, Next: next} }
 	for name, tt := range map[string]struct {
 		status Status
 		want   []Obstacle
@@ -29,19 +30,19 @@ func TestObstaclesToReadiness(t *testing.T) {
 		"a call starts one": {extension("spawning", Status{}), nil},
 		"one failed":        {extension("failed", Status{}), nil},
 		"a required one failed": {extension("failed", required),
-			[]Obstacle{{"x", true, "extension x is failed: why", "exthost logs x, then exthost restart x"}}},
+			[]Obstacle{blocked("x", "extension x is failed: why", "exthost logs x, then exthost restart x")}},
 		"a required one restarts": {extension("restarting", required),
 			[]Obstacle{{ID: "x", Text: "extension x is restarting: why"}}},
 		"a required one is skipped": {extension("skipped", required),
-			[]Obstacle{{"x", true, "extension x is skipped: why", "exthost check"}}},
+			[]Obstacle{blocked("x", "extension x is skipped: why", "exthost check")}},
 		"a required one is off": {extension("disabled", required),
-			[]Obstacle{{"x", true, "extension x is disabled: why", "exthost enable x"}}},
+			[]Obstacle{blocked("x", "extension x is disabled: why", "exthost enable x")}},
 		"a required one is lazy": {extension("idle", required), nil},
 		"a required one is missing": {required,
-			[]Obstacle{{"x", true, "extension x is required, and there is none", "exthost status"}}},
+			[]Obstacle{blocked("x", "extension x is required, and there is none", "exthost status")}},
 		"a policy failed": {policy(governance.ModeEnforce, true, "failed"),
 			[]Obstacle{
-				{"policy:p", true, "policy p is failed", "exthost logs policy:p, then exthost restart policy:p"},
+				blocked("policy:p", "policy p is failed", "exthost logs policy:p, then exthost restart policy:p"),
 			}},
 		"an optional policy failed": {policy(governance.ModeEnforce, false, "failed"), nil},
 		"a shadowed policy failed":  {policy(governance.ModeShadow, true, "failed"), nil},

@@ -14,9 +14,10 @@ import (
 
 // Status is a snapshot of a host.
 type Status struct {
-	Host       *Host  `json:"host,omitempty"` // only in the result of exthost.Admin.Status
-	Version    string `json:"version"`
-	Generation uint64 `json:"generation"` // of the tool catalog
+	Verdict    Verdict `json:"verdict"`
+	Host       *Host   `json:"host,omitempty"` // only in the result of exthost.Admin.Status
+	Version    string  `json:"version"`
+	Generation uint64  `json:"generation"` // of the tool catalog
 	// what of the working directory may run: ask, lock or off; "" in a program that chose the directory itself
 	Trust       string      `json:"trust,omitempty"`
 	Containment Containment `json:"containment"`
@@ -48,6 +49,17 @@ type Host struct {
 	PID       int       `json:"pid"`
 	StartedAt time.Time `json:"started_at"`          // when the host was opened
 	RSS       int64     `json:"rss_bytes,omitempty"` // memory; 0 if the system does not report it
+	// open files, connections among them; 0 if the system does not report it
+	OpenFiles int    `json:"open_files,omitempty"`
+	MaxFiles  uint64 `json:"max_files,omitempty"` // limit of OpenFiles; 0 if unknown
+}
+
+// spareFiles is how many more files a host has to be able to open: the start of an extension takes some ten.
+const spareFiles = 12
+
+// FewFiles reports whether the host can hardly open another file or connection.
+func (h *Host) FewFiles() bool {
+	return h.MaxFiles > 0 && h.OpenFiles > 0 && h.OpenFiles+spareFiles > int(h.MaxFiles)
 }
 
 // Containment lists the mechanisms that end all processes of an extension with the extension and with the host,
@@ -157,9 +169,11 @@ type Extension struct {
 	Refused int64    `json:"refused"`
 	Latency *Latency `json:"latency,omitempty"` // of Calls; nil before the first
 
-	FailedInRow int64    `json:"failed_in_row"`          // Errors since the last answered call
-	LastFailure *Failure `json:"last_failure,omitempty"` // of a call that reached an instance
-	LastCrash   *Crash   `json:"last_crash,omitempty"`   // kept after a restart
+	FailedInRow int64    `json:"failed_in_row"`           // Errors since the last answered call
+	LastFailure *Failure `json:"last_failure,omitempty"`  // of a call that reached an instance
+	DeniedInRow int64    `json:"denied_in_row,omitempty"` // Denied since the last call that was not
+	LastDenial  *Denial  `json:"last_denial,omitempty"`
+	LastCrash   *Crash   `json:"last_crash,omitempty"` // kept after a restart
 
 	// variables that are not passed on
 	EnvWithheld []string `json:"env_withheld,omitempty"`
@@ -211,6 +225,14 @@ type Failure struct {
 	Reason string        `json:"reason"` // as the caller got it, secrets masked, one line of at most 240 bytes
 }
 
+// Denial is a call that governance refused.
+type Denial struct {
+	Time     time.Time `json:"time"`
+	Tool     string    `json:"tool,omitempty"`        // registered name; "" for other requests
+	Decision string    `json:"decision_id,omitempty"` // for exthost policy explain
+	Reason   string    `json:"reason"`                // as the caller got it, secrets masked, at most 240 bytes
+}
+
 // Crash is the unexpected end of an instance.
 type Crash struct {
 	Time      time.Time          `json:"time"`
@@ -243,7 +265,9 @@ type Policy struct {
 	Mode     governance.Mode     `json:"mode"`
 	Required bool                `json:"required"`
 	Flows    []governance.Flow   `json:"flows"`
-	Priority int                 `json:"priority,omitempty"`
+	// its match leaves out some exchanges
+	Selective bool `json:"selective,omitempty"`
+	Priority  int  `json:"priority,omitempty"`
 	// a supervisor state; ready for a policy without a process; disabled
 	State   string        `json:"state"`
 	Reason  string        `json:"reason,omitempty"`  // why it is in this state; "" if ready

@@ -18,6 +18,7 @@ import (
 
 // askHost are the commands that need a response of the running host, with arguments.
 var askHost = map[string][]string{
+	"":                  {""},
 	"call":              {"ext_kit_say"},
 	"calls":             {"", "1", "--decisions"},
 	"calls approve":     {""},

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -283,8 +284,15 @@ func TestServePortTaken(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitFailed {
 		t.Errorf("serve on a taken port ends with %v", err)
 	}
-	want := "exthost: cannot listen on " + taken.Addr().String() + ": address already in use\n" +
-		"  next: stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port\n"
+	want := "exthost: cannot listen on " + taken.Addr().String() + ": address already in use"
+	if runtime.GOOS == "linux" {
+		self, err := os.ReadFile("/proc/self/comm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += fmt.Sprintf("; %s listens there, pid %d", strings.TrimSpace(string(self)), os.Getpid())
+	}
+	want += "\n  next: stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port\n"
 	if string(out) != want {
 		t.Errorf("it says\n%swant\n%s", out, want)
 	}

@@ -12,7 +12,7 @@ import { host } from "./host.js";
 import { logs } from "./logs.js";
 import { overview } from "./overview.js";
 import { recordings } from "./recordings.js";
-import { loadHistory, refresh, run, store, subscribe } from "./store.js";
+import { loadHistory, refresh, run, store, subscribe, verdict } from "./store.js";
 import { tools } from "./tools.js";
 import { wire } from "./wire.js";
 
@@ -25,8 +25,8 @@ const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title
 const dot = el("span.dot"), phase = el("span.phase"), facts = el("span.facts");
 const search = el("input", { type: "search", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => setParam("q", search.value) });
 const theme = el("button.theme", { type: "button", onclick: () => setTheme({ auto: "light", light: "dark", dark: "auto" }[current]) });
-const heading = el("h1.unseen"), content = el("div");
-const main = el("main", { tabindex: "-1", id: "main", onclick: follow }, heading, content);
+const heading = el("h1.unseen"), content = el("div"), banner = el("p.verdict", { role: "alert", hidden: true });
+const main = el("main", { tabindex: "-1", id: "main", onclick: follow }, heading, banner, content);
 let current = "auto", at = null;
 
 function frame() {
@@ -78,14 +78,17 @@ function follow(e) {
 }
 
 function render() {
-  const s = store.status;
-  setAttr(dot, "data-phase", store.phase);
-  setText(phase, { connecting: "connecting", live: "live", lost: "connection lost, trying again", locked: "waits for the token" }[store.phase]);
+  const s = store.status, v = verdict(), now = v?.frozen ? "frozen" : store.phase;
+  setAttr(dot, "data-phase", now);
+  setText(phase, { connecting: "connecting", live: "live", frozen: "frozen", lost: "connection lost, trying again", locked: "waits for the token" }[now]);
   if (s) {
+    banner.hidden = v.word === "READY";
+    setAttr(banner, "data-tone", v.word === "DEGRADED" ? "warn" : "bad");
+    setText(banner, v.text);
     const run = s.runs.filter((x) => x.state === "ready" || x.state === "idle").length;
     const wanted = s.runs.filter((x) => x.state !== "disabled").length;
-    setText(facts, `${run} of ${plural(wanted, "extension")} · ${plural(store.tools.length, "tool")} · up ${since(s.host?.started_at)} · ${s.version}`);
-    document.title = `${run < wanted ? `${wanted - run} down · ` : ""}exthost`;
+    setText(facts, `${run} of ${plural(wanted, "extension")} · ${plural(store.tools.length, "tool")} · up ${since(s.host?.started_at, store.heard)} · ${s.version}`);
+    document.title = `${v.text} · exthost`;
     setBadge("extensions", wanted - run, "bad");
     setBadge("approvals", store.approvals.length, "ask");
   }

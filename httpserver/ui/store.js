@@ -8,6 +8,7 @@ const KEPT = { calls: 500, logs: 1000, denials: 100, news: 50 };
 export const store = {
   phase: "connecting", // connecting, live, lost, locked
   status: null,        // the last one; its runs are extensions and destinations
+  heard: 0,            // when it came, in ms; another is due every two seconds
   tools: [],
   approvals: [],
   silent: [],          // nodes whose approval requests are missing
@@ -50,6 +51,7 @@ const handlers = {
     s.runs = [...s.extensions, ...(s.destinations ?? []).map((d) => ({ ...d, version: "destination", bridged: true, reason: d.refuses || d.reason }))];
     sample(store.status, s);
     store.status = s;
+    store.heard = Date.now();
   },
   call(e) {
     store.missed += e.lost ?? 0;
@@ -104,6 +106,18 @@ function quantile(values, q) {
   if (!values.length) return null;
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
+}
+
+const DUE = 7000; // ms without a status after which the host is taken for frozen: three were due
+
+/** verdict returns that of the host, or that the host does not answer; null before its first status. */
+export function verdict() {
+  const s = store.status, since = new Date(store.heard).toLocaleTimeString("en-GB", { hour12: false });
+  const silent = (why) => ({ word: "NO CALL PASSES", text: `NO CALL PASSES: ${why}; next: exthost status in the directory of the host` });
+  if (!s) return null;
+  if (store.phase === "lost") return silent(`the connection to the host is lost, the last status is of ${since}`);
+  if (store.phase === "live" && Date.now() - store.heard > DUE) return { ...silent(`the host is frozen: its status is due every 2 s, and none came since ${since}`), frozen: true };
+  return s.verdict;
 }
 
 /** failed returns the requests to an extension that failed, were refused or had invalid arguments. */

@@ -128,6 +128,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		cmd.AddCommand(g.commands...)
 	}
 	cmd.AddCommand(extension())
+	cmd.RunE = operate.Alone(c)
 	cmd.Version = inspect.VersionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them " +

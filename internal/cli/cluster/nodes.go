@@ -63,7 +63,7 @@ func check(c *console.Console) *cobra.Command {
 func onCluster(c *console.Console, do func(s status.Status, of *status.Cluster) error,
 ) func(*cobra.Command, []string) error {
 	return hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
-		s, err := r.StatusOnDisk(ctx, c)
+		s, _, err := r.StatusOnDisk(ctx, c)
 		if err != nil {
 			return err
 		}

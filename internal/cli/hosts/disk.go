@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -15,14 +16,22 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// StatusOnDisk is [Running.Status] with the errors of the configuration on disk. The host itself knows them only after
-// it has tried to reload.
-func (r *Running) StatusOnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
-	s, err := r.Status(ctx)
-	if err == nil && len(BrokenConfig(s)) == 0 {
+// StatusOnDisk is [Running.Status] with the errors of the configuration on disk, and with a verdict that considers them
+// and the broken manifests on disk. The host itself knows them only after it has tried to reload. unloaded is what
+// [Running.Unloaded] returns.
+func (r *Running) StatusOnDisk(ctx context.Context, c *console.Console,
+) (s status.Status, unloaded []string, err error) {
+	if s, err = r.Status(ctx); err != nil {
+		return s, nil, err
+	}
+	if len(BrokenConfig(s)) == 0 {
 		s.Diagnostics = append(r.broken(c), s.Diagnostics...)
 	}
-	return s, err
+	unloaded, broken := r.unread(ctx, c, s)
+	judged := s
+	judged.Diagnostics = append(broken, s.Diagnostics...)
+	s.Verdict = judged.Judge(time.Now())
+	return s, unloaded, nil
 }
 
 // WarnBroken warns on stderr that the configuration on disk is invalid, for a command that does not read it.
@@ -129,14 +138,21 @@ func Overlay(disk, running status.Status) status.Status {
 // Unloaded returns what is on the search paths but not loaded by the host r, whose status is running: the ids of
 // extensions, and the names of files too broken to have an id. It returns nil if the host has other flags than c or the
 // configuration on disk is invalid.
-func (r *Running) Unloaded(ctx context.Context, c *console.Console, running status.Status) (names []string) {
+func (r *Running) Unloaded(ctx context.Context, c *console.Console, running status.Status) []string {
+	names, _ := r.unread(ctx, c, running)
+	return names
+}
+
+// unread is [Running.Unloaded], and returns the errors of files that the host has not read yet.
+func (r *Running) unread(ctx context.Context, c *console.Console, running status.Status,
+) (names []string, broken []protocol.Diagnostic) {
 	cfg, err := readValid(c)
 	if err != nil || cfg == nil || r.Info.Scope != Scope(c, cfg) {
-		return nil
+		return nil, nil
 	}
 	disk, err := search(ctx, c, cfg)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	for _, x := range disk.Extensions {
 		if x.State != status.StateDisabled &&
@@ -149,7 +165,13 @@ func (r *Running) Unloaded(ctx context.Context, c *console.Console, running stat
 			names = append(names, file)
 		}
 	}
-	return names
+	for _, d := range disk.Diagnostics {
+		if d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError &&
+			!slices.Contains(running.Diagnostics, d) {
+			broken = append(broken, d)
+		}
+	}
+	return names, broken
 }
 
 // UnloadedText describes the result of [Running.Unloaded].

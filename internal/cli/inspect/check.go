@@ -104,9 +104,9 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 		{Check: "config", Result: "ok", Detail: "searched " + strings.Join(cfg.Extensions.SearchPaths, ", ")},
 	}
 	s := h.Status()
+	running := status.Status{Host: &status.Host{MaxFiles: process.OpenFiles()}}
 	if r != nil && !handshake {
-		running, err := r.Status(ctx)
-		if err != nil {
+		if running, err = r.Status(ctx); err != nil {
 			return nil, err
 		}
 		s = hosts.Overlay(s, running)
@@ -136,7 +136,24 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
 	findings = append(findings, sandboxes(s, process.Protection())...)
 	findings = append(findings, privileges(s)...)
-	return append(findings, openFiles(process.OpenFiles())...), nil
+	return join(append(findings, openFiles(running.Host)...), running), nil
+}
+
+// join marks as failed the extensions and destinations whose files are right, but whose calls do not all pass in the
+// running host: an open breaker, restarts, calls that keep failing.
+func join(findings []finding, running status.Status) []finding {
+	for _, o := range running.Verdict.Causes {
+		i := slices.IndexFunc(findings, func(f finding) bool {
+			return f.Check == "extension "+o.ID || f.Check == "destination "+o.ID
+		})
+		if i < 0 || findings[i].Result != "ok" {
+			continue
+		}
+		x, _ := hosts.Worker(running, o.ID) // without evidence if there is none
+		findings[i].fail(o.Text, hosts.Evidence(x))
+		findings[i].Hints = append(findings[i].Hints, o.Next)
+	}
+	return findings
 }
 
 // diagnoseBroken makes the checks that need no valid configuration, such as those of the running host, which still uses
@@ -147,6 +164,7 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 			findings = append(findings, finding{Check: "config", Result: "fail", Detail: console.Nearby(d).String()})
 		}
 	}
+	s := status.Status{Host: &status.Host{MaxFiles: process.OpenFiles()}}
 	if r == nil {
 		findings = append(findings,
 			finding{
@@ -155,8 +173,7 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 				Detail: "nothing is looked for before the configuration can be used",
 			})
 	} else {
-		s, err := r.Status(ctx)
-		if err != nil {
+		if s, err = r.Status(ctx); err != nil {
 			return nil, err
 		}
 		s.Diagnostics = slices.DeleteFunc(s.Diagnostics, func(d protocol.Diagnostic) bool {
@@ -164,7 +181,7 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 		})
 		findings = append(findings, examineAll(nil, s, false)...)
 	}
-	return append(findings, openFiles(process.OpenFiles())...), nil
+	return join(append(findings, openFiles(s.Host)...), s), nil
 }
 
 // sandboxes reports what this system enforces of a sandbox, and which extensions ask for more.
@@ -303,13 +320,19 @@ func certificate(files config.TLS) []finding {
 // each process, and one for each connection.
 const fewFiles = 512
 
-// openFiles reports how many files the host may have open; nil if the limit is unknown, 0.
-func openFiles(limit uint64) []finding {
-	if limit == 0 {
+// openFiles reports how many files the host has open and may have open; nil if the limit is unknown.
+func openFiles(h *status.Host) []finding {
+	if h == nil || h.MaxFiles == 0 {
 		return nil
 	}
-	f := finding{Check: "open files", Result: "ok", Detail: fmt.Sprintf("at most %d", limit)}
-	if limit < fewFiles {
+	f := finding{Check: "open files", Result: "ok", Detail: fmt.Sprintf("at most %d", h.MaxFiles)}
+	if h.OpenFiles > 0 {
+		f.Detail = fmt.Sprintf("the running host has %d of at most %d", h.OpenFiles, h.MaxFiles)
+	}
+	if h.FewFiles() {
+		f.fail(f.Detail+", and can take no more", nil)
+	}
+	if h.MaxFiles < fewFiles {
 		f.Hints = []string{"that is few for a host: raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"}
 	}
 	return []finding{f}
@@ -365,16 +388,16 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 	case x.State == status.StateNotReady:
 		f.fail(x.Reason, nil)
 		f.Hints = append(f.Hints, hosts.Readable)
-	case x.State == status.StateUntrusted:
-		f.Result, f.Detail = "skip", x.Reason
 	case x.State == status.StateSkipped && broken:
 		f.fail(x.Reason, nil)
-	case x.State == status.StateSkipped || x.State == status.StateDisabled:
+	case x.LeftOut() || x.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", x.Reason
 	case x.State == string(supervisor.Failed): // without handshake, this is the state in the running host
 		f.fail(cmp.Or(x.Reason, "failed"), hosts.Evidence(x))
 	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
 		f.fail(x.Reason, hosts.Evidence(x))
+	case broken && !handshake:
+		f.fail("its manifest on disk is broken, and the previous build runs", nil)
 	case len(x.Tools) > 0:
 		f.Detail += ", " + console.Plural(len(x.Tools), "tool")
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -37,7 +38,7 @@ func Logs(c *console.Console) *cobra.Command {
 		Long: "Show the latest records of the log of the host of this directory, or those of\n" +
 			"one extension or policy:NAME, with its stderr; -f follows new ones. The host keeps the last\n" +
 			"256 of each extension, info and above; debug is shown only with -f. Of a host that does not\n" +
-			"answer, it shows the file of its log, if there is one.\n\n" +
+			"answer or was killed, it shows the file of its log, if there is one.\n\n" +
 			"--wire shows the messages between the host and its extensions instead, as they pass, a line each:\n" +
 			"> marks messages of the host, < those of the extension. Secrets that the extension was given are\n" +
 			"masked. For an extension that runs a command for each call, the command and its output are shown.\n" +
@@ -81,6 +82,9 @@ func Logs(c *console.Console) *cobra.Command {
 
 func logs(ctx context.Context, c *console.Console, query url.Values, ids []string) error {
 	r, err := hosts.Find(ctx)
+	if killed, ok := errors.AsType[*hosts.Killed](err); ok {
+		return fileLogs(c, killed.Info, query, ids, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -171,8 +175,8 @@ const (
 	fileBytes   = 4 << 20 // bytes read at the end of a file
 )
 
-// fileLogs prints the last records in the log file of a host that does not answer. It returns silent, the error that
-// says that the host does not answer.
+// fileLogs prints the last records in the log file of a host that does not answer or was killed. It returns silent, the
+// error that says so.
 func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []string, silent error) error {
 	e, _ := errors.AsType[*console.Error](silent)
 	path := cmp.Or(host.Log, host.LogCopy)
@@ -196,14 +200,19 @@ func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []stri
 			return err
 		}
 	}
-	e.Text = fmt.Sprintf("the running host (pid %d) does not answer", host.PID)
+	if e.Text = fmt.Sprintf("the running host (pid %d) does not answer", host.PID); e.Cause != nil {
+		e.Text, e.Hint = fmt.Sprintf("pid %d does not run any more", host.PID), "exthost serve"
+	}
 	return e
 }
 
 // stderrOf describes where the stderr of a process goes. Without log.file, the host's log is there.
 func stderrOf(pid int) string {
-	to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
+	to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
 	switch {
+	case errors.Is(err, fs.ErrNotExist): // it has ended
+		return fmt.Sprintf("its log went to its stderr, of which journalctl _PID=%d may have it, and log.file keeps a "+
+			"copy of the next one", pid)
 	case strings.HasPrefix(to, "socket:"):
 		return fmt.Sprintf("journalctl _PID=%d may have its log", pid)
 	case strings.HasPrefix(to, "/") && to != os.DevNull:

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,16 +22,20 @@ func ready(ctx context.Context, c *console.Console, names []string, wait time.Du
 	err := awaitReady(ctx, names, wait)
 	stop()
 	r, _ := hosts.Find(ctx)
-	if r == nil {
+	if r == nil || err != nil && console.ExitCode(err) < console.ExitNotYet {
 		return err
 	}
-	r.WarnBroken(c)
-	if s, failed := r.Status(ctx); err == nil && failed == nil && names == nil {
-		for _, text := range absent(s, time.Now()) {
-			c.Warn("%s", console.Safe(text))
+	s, _, failed := r.StatusOnDisk(ctx, c)
+	if failed != nil {
+		return cmp.Or(err, failed)
+	}
+	printed := c.Print(verdictDocument(s.Verdict))
+	if err == nil && names == nil {
+		for _, o := range s.Verdict.Causes[min(1, len(s.Verdict.Causes)):] {
+			c.Warn("%s; %s", console.Safe(console.NearbyText(o.Text)), console.Safe(o.Next))
 		}
 	}
-	return err
+	return cmp.Or(err, printed)
 }
 
 // readyPoll is the interval at which a host that is not ready is asked again.
@@ -96,31 +101,6 @@ func verdict(s status.Status, names []string) error {
 		return nil
 	}
 	return worst
-}
-
-// absent lists what does not run, and when the host tries to start it again.
-func absent(s status.Status, now time.Time) (list []string) {
-	say := func(what, state, reason string, instances []status.Instance) {
-		if state != string(supervisor.Failed) && state != string(supervisor.Restarting) {
-			return
-		}
-		text := what + " does not run, it is " + state + ": " + reason
-		for _, i := range instances[:min(len(instances), 1)] {
-			text = strings.Join(append([]string{text}, hosts.Prospects(i, now)...), "; ")
-		}
-		list = append(list, text)
-	}
-	for _, x := range s.Extensions {
-		say("extension "+x.ID, x.State, x.Reason, x.Instances)
-	}
-	for _, p := range s.Policies {
-		var instances []status.Instance
-		if p.Process != nil {
-			instances = p.Process.Instances
-		}
-		say("policy "+p.Name, p.State, p.Reason, instances)
-	}
-	return list
 }
 
 // toolObstacles returns why a tool cannot be called. An obstacle without an id means that there is no such tool.

@@ -69,8 +69,8 @@ func Status(c *console.Console, extension func(context.Context, *console.Console
 			"their last crash. If no host runs, the extension is started for that, and stopped again.\n\n" +
 			"--ready answers scripts: the exit code is 0 when what starts with the host has started or failed and\n" +
 			"every required policy and extension can run, 10 for not yet, 11 for blocked, with the command that\n" +
-			"helps, and with --tools 12 for a tool that does not exist. What does not run and is not required is\n" +
-			"named on stderr.\n\n" +
+			"helps, and with --tools 12 for a tool that does not exist. It prints the verdict about the host, and\n" +
+			"further causes on stderr.\n\n" +
 			"--ui opens the dashboard, signed in with the operator's token of this run, and prints its address.\n" +
 			"Without a terminal, or with --print, it only prints the address, which contains the token: give it\n" +
 			"to nobody.",
@@ -174,7 +174,7 @@ func showDisk(ctx context.Context, c *console.Console, absent *console.Error) er
 }
 
 func showRunning(ctx context.Context, c *console.Console, r *hosts.Running) error {
-	s, err := r.StatusOnDisk(ctx, c)
+	s, unloaded, err := r.StatusOnDisk(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func showRunning(ctx context.Context, c *console.Console, r *hosts.Running) erro
 		Directory: hosts.Here(),
 		Serves:    r.Info.Serves,
 		Log:       r.Info.Log,
-		Unloaded:  r.Unloaded(ctx, c, s),
+		Unloaded:  unloaded,
 		Status:    s,
 	}
 	all.addBeside(ctx, c, r.Info.PID)
@@ -240,6 +240,7 @@ func (s *runningStatus) table(now time.Time, layout console.Layout) []string {
 // heading describes the host itself.
 func (s *runningStatus) heading(now time.Time, width int) (lines []string) {
 	say := func(text string) { lines = append(lines, console.Wrap(text, width)...) }
+	say(hosts.Sentence(s.Verdict))
 	say(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID,
 		console.Span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), console.Bytes(s.Host.RSS),
 		cmp.Or(s.Serves, "starting")))

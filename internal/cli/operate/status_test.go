@@ -22,6 +22,7 @@ func TestStatusTable(t *testing.T) {
 	s := runningStatus{
 		Serves: "stdio",
 		Status: status.Status{
+			Verdict: status.Verdict{Word: status.Ready, Text: "READY: all is well"},
 			Version: "1.0.0",
 			Diagnostics: []protocol.Diagnostic{
 				{Level: protocol.LevelWarn, Code: "descriptor_changed", Extension: "one"},
@@ -104,6 +105,7 @@ func TestStatusTable(t *testing.T) {
 		Lacks: []string{"cookie sweep: no /proc"},
 	}
 	want := []string{
+		"READY: all is well",
 		"exthost 1.0.0, pid 1, up 1d2h, 20 MiB, stdio",
 		"processes held by process group + guardian; not by cookie sweep: no /proc",
 		"",
@@ -156,7 +158,7 @@ func TestStatusTable(t *testing.T) {
 		"    exthost status one",
 		"back   restarting  0      0            0        0",
 	}
-	if diff := cmp.Diff(wantNarrow, narrow[4:12]); diff != "" {
+	if diff := cmp.Diff(wantNarrow, narrow[5:13]); diff != "" {
 		t.Error(diff)
 	}
 }

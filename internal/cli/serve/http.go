@@ -24,6 +24,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/file"
+	"github.com/exthost/exthost/internal/proc/peer"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -81,6 +83,9 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 		server := httpserver.New(o)
 		serving.Store(server)
 		h.Admin().ServedBy(server.Report)
+		if r.daemon != nil {
+			return server.Serve(ctx, r.daemon.Yield(listener))
+		}
 		return server.Serve(ctx, listener)
 	}
 	return f, nil
@@ -114,6 +119,8 @@ func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, op
 		Toolsets: h.Toolsets(),
 		Bridge:   h.Bridge(),
 		Ready:    func() error { return readiness(h) },
+		Verdict:  func() status.Verdict { return h.Admin().Status().Verdict },
+		MaxConns: maxConns(process.OpenFiles()),
 		MCP: mcpserver.Options{
 			Name:    "exthost",
 			Version: exthost.Version(),
@@ -146,6 +153,17 @@ func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, op
 	return o
 }
 
+// maxConns returns the limit of connections for a host that may have so many open files: half of them, so that
+// processes can be started and operators be answered whatever clients do. It returns 0, the default limit, if the
+// number is unknown or large.
+func maxConns(files uint64) int {
+	const large = 1 << 13
+	if files == 0 || files >= large {
+		return 0
+	}
+	return max(int(files/2), 16)
+}
+
 func cannotListen(addr string, err error) error {
 	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = sys.Err
@@ -153,7 +171,7 @@ func cannotListen(addr string, err error) error {
 	e := &console.Error{Code: console.ExitFailed, Text: "cannot listen on " + addr + ": " + err.Error()}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		e.Text += otherHost(addr)
+		e.Text += holder(addr)
 		e.Hint = "stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port"
 	case errors.Is(err, syscall.EACCES):
 		e.Hint = "exthost serve --listen 127.0.0.1:7800; ports below 1024 are the system's"
@@ -163,8 +181,8 @@ func cannotListen(addr string, err error) error {
 	return e
 }
 
-// otherHost describes the host of this user that listens on the port of addr; "" if there is none.
-func otherHost(addr string) string {
+// holder describes what listens on the port of addr: another host of this user, or any other process; "" if unknown.
+func holder(addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return ""
@@ -182,6 +200,13 @@ func otherHost(addr string) string {
 			text += ", started in " + where
 		}
 		return text
+	}
+	n, _ := strconv.ParseUint(port, 10, 16)
+	switch pid, program, uid := peer.PortHolder(uint16(n)); {
+	case pid > 0:
+		return fmt.Sprintf("; %s listens there, pid %d", console.Safe(program), pid)
+	case uid >= 0:
+		return fmt.Sprintf("; a process of uid %d listens there", uid)
 	}
 	return ""
 }

@@ -305,6 +305,7 @@ func (r *run) begin(cfg *config.Config) (d *daemon.Daemon, err error) {
 	}
 	if err == nil && d != nil {
 		r.endBefore(d.Before())
+		process.NoteEnd(d.LockFile())
 	}
 	return d, err
 }

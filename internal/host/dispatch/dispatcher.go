@@ -334,6 +334,7 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	}
 	if c.Target != nil {
 		c.Target.Base().Calls.Requested(e.Outcome, c.handed.reached, c.handed.took)
+		d.keepDenial(c, &e)
 	}
 	e.ID = d.o.History.End(&e)
 	if d.o.Feed.Readers() > 0 {
@@ -341,6 +342,18 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 		event.Client, event.Message = stats.ClientName(e.ClientInfo), d.o.History.Message(err)
 		event.Stages = slices.Clone(e.Stages)
 		d.o.Feed.Call(&event)
+	}
+}
+
+// keepDenial records for the status that governance refused a call, with secrets masked.
+func (d *Dispatcher) keepDenial(c *Call, e *stats.Ended) {
+	if calls := c.Target.Base().Calls; e.Outcome.IsDenial() && calls.Denied(e.At) {
+		calls.KeepDenial(&status.Denial{
+			Time:     e.At,
+			Tool:     e.Tool,
+			Decision: e.Decision,
+			Reason:   d.o.History.Line(e.Err),
+		})
 	}
 }
 

@@ -214,13 +214,14 @@ func describe(s governance.Spec) status.Policy {
 		flows = []governance.Flow{governance.Request, governance.Response}
 	}
 	return status.Policy{
-		Name:     s.Name,
-		Category: s.Category,
-		Kind:     s.Kind,
-		Builtin:  s.Builtin,
-		Mode:     s.Mode,
-		Required: *s.Required,
-		Flows:    flows,
-		Priority: s.Priority,
+		Name:      s.Name,
+		Category:  s.Category,
+		Kind:      s.Kind,
+		Builtin:   s.Builtin,
+		Mode:      s.Mode,
+		Required:  *s.Required,
+		Flows:     flows,
+		Selective: s.Match.Selects(),
+		Priority:  s.Priority,
 	}
 }

@@ -22,6 +22,8 @@ type Calls struct {
 	failure                atomic.Pointer[status.Failure] // the latest
 	inRow                  atomic.Int64                   // failures since the last answered call
 	failures               failureLog
+	denial                 atomic.Pointer[status.Denial] // the latest with a text
+	deniedInRow            atomic.Int64                  // denials since the last call that was not denied
 	took                   Histogram
 	sent, received         atomic.Int64 // bytes of params and results
 
@@ -38,6 +40,9 @@ func (c *Calls) Requested(o status.Outcome, reached bool, served time.Duration) 
 	if reached {
 		c.count.Add(1)
 		c.took.Record(served)
+	}
+	if !o.IsDenial() && c.deniedInRow.Load() != 0 { // the usual call writes nothing
+		c.deniedInRow.Store(0)
 	}
 	switch {
 	case o == status.OutcomeOK:
@@ -78,6 +83,19 @@ func (c *Calls) Failed(f *status.Failure) {
 	c.inRow.Add(1)
 	c.failure.Store(f)
 }
+
+// denialSpan is the time between two recorded denials of a row.
+const denialSpan = time.Second
+
+// Denied counts a denial of the row, and reports whether to record it with [Calls.KeepDenial]: its text is masked,
+// which would slow down a flood of denials.
+func (c *Calls) Denied(now time.Time) bool {
+	first, last := c.deniedInRow.Add(1) == 1, c.denial.Load()
+	return first || last == nil || now.Sub(last.Time) >= denialSpan
+}
+
+// KeepDenial records a denial for the status.
+func (c *Calls) KeepDenial(d *status.Denial) { c.denial.Store(d) }
 
 // At most failureLines failed calls of an extension are logged per failureSpan.
 const (
@@ -123,7 +141,7 @@ func (c *Calls) Describe(s *status.Extension) {
 	s.Requests, s.Denied = c.requests.Load(), c.denied.Load()
 	s.Invalid, s.ToolErrors = c.invalid.Load(), c.toolErrors.Load()
 	s.Calls, s.Errors, s.Refused = c.count.Load(), c.errors.Load(), c.refused.Load()
-	s.FailedInRow = c.inRow.Load()
+	s.FailedInRow, s.DeniedInRow, s.LastDenial = c.inRow.Load(), c.deniedInRow.Load(), c.denial.Load()
 	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())
 }
 

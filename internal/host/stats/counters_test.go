@@ -85,3 +85,28 @@ func TestTableIsBounded(t *testing.T) {
 		t.Errorf("%d keys, %d counted, %d beyond the bound", len(c.all()), sum, c.get("").Load())
 	}
 }
+
+// Denials count in a row until a call is not denied. A flood of them records a text once a second.
+func TestDenialsInARow(t *testing.T) {
+	var c Calls
+	var x status.Extension
+	at := time.Now()
+	deny := func(at time.Time) (kept bool) {
+		c.Requested(status.Outcome(protocol.Rejected), false, 0)
+		if kept = c.Denied(at); kept {
+			c.KeepDenial(&status.Denial{Time: at, Reason: "no"})
+		}
+		c.Describe(&x)
+		return kept
+	}
+	if !deny(at) || deny(at.Add(time.Millisecond)) || !deny(at.Add(denialSpan)) {
+		t.Error("the first and the third are recorded, and the second is not")
+	}
+	if x.DeniedInRow != 3 || x.Denied != 3 || x.LastDenial == nil || !x.LastDenial.Time.Equal(at.Add(denialSpan)) {
+		t.Errorf("%+v", x)
+	}
+	c.Requested(status.OutcomeToolError, true, time.Millisecond)
+	if c.Describe(&x); x.DeniedInRow != 0 {
+		t.Errorf("%d in a row after a call that passed", x.DeniedInRow)
+	}
+}

@@ -47,7 +47,7 @@ func (g *userListener) Accept() (net.Conn, error) {
 		if file.Exhausted(err) {
 			if g.seats.tells(time.Now()) {
 				g.log.Error("no descriptor is left: the host takes no new connections and starts no processes, except "+
-					"for the operator's commands", "next", "exthost doctor")
+					"for the operator's commands", "next", "exthost check")
 			}
 			if g.seats.give(1) {
 				continue

@@ -1,0 +1,391 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Word is a [Verdict] in one word.
+type Word string
+
+// The words of a verdict.
+const (
+	Ready        Word = "READY"
+	Degraded     Word = "DEGRADED"       // some calls fail, or something that is configured is not in force
+	NoCallPasses Word = "NO CALL PASSES" // every call fails
+)
+
+// Verdict says in one sentence whether calls pass, why not, and what to do next.
+type Verdict struct {
+	Word   Word       `json:"word"`
+	Text   string     `json:"text"`             // the sentence: the word, the worst cause and its next command
+	Causes []Obstacle `json:"causes,omitempty"` // why the word is not READY, the worst first
+}
+
+// maxCause is the length of the longest cause in the sentence, in characters.
+const maxCause = 300
+
+// Judge returns the verdict about a host whose status is s at the time now. Every display of a verdict is made here.
+func (s *Status) Judge(now time.Time) Verdict {
+	v := Verdict{Word: Ready, Causes: s.causes(now)}
+	if len(v.Causes) == 0 {
+		v.Text = string(v.Word) + ": " + s.inventory()
+		return v
+	}
+	v.Word = Degraded
+	worst := v.Causes[0]
+	if worst.All {
+		v.Word = NoCallPasses
+	}
+	v.Text = string(v.Word) + ": " + oneLine(worst.Text)
+	if more := len(v.Causes) - 1; more > 0 {
+		v.Text += fmt.Sprintf(" (and %d more)", more)
+	}
+	if worst.Next != "" {
+		v.Text += "; next: " + worst.Next
+	}
+	return v
+}
+
+// oneLine returns text in one line of at most [maxCause] characters.
+func oneLine(text string) string {
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > maxCause {
+		return string(runes[:maxCause-1]) + "…"
+	}
+	return string(runes)
+}
+
+// inventory counts what can be called.
+func (s *Status) inventory() string {
+	count := func(n int, noun string) string {
+		if n == 1 {
+			return "1 " + noun
+		}
+		return fmt.Sprintf("%d %ss", n, noun)
+	}
+	run, tools := 0, 0
+	for _, x := range s.Extensions {
+		if x.State != StateDisabled {
+			run, tools = run+1, tools+len(x.Tools)
+		}
+	}
+	text := count(run, "extension") + " with " + count(tools, "tool")
+	switch d := len(s.Destinations); {
+	case run == 0 && d > 0:
+		return count(d, "destination")
+	case run == 0:
+		return "no extension was found; next: exthost init NAME writes one"
+	case d > 0:
+		text += ", " + count(d, "destination")
+	}
+	return text
+}
+
+// causes returns everything that keeps the verdict from [Ready]: at most one cause for each worker, the worst first.
+func (s *Status) causes(now time.Time) (list []Obstacle) {
+	add := func(o ...Obstacle) {
+		for _, o := range o {
+			if !slices.ContainsFunc(list, func(known Obstacle) bool { return known.ID == o.ID && o.ID != "" }) {
+				list = append(list, o)
+			}
+		}
+	}
+	for _, p := range s.Policies {
+		add(p.cause(s.Audit)...)
+	}
+	add(s.workers(now)...)
+	for _, o := range s.Obstacles() {
+		o.Next = cmp.Or(o.Next, "exthost status --ready --wait 30s")
+		add(o)
+	}
+	add(s.configured(now)...)
+	rank := func(o Obstacle) int {
+		leftOut := func(x Extension) bool { return x.ID == o.ID && x.LeftOut() }
+		switch {
+		case o.All:
+			return 0
+		case slices.ContainsFunc(s.Extensions, leftOut): // it has never run
+			return 2
+		}
+		return 1
+	}
+	slices.SortStableFunc(list, func(a, b Obstacle) int { return cmp.Compare(rank(a), rank(b)) })
+	return list
+}
+
+// cause returns why a policy that is in force does not decide; nil if it does.
+func (p *Policy) cause(log *Audit) []Obstacle {
+	id := PolicyPrefix + p.Name
+	if log != nil && log.Reason != "" && p.Category == governance.Audit && p.Process == nil &&
+		p.State == string(supervisor.Restarting) {
+		why, _, _ := strings.Cut(log.Reason, "; ")
+		why, _, _ = strings.Cut(why, "\n") // the first of several errors
+		return []Obstacle{
+			{
+				ID:      id,
+				Blocked: true,
+				All:     true,
+				Text:    "the audit log cannot be written: " + why,
+				Next:    "make room or access for " + log.Path,
+			},
+		}
+	}
+	if p.State == StateDisabled {
+		return nil
+	}
+	list := obstacle("policy "+p.Name, id, p.State, p.Reason)
+	for i := range list {
+		list[i].Next = cmp.Or(list[i].Next, "exthost logs "+id)
+		stands := p.Process != nil && p.State != string(supervisor.Spawning)
+		list[i].All = stands && p.Required && p.Mode == governance.ModeEnforce && !p.Selective
+	}
+	return list
+}
+
+// workers returns the causes in extensions and destinations. If none of them can be called, no call passes.
+func (s *Status) workers(now time.Time) (list []Obstacle) {
+	served, wanted := 0, 0
+	each := func(what string, x *Extension, refuses string) {
+		if x.State == StateDisabled {
+			return
+		}
+		wanted++
+		if x.serves() && refuses == "" {
+			served++
+		}
+		if o := x.cause(what, now, s); o != nil {
+			list = append(list, *o)
+		} else if refuses != "" {
+			list = append(list, Obstacle{
+				ID:   x.ID,
+				Text: what + " " + x.ID + " refuses connections: " + refuses,
+				Next: "exthost logs " + x.ID,
+			})
+		}
+	}
+	for i := range s.Extensions {
+		each("extension", &s.Extensions[i], "")
+	}
+	for i := range s.Destinations {
+		each("destination", &s.Destinations[i].Extension, s.Destinations[i].Refuses)
+	}
+	for i := range list {
+		list[i].All = wanted > 0 && served == 0 && !s.Starting
+	}
+	return list
+}
+
+// serves reports whether a call may reach an instance.
+func (x *Extension) serves() bool {
+	is := func(state string) bool {
+		return state == string(supervisor.Ready) || state == string(supervisor.Idle) ||
+			state == string(supervisor.Spawning)
+	}
+	if !is(x.State) {
+		return false
+	}
+	return len(x.Instances) == 0 || slices.ContainsFunc(x.Instances, func(i Instance) bool {
+		return is(i.State) && i.Breaker != string(supervisor.BreakerOpen)
+	})
+}
+
+const (
+	// inRow is the number of calls in a row after which their failure or denial is a cause.
+	inRow = 3
+	// crashing is the number of restarts after which further crashes are a loop.
+	crashing = 2
+	// recent is how long a crash counts for a loop: the time in which restarts are limited.
+	recent = 5 * time.Minute
+	// late is how long a call that timed out is a cause, if the next ones succeed.
+	late = time.Minute
+)
+
+// cause returns what keeps the calls of x from passing; nil if nothing does.
+func (x *Extension) cause(what string, now time.Time, s *Status) *Obstacle {
+	about := what + " " + x.ID
+	if o := x.stopped(about, now, s); o != nil {
+		return o
+	}
+	if x.down() { // a first start is an obstacle of the host, any other is for a call or a reload
+		return nil
+	}
+	return cmp.Or(x.hindered(about), x.failing(about, now))
+}
+
+// stopped returns why x does not run, or not for long.
+func (x *Extension) stopped(about string, now time.Time, s *Status) *Obstacle {
+	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID}
+	loops := x.LastCrash != nil && x.LastCrash.Kind != protocol.Overloaded && x.Restarts >= crashing &&
+		now.Sub(x.LastCrash.Time) < recent
+	switch {
+	case x.Login != "":
+		text, command, _ := strings.Cut(x.Login, ": exthost secret login")
+		o.Blocked, o.Text, o.Next = true, about+" "+text, "exthost secret login"+cmp.Or(command, " "+x.ID)
+	case loops:
+		o.Blocked = x.State == string(supervisor.Failed)
+		o.Text = fmt.Sprintf("%s keeps crashing, %d restarts so far: %s", about, x.Restarts, x.LastCrash.Reason)
+	case x.State == string(supervisor.Spawning), x.State == string(supervisor.Draining):
+		return nil
+	case x.down():
+		return x.downCause(about, s)
+	default:
+		return nil
+	}
+	return o
+}
+
+// hindered returns what is wrong with an instance of x, which runs.
+func (x *Extension) hindered(about string) *Obstacle {
+	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID + ", then exthost restart " + x.ID}
+	for _, i := range x.Instances {
+		switch {
+		case i.Breaker != "" && i.Breaker != string(supervisor.BreakerClosed):
+			o.Text = fmt.Sprintf("the breaker of %s is %s: %s", about, strings.ReplaceAll(i.Breaker, "_", " "),
+				cmp.Or(i.Reason, reasonOf(x.LastFailure), "calls failed one after another"))
+		case i.State == string(supervisor.Failed):
+			o.Text = fmt.Sprintf("instance %s of %s is failed: %s", i.Key, about, i.Reason)
+		case i.Doubt != "":
+			o.Text, o.Next = about+" may hang: "+i.Doubt, "exthost restart "+x.ID
+		default:
+			continue
+		}
+		return o
+	}
+	return nil
+}
+
+// failing returns what became of the latest calls of x, unless they succeeded.
+func (x *Extension) failing(about string, now time.Time) *Obstacle {
+	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID}
+	f, d := x.LastFailure, x.LastDenial
+	switch {
+	case f != nil && f.Kind == protocol.CallTimeout && (x.FailedInRow >= inRow || now.Sub(f.Time) < late):
+		o.Text = fmt.Sprintf("calls of %s time out, %d in a row: %s", about, max(x.FailedInRow, 1), f.Reason)
+		if o.Next = "exthost restart " + x.ID + " if it hangs"; x.Transport == manifest.KindExec {
+			o.Next = "raise call_timeout under [runtime] if it is only slow" // its process has ended
+		}
+	case f != nil && x.FailedInRow >= inRow:
+		o.Text = fmt.Sprintf("the last %d calls of %s failed: %s", x.FailedInRow, about, f.Reason)
+	case d != nil && x.DeniedInRow >= inRow:
+		o.Text = fmt.Sprintf("the last %d calls of %s were denied: %s", x.DeniedInRow, about, d.Reason)
+		if o.Next = "exthost calls --failed"; d.Decision != "" {
+			o.Next = "exthost calls " + d.Decision
+		}
+	case len(x.Withheld) > 0:
+		o.Text = fmt.Sprintf("%s changed tools that are held back: %s", about, strings.Join(x.Withheld, ", "))
+		o.Next = "exthost status " + x.ID + ", then exthost tools accept " + x.ID
+	default:
+		return nil
+	}
+	return o
+}
+
+func reasonOf(f *Failure) string {
+	if f == nil {
+		return ""
+	}
+	return f.Reason
+}
+
+// down reports whether no instance of x can be called.
+func (x *Extension) down() bool {
+	return x.State != string(supervisor.Ready) && x.State != string(supervisor.Idle)
+}
+
+// downCause returns why x is down, with the remedy that a diagnostic names, else with that of its state.
+func (x *Extension) downCause(about string, s *Status) *Obstacle {
+	list := obstacle(about, x.ID, x.State, x.Reason)
+	if len(list) == 0 {
+		return nil
+	}
+	o := list[0]
+	if x.LeftOut() {
+		for _, d := range s.Diagnostics {
+			if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
+				o.Next = d.Hint
+				break
+			}
+		}
+	}
+	if text, command, found := strings.Cut(o.Text, "; exthost "); found && o.Next == "exthost check" {
+		o.Text, o.Next = text, "exthost "+command // the reason names the remedy
+	}
+	switch {
+	case x.Transport == TransportCluster:
+		o.Next = "exthost cluster nodes"
+	case o.Next == "":
+		o.Next = "exthost logs " + x.ID
+	}
+	return &o
+}
+
+// configured returns the causes in files, rules, the server, the cluster and the process of the host.
+func (s *Status) configured(now time.Time) (list []Obstacle) {
+	if h := s.Host; h != nil && h.FewFiles() {
+		list = append(list, Obstacle{
+			ID: "open files",
+			Text: fmt.Sprintf("the host has %d of at most %d files and connections open, and can take no more",
+				h.OpenFiles, h.MaxFiles),
+			Next: "raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd) and start the host again",
+		})
+	}
+	list = append(list, s.broken()...)
+	for _, p := range s.Policies {
+		for _, d := range p.Diagnostics {
+			list = append(list, Obstacle{
+				ID:   PolicyPrefix + p.Name,
+				Text: "policy " + p.Name + " has a rule without effect: " + d.Message,
+				Next: cmp.Or(d.Hint, "exthost policy list"),
+			})
+		}
+	}
+	if s.Server != nil {
+		if last := s.Server.RejectedTokens.Last; last != nil && last.Client != "" && now.Sub(last.Time) < attention {
+			list = append(list, Obstacle{
+				ID:   "client " + last.Client,
+				Text: "client " + last.Client + " is refused: " + last.Reason,
+				Next: "exthost client rotate " + last.Client + " makes a new token",
+			})
+		}
+	}
+	if c := s.Cluster; c != nil && c.Server == "" {
+		list = append(list, Obstacle{
+			ID:   "cluster",
+			Text: "the host is not connected to cluster " + c.Name + ": " + c.Reason,
+			Next: "exthost cluster check",
+		})
+	}
+	return list
+}
+
+// broken returns the errors of files, one for each file or part of the host.
+func (s *Status) broken() (list []Obstacle) {
+	for _, d := range s.Diagnostics {
+		if d.Level != protocol.LevelError {
+			continue
+		}
+		of := d
+		of.Hint, of.Extension = "", "" // the text names them in other places
+		o := Obstacle{ID: cmp.Or(d.Extension, d.Path, d.Code), Text: of.String(), Next: cmp.Or(d.Hint, "exthost check")}
+		switch {
+		case d.Code == string(protocol.ConfigInvalid) && d.Extension == "":
+			o.ID, o.Next = "configuration", "fix it, then exthost reload"
+			o.Text = "the configuration on disk cannot be used, and the one before it stays in force: " + d.String()
+		case d.Code == string(protocol.ManifestInvalid):
+			o.Text, o.Next = "a manifest is broken: "+d.String(), "fix it, then exthost reload"
+		case d.Extension != "":
+			o.Text = d.Extension + ": " + o.Text
+		}
+		list = append(list, o)
+	}
+	return list
+}

@@ -1,0 +1,159 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Every incident has one sentence, which names the cause, its owner and the next command.
+func TestVerdict(t *testing.T) {
+	now := time.Date(2026, 11, 27, 16, 30, 0, 0, time.UTC)
+	up := Extension{ID: "up", State: "ready", Tools: []string{"ext_up_a", "ext_up_b"}}
+	beside := func(x Extension) Status { x.ID = "x"; return Status{Extensions: []Extension{up, x}} }
+	alone := func(x Extension) Status { x.ID = "x"; return Status{Extensions: []Extension{x}} }
+	policy := func(p Policy) Status {
+		p.Name, p.Mode = "guard", governance.ModeEnforce
+		return Status{Extensions: []Extension{up}, Policies: []Policy{p}}
+	}
+	file := func(d protocol.Diagnostic) Status {
+		d.Level = protocol.LevelError
+		return Status{Extensions: []Extension{up}, Diagnostics: []protocol.Diagnostic{d}}
+	}
+	crash := &Crash{Time: now.Add(-time.Second), Reason: "exit status 3"}
+	failure := func(kind protocol.Kind, ago time.Duration) *Failure {
+		return &Failure{Time: now.Add(-ago), Kind: kind, Reason: "why"}
+	}
+	logs := "exthost logs x"
+	for name, tt := range map[string]struct {
+		status Status
+		word   Word
+		want   []string // parts of the sentence
+		next   string
+	}{
+		"all is well": {Status{Extensions: []Extension{up, {ID: "off", State: StateDisabled}}}, Ready,
+			[]string{"1 extension with 2 tools"}, ""},
+		"destinations":  {Status{Destinations: []Destination{{Extension: up}}}, Ready, []string{"1 destination"}, ""},
+		"nothing there": {Status{}, Ready, []string{"no extension was found"}, "exthost init NAME writes one"},
+		"it starts": {Status{Starting: true}, Degraded, []string{"the host is starting"},
+			"exthost status --ready --wait 30s"},
+		"one crash":     {beside(Extension{State: "ready", Restarts: 1, LastCrash: crash}), Ready, nil, ""},
+		"a call failed": {beside(Extension{State: "ready", FailedInRow: 2, LastFailure: failure("x", 0)}), Ready, nil, ""},
+		"a denied call": {beside(Extension{State: "ready", DeniedInRow: 2, LastDenial: &Denial{}}), Ready, nil, ""},
+		"a lazy start":  {beside(Extension{State: "spawning"}), Ready, nil, ""},
+		"an ended server": {beside(Extension{State: "restarting", Reason: "no\n connection"}), Degraded,
+			[]string{"extension x is restarting: no connection"}, logs},
+		"a crash loop": {beside(Extension{State: "ready", Restarts: 4, LastCrash: crash}), Degraded,
+			[]string{"extension x keeps crashing, 4 restarts so far: exit status 3"}, logs},
+		"a crash loop, given up": {alone(Extension{State: "failed", Restarts: 5, LastCrash: crash}), NoCallPasses,
+			[]string{"extension x keeps crashing, 5 restarts so far: exit status 3"}, logs},
+		"a crash loop of yesterday": {
+			beside(Extension{State: "ready", Restarts: 4, LastCrash: &Crash{Time: now.Add(-time.Hour)}}), Ready, nil, ""},
+		"a failed start": {beside(Extension{State: "failed", Reason: "no python3"}), Degraded,
+			[]string{"extension x is failed: no python3"}, logs + ", then exthost restart x"},
+		"a hang": {beside(Extension{State: "ready", FailedInRow: 1, LastFailure: failure(protocol.CallTimeout, 0)}),
+			Degraded, []string{"calls of extension x time out, 1 in a row: why"}, "exthost restart x if it hangs"},
+		"a timeout of an exec tool": {beside(Extension{
+			State:       "ready",
+			Transport:   "exec",
+			FailedInRow: 3,
+			LastFailure: failure(protocol.CallTimeout, time.Hour),
+		}), Degraded, []string{"3 in a row"}, "raise call_timeout under [runtime] if it is only slow"},
+		"a suspected hang": {beside(Extension{State: "ready", Instances: []Instance{{State: "ready", Doubt: "silent"}}}),
+			Degraded, []string{"extension x may hang: silent"}, "exthost restart x"},
+		"failed calls": {beside(Extension{State: "ready", FailedInRow: 16, LastFailure: failure("x", time.Hour)}),
+			Degraded, []string{"the last 16 calls of extension x failed: why"}, logs},
+		"denied calls": {beside(Extension{
+			State:       "ready",
+			DeniedInRow: 5,
+			LastDenial:  &Denial{Decision: "d1", Reason: "policy who: no"},
+		}), Degraded, []string{"the last 5 calls of extension x were denied: policy who: no"}, "exthost calls d1"},
+		"an open breaker": {
+			beside(Extension{State: "ready", Instances: []Instance{{State: "ready", Breaker: "open", Reason: "boom"}}}),
+			Degraded, []string{"the breaker of extension x is open: boom"}, logs + ", then exthost restart x"},
+		"an open breaker of the only one": {alone(Extension{
+			State:       "ready",
+			Instances:   []Instance{{State: "ready", Breaker: "open"}},
+			LastFailure: failure("x", 0),
+		}), NoCallPasses, []string{"the breaker of extension x is open: why"}, logs + ", then exthost restart x"},
+		"one of two instances": {beside(Extension{State: "ready", Instances: []Instance{{State: "ready"},
+			{Key: "1", State: "failed", Reason: "boom"}}}), Degraded,
+			[]string{"instance 1 of extension x is failed: boom"}, logs + ", then exthost restart x"},
+		"a missing login": {beside(Extension{State: "failed", Login: "needs login, because it ended: exthost secret login x"}),
+			Degraded, []string{"extension x needs login, because it ended"}, "exthost secret login x"},
+		"a missing secret": {Status{
+			Extensions:  []Extension{up, {ID: "x", State: StateSkipped, Reason: "no secret TOKEN"}},
+			Diagnostics: []protocol.Diagnostic{{Extension: "x", Hint: "exthost secret set TOKEN"}},
+		}, Degraded, []string{"extension x is skipped: no secret TOKEN"}, "exthost secret set TOKEN"},
+		"a token that has ended": {Status{Extensions: []Extension{up}, Server: &Server{RejectedTokens: Refusals{
+			Last: &Refusal{Time: now, Client: "bot", Reason: "it has ended"},
+		}}}, Degraded, []string{"client bot is refused: it has ended"}, "exthost client rotate bot makes a new token"},
+		"nobody's token": {Status{Extensions: []Extension{up}, Server: &Server{RejectedTokens: Refusals{
+			Last: &Refusal{Time: now, Reason: "unknown"},
+		}}}, Ready, nil, ""},
+		"a dead policy": {policy(Policy{State: "failed", Required: true, Reason: "exit status 3", Process: &Extension{}}),
+			NoCallPasses, []string{"policy guard is failed: exit status 3"},
+			"exthost logs policy:guard, then exthost restart policy:guard"},
+		"a dead policy of some tools": {
+			policy(Policy{State: "failed", Required: true, Selective: true, Process: &Extension{}}),
+			Degraded, []string{"policy guard is failed"},
+			"exthost logs policy:guard, then exthost restart policy:guard"},
+		"a dead optional policy": {policy(Policy{State: "restarting", Process: &Extension{}}), Degraded,
+			[]string{"policy guard is restarting"}, "exthost logs policy:guard"},
+		"counters out of reach": {policy(Policy{State: "restarting", Required: true, Reason: "no hub"}), Degraded,
+			[]string{"policy guard is restarting: no hub"}, "exthost logs policy:guard"},
+		"a rule that matches nothing": {policy(Policy{
+			State:       "ready",
+			Diagnostics: []protocol.Diagnostic{{Message: `"ext_upp_*" matches no tool`, Hint: "did you mean ext_up_*?"}},
+		}), Degraded, []string{`policy guard has a rule without effect: "ext_upp_*" matches no tool`},
+			"did you mean ext_up_*?"},
+		"a full disk": {Status{
+			Extensions: []Extension{up},
+			Audit:      &Audit{Path: "/var/audit.jsonl", Reason: "no space left on device\ninvalid argument; no request passes until"},
+			Policies:   []Policy{{Name: "audit_log", Category: governance.Audit, State: "restarting", Required: true}},
+		}, NoCallPasses, []string{"the audit log cannot be written: no space left on device"},
+			"make room or access for /var/audit.jsonl"},
+		"a broken configuration": {
+			file(protocol.Diagnostic{Code: "config_invalid", Path: "/x/exthost.yaml", Line: 3, Message: "unknown key"}),
+			Degraded, []string{"the one before it stays in force: /x/exthost.yaml:3: unknown key"},
+			"fix it, then exthost reload"},
+		"a broken manifest": {
+			file(protocol.Diagnostic{Code: "manifest_invalid", Extension: "up", Path: "/x/plugin.toml", Message: "typo"}),
+			Degraded, []string{"a manifest is broken: /x/plugin.toml: typo"}, "fix it, then exthost reload"},
+		"a recording that ended": {file(protocol.Diagnostic{Code: "ended", Message: "disk full", Hint: "calls go on"}),
+			Degraded, []string{"disk full"}, "calls go on"},
+		"few files": {Status{Extensions: []Extension{up}, Host: &Host{OpenFiles: 80, MaxFiles: 90}}, Degraded,
+			[]string{"the host has 80 of at most 90 files and connections open"}, "raise the hard limit"},
+		"many files": {Status{Extensions: []Extension{up}, Host: &Host{OpenFiles: 80, MaxFiles: 1024}}, Ready, nil, ""},
+		"no cluster": {Status{Extensions: []Extension{up}, Cluster: &Cluster{Name: "main", Reason: "refused"}}, Degraded,
+			[]string{"the host is not connected to cluster main: refused"}, "exthost cluster check"},
+		"two causes, the worst first": {Status{
+			Extensions: []Extension{up, {ID: "x", State: "failed"}},
+			Policies: []Policy{{Name: "p", Mode: governance.ModeEnforce, Required: true, State: "failed",
+				Process: &Extension{}}},
+		}, NoCallPasses, []string{"policy p is failed (and 1 more); next: "}, ""},
+	} {
+		v := tt.status.Judge(now)
+		if v.Word != tt.word || !strings.HasPrefix(v.Text, string(v.Word)+": ") || strings.Contains(v.Text, "\n") ||
+			(v.Word == Ready) != (len(v.Causes) == 0) || !strings.Contains(v.Text, tt.next) {
+			t.Errorf("%s: %+v", name, v)
+		}
+		for _, part := range tt.want {
+			if !strings.Contains(v.Text, part) {
+				t.Errorf("%s: %q has no %q", name, v.Text, part)
+			}
+		}
+		for _, o := range v.Causes {
+			if o.Text == "" || o.Next == "" {
+				t.Errorf("%s: a cause without text or next command: %+v", name, o)
+			}
+		}
+	}
+	long := beside(Extension{State: "failed", Reason: strings.Repeat("long ", 100)})
+	if text := long.Judge(now).Text; len(text) > 2*maxCause {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+}
