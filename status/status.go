@@ -229,7 +229,7 @@ type Failure struct {
 type Denial struct {
 	Time     time.Time `json:"time"`
 	Tool     string    `json:"tool,omitempty"`        // registered name; "" for other requests
-	Decision string    `json:"decision_id,omitempty"` // for exthost policy explain
+	Decision string    `json:"decision_id,omitempty"` // for exthost calls
 	Reason   string    `json:"reason"`                // as the caller got it, secrets masked, at most 240 bytes
 }
 

@@ -115,10 +115,10 @@ extensions: {entries: {lost: {env: {TOKEN: "secret://absent"}}}}
 	} {
 		awaitCause(t, dir, id, want)
 	}
-	if out, code := ask(t, dir, "doctor"); code != console.ExitDoctor ||
+	if out, code := ask(t, dir, "check"); code != console.ExitChecks ||
 		!regexp.MustCompile(`(?s)fail +extension crash .*fail +extension hang .*fail +extension silent .*`+
 			`fail +extension kit +.*unknown key "lable".*fail +policy guard .* of at most \d+`).MatchString(out) {
-		t.Errorf("doctor: exit code %d\n%s", code, out)
+		t.Errorf("check: exit code %d\n%s", code, out)
 	}
 	checkSentence(t, dir, s)
 }
@@ -144,9 +144,9 @@ func checkSentence(t *testing.T, dir string, s *served) {
 	t.Helper()
 	said := make(map[string]string)
 	for command, want := range map[string]int{
-		"status": console.ExitOK,
-		"ready":  console.ExitBlocked,
-		"":       console.ExitOK,
+		"status":         console.ExitOK,
+		"status --ready": console.ExitBlocked,
+		"":               console.ExitOK,
 	} {
 		out, code := ask(t, dir, strings.Fields(command)...)
 		if said["exthost "+command], _, _ = strings.Cut(out, "\n"); code != want {
@@ -216,10 +216,10 @@ func TestKilledHostIsReported(t *testing.T) {
 	gone(t, []string{guardian}) // it has noted the time
 	killed := fmt.Sprintf("pid %d was killed or crashed at ", s.Process.Pid)
 	for line, want := range map[string][3]string{ // on stderr, the end of stdout, on stdout
-		"status": {killed, "exit 4", ""},
-		"logs":   {killed, "exit 4", "serving"},
-		"ready":  {killed, "exit 10", ""},
-		"":       {killed, "exit 0", "Usage:"},
+		"status":         {killed, "exit 4", "notes"},
+		"logs":           {killed, "exit 4", "serving"},
+		"status --ready": {killed, "exit 10", ""},
+		"":               {killed, "exit 0", "exthost help"},
 	} {
 		stdout, stderr, ended := bounded(t, dir, line)
 		if !ended || !strings.Contains(stderr, want[0]) || !strings.HasSuffix(stdout, want[1]) ||
@@ -284,8 +284,8 @@ func TestOperatorWithoutDescriptors(t *testing.T) {
 	defer stop()
 	s.stderr.await(t, "no connection can be accepted")
 	awaitCause(t, dir, "open files", [2]string{"of at most 64 files", "LimitNOFILE"})
-	if out, code := ask(t, dir, "doctor"); code != console.ExitDoctor || !strings.Contains(out, "and can take no more") {
-		t.Errorf("doctor: exit code %d, %s", code, out)
+	if out, code := ask(t, dir, "check"); code != console.ExitChecks || !strings.Contains(out, "and can take no more") {
+		t.Errorf("check: exit code %d, %s", code, out)
 	}
 	s.stderr.await(t, "no descriptor is left")
 }

@@ -29,9 +29,10 @@ func Reload(c *console.Console) *cobra.Command {
 		Long: "Have the host of this directory apply the current content of its folders and\n" +
 			"files. New and changed extensions start beside the running ones and then replace them;\n" +
 			"removed ones end after their calls. A broken one changes nothing: the previous build goes\n" +
-			"on. The same as SIGHUP. The exit code is 3 while a manifest is broken, and 7 when an\n" +
-			"extension does not start. With NODE.ID, another node of the cluster applies what concerns that\n" +
-			"extension of its own; its cluster.operators has to name this node.\n\n" +
+			"on. The same as SIGHUP. The exit code is 3 while a manifest is broken, and 7 when a new or\n" +
+			"changed extension does not start; one that was down before and still is, is a warning. With\n" +
+			"NODE.ID, another node of the cluster applies what concerns that extension of its own; its\n" +
+			"cluster.operators has to name this node.\n\n" +
 			"--watch has the host look for changes of extensions and of its configuration by itself: log\n" +
 			"reports them, reload applies them, on uses extensions.watch.mode. The setting holds until that\n" +
 			"host ends; to keep it, set extensions.watch in the configuration. status shows it.",
@@ -67,6 +68,7 @@ func Reload(c *console.Console) *cobra.Command {
 				return err
 			}
 			broken := 0
+			change.Failed = sayStillDown(c, change)
 			if !dryRun {
 				broken = printBroken(ctx, c, r, before, change)
 			}
@@ -164,6 +166,21 @@ func leftOut(before, now status.Status, again bool) (diags []protocol.Diagnostic
 		diags = append(diags, d)
 	}
 	return diags
+}
+
+// sayStillDown warns of the extensions that had failed before the reload, which has not changed them, and failed again.
+// It returns the other failures.
+func sayStillDown(c *console.Console, change status.Change) (failed []protocol.Diagnostic) {
+	for _, d := range change.Failed {
+		if !slices.Contains(change.Retried, d.Extension) {
+			failed = append(failed, d)
+			continue
+		}
+		d.Level, d.Message = protocol.LevelWarn, "still down, and this reload has not changed it: "+d.Message
+		d.Hint = cmp.Or(d.Hint, "exthost status "+d.Extension)
+		c.Say(d)
+	}
+	return failed
 }
 
 // changedNames returns the ids that a reload changed or should have changed.

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,6 +37,29 @@ func TestReloadReportsWhatIsLeftOut(t *testing.T) {
 		if fmt.Sprint(got) != tt.want {
 			t.Errorf("%d: %v, want %s", n, got, tt.want)
 		}
+	}
+}
+
+// An extension that was down before the reload and still is makes it no failure, unlike one whose new build fails.
+func TestReloadBesideWhatIsDown(t *testing.T) {
+	var said bytes.Buffer
+	c := &console.Console{Err: &said}
+	change := status.Change{
+		Changed: []string{"notes"},
+		Retried: []string{"far"},
+		Failed:  []protocol.Diagnostic{{Extension: "far", Message: "no connection"}},
+	}
+	change.Failed = sayStillDown(c, change)
+	if err := notReloaded(change, 0, ""); err != nil {
+		t.Errorf("a reload beside an extension that is down: %v", err)
+	}
+	if !strings.Contains(said.String(), "far: still down") || !strings.Contains(said.String(), "exthost status far") {
+		t.Error(said.String())
+	}
+	change.Failed = []protocol.Diagnostic{{Extension: "notes", Message: "it ended"}}
+	change.Failed = sayStillDown(c, change)
+	if err := notReloaded(change, 0, ""); err == nil || console.ExitCode(err) != console.ExitExtension {
+		t.Errorf("a new build that fails: %v", err)
 	}
 }
 
