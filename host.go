@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ import (
 	"github.com/exthost/exthost/internal/host/stats"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/host/watch"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/observe/journal"
 	"github.com/exthost/exthost/internal/observe/wiretap"
@@ -341,6 +343,13 @@ func (h *Host) Ready(ctx context.Context) error {
 
 // Tools returns the current catalog. When extensions change, a new catalog with a higher generation replaces it.
 func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }
+
+// SkillFolder is the valid skills in the folder of one extension. It is immutable, and reads files on demand.
+type SkillFolder = skills.Served
+
+// Skills returns the skills in the folders of extensions, by the id of the extension, held ones too. The status says
+// which are held.
+func (h *Host) Skills() map[string]*SkillFolder { return maps.Clone(h.snapshots.Load().Skills) }
 
 // Offered returns the tools that policies show to a caller, and the tools that policies hide from that caller. "" is
 // an anonymous caller.

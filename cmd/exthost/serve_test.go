@@ -219,8 +219,8 @@ func TestServeHTTP(t *testing.T) {
 			if code := s.end(t, sig); code != console.ExitOK {
 				t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
 			}
-			if n := strings.Count(s.stderr.String(), "\n"); n != 2 {
-				t.Errorf("%d lines on stderr, want two:\n%s", n, s.stderr)
+			if n := strings.Count(s.stderr.String(), "\n"); n != 3 {
+				t.Errorf("%d lines on stderr, want those of the start of notes, of serving and of the end:\n%s", n, s.stderr)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package exthost_test
+package test
 
 import (
 	"context"
