@@ -220,7 +220,7 @@ func TestServeHTTP(t *testing.T) {
 				t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
 			}
 			if n := strings.Count(s.stderr.String(), "\n"); n != 3 {
-				t.Errorf("%d lines on stderr, want those of the start of notes, of serving and of the end:\n%s", n, s.stderr)
+				t.Errorf("%d lines on stderr, want three: notes starts, the host serves, it stops:\n%s", n, s.stderr)
 			}
 		})
 	}
