@@ -739,13 +739,13 @@ func TestDashboardOfAFrozenHost(t *testing.T) {
 	addr := serve(t, Options{Backend: h, Admin: freezes, OperatorToken: "operators-own"}, nil)
 	b := openBrowser(t)
 	b.open("http://" + addr + "/ui/#token=operators-own")
-	b.await(`document.querySelector(".phase").textContent === "live" && document.title.startsWith("READY: ") && document.querySelector(".verdict").hidden`)
+	b.await(`document.querySelector(".phase").textContent === "live" && document.title.startsWith("DEGRADED: extension lost")`)
 	frozen.Store(true)
 	b.await(`document.querySelector(".phase").textContent === "frozen" && document.title.startsWith("NO CALL PASSES: the host is frozen")`)
 	b.await(`(({ hidden, innerText, dataset }) => !hidden && dataset.tone === "bad" && innerText.includes("due every 2 s") && innerText.includes("exthost status"))(document.querySelector(".verdict"))`)
 	b.shoot("frozen")
 	frozen.Store(false)
-	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelector(".verdict").hidden`)
+	b.await(`document.querySelector(".phase").textContent === "live" && document.title.startsWith("DEGRADED: extension lost") && document.querySelector(".verdict").dataset.tone !== "bad"`)
 }
 
 // Addresses of unknown items show a message.
