@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,15 +24,35 @@ func begun(more string) func(s *oauthtest.Servers) {
 		`{"device_code":"secret-device-code","user_code":"ABCD","verification_uri":"https://as.example/enter","interval":1`+more+`}`)
 }
 
+// polls are the times of token requests.
+type polls struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+// add records a request and returns how many there were.
+func (p *polls) add() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = append(p.at, time.Now())
+	return len(p.at)
+}
+
+func (p *polls) times() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.at)
+}
+
 // polled answers token requests with these errors in turn, then with the last one forever.
-func polled(at *[]time.Time, codes ...string) func(s *oauthtest.Servers) {
+func polled(p *polls, codes ...string) func(s *oauthtest.Servers) {
 	return func(s *oauthtest.Servers) {
 		s.Token = func(w http.ResponseWriter, r *http.Request) bool {
-			*at = append(*at, time.Now())
+			n := p.add()
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			_ = json.NewEncoder(w).Encode(map[string]string{
-				"error":             codes[min(len(*at), len(codes))-1],
+				"error":             codes[min(n, len(codes))-1],
 				"error_description": "of " + r.FormValue("device_code"),
 			})
 			return true
@@ -133,12 +155,12 @@ func TestMisbehavioursOfDevices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each case waits in real time
 			s := oauthtest.New(t)
-			var asked []time.Time
+			var p polls
 			if tt.begin != nil {
 				tt.begin(s)
 			}
 			if tt.codes != nil {
-				polled(&asked, tt.codes...)(s)
+				polled(&p, tt.codes...)(s)
 			}
 			var shown, page string
 			way := &signin.Device{Show: func(address, code string) { page, shown = address, code }}
@@ -150,7 +172,7 @@ func TestMisbehavioursOfDevices(t *testing.T) {
 				shown != tt.shown || strings.HasPrefix(page, "javascript") {
 				t.Errorf("%q, want %q; shown %q, %q", text, tt.want, page, shown)
 			}
-			if len(asked) > 1 && tt.codes[0] == "slow_down" && asked[1].Sub(asked[0]) < 5*time.Second {
+			if asked := p.times(); len(asked) > 1 && tt.codes[0] == "slow_down" && asked[1].Sub(asked[0]) < 5*time.Second {
 				t.Errorf("the server said slow_down, and was asked again after %v", asked[1].Sub(asked[0]))
 			}
 		})
