@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/status"
 )
@@ -190,7 +191,8 @@ func TestHostilePlugins(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(marks, "ran")); err == nil {
 		t.Error("the program of an attacker ran")
 	}
-	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 200 {
+	// With the race detector the same code allocates several times as much.
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 200 && !stormtest.Racing() {
 		t.Errorf("reading hostile plugins allocates %d MiB", n)
 	}
 }
