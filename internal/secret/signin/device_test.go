@@ -172,7 +172,8 @@ func TestMisbehavioursOfDevices(t *testing.T) {
 				shown != tt.shown || strings.HasPrefix(page, "javascript") {
 				t.Errorf("%q, want %q; shown %q, %q", text, tt.want, page, shown)
 			}
-			if asked := p.times(); len(asked) > 1 && tt.codes[0] == "slow_down" && asked[1].Sub(asked[0]) < 5*time.Second {
+			asked := p.times()
+			if len(asked) > 1 && tt.codes[0] == "slow_down" && asked[1].Sub(asked[0]) < 5*time.Second {
 				t.Errorf("the server said slow_down, and was asked again after %v", asked[1].Sub(asked[0]))
 			}
 		})
