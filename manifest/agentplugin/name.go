@@ -27,7 +27,7 @@ func ValidateName(name string) error {
 	case len(name) > maxName:
 		return fmt.Errorf("the name has %d characters; at most %d", len(name), maxName)
 	case !nameCharacters.MatchString(name):
-		return fmt.Errorf("the name %q has other characters than a-z, 0-9, - and .", name)
+		return fmt.Errorf("the name %q has a character that is not one of a-z, 0-9, hyphen and period", name)
 	case !nameEnds.MatchString(name):
 		return fmt.Errorf("the name %q does not begin and end with a-z or 0-9", name)
 	case strings.Contains(name, "--") || strings.Contains(name, ".."):
