@@ -115,9 +115,13 @@ func consoleScript(dir, pkg, program string) (name, module, function string, err
 	if len(named) == 1 && program == "" {
 		name = named[0]
 	}
-	m := entryPoint.FindStringSubmatch(scripts[name])
-	if m == nil {
+	entry, known := scripts[name]
+	if !known {
 		return "", "", "", noProgram(named, name)
+	}
+	m := entryPoint.FindStringSubmatch(entry)
+	if m == nil {
+		return "", "", "", fmt.Errorf("the program %s of the package is %q, not a function of a module", name, entry)
 	}
 	return name, m[1], m[2], nil
 }
