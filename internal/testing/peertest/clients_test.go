@@ -121,7 +121,7 @@ func fails(about string) func(*testing.T, answer) {
 // refused expects the error for an unknown tool.
 func refused(meant string) func(*testing.T, answer) {
 	return func(t *testing.T, a answer) {
-		if a.Code != jsonrpc.CodeMethodNotFound || !strings.Contains(a.Message, meant) {
+		if a.Code != jsonrpc.CodeInvalidParams || !strings.Contains(a.Message, meant) {
 			t.Errorf("got %s, want an error that proposes %s", encode(a), meant)
 		}
 	}

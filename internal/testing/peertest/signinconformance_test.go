@@ -70,7 +70,7 @@ const transcriptFile = "transcript"
 var passed = regexp.MustCompile(`(?m)^Passed: ([1-9]\d*)/\d+, 0 failed, 0 warnings`)
 
 // next matches the command with which an error tells to sign in.
-var next = regexp.MustCompile(`exthost (login remote(?: --scope \S+)?)`)
+var next = regexp.MustCompile(`exthost (secret login remote(?: --scope \S+)?)`)
 
 // maxLogins is how often the user of the scripted client signs in before giving up.
 const maxLogins = 3
