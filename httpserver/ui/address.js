@@ -2,14 +2,15 @@
 
 import { refresh } from "./store.js";
 
-const parts = () => {
+/** address returns the path and the filters of the address. */
+export function address() {
   const [path, text = ""] = location.hash.split("?");
   return { path: path || "#/overview", params: new URLSearchParams(text) };
-};
+}
 
 /** setParam sets a filter of the view; "" removes it. Back leaves the view, not the filter. */
 export function setParam(name, value) {
-  const { path, params } = parts();
+  const { path, params } = address();
   if (value) params.set(name, value);
   else params.delete(name);
   history.replaceState(null, "", location.pathname + location.search + joined(path, params));
@@ -18,7 +19,7 @@ export function setParam(name, value) {
 
 /** nav opens an address, such as that of an item. In the same view the filters stay. */
 export function nav(hash) {
-  const { path, params } = parts();
+  const { path, params } = address();
   const viewOf = (p) => p.split("/")[1];
   location.hash = hash.includes("?") || viewOf(hash) !== viewOf(path) ? hash : joined(hash, params);
 }

@@ -1,6 +1,6 @@
 // The frame around the views: routing, search and keys.
 
-import { nav, setParam } from "./address.js";
+import { address, nav, setParam } from "./address.js";
 import { dropToken, hasToken, onRejected, setToken, takeToken } from "./api.js";
 import { approvals } from "./approvals.js";
 import { calls } from "./calls.js";
@@ -38,9 +38,9 @@ function frame() {
 
 /** route parses the address: #/view/rest?params. */
 function route() {
-  const [path, text = ""] = location.hash.slice(1).split("?");
+  const { path, params } = address();
   const [, name, ...rest] = path.split("/");
-  return { view: views.find((v) => v.name === name) ?? views[0], rest: decoded(rest.join("/")), params: new URLSearchParams(text) };
+  return { view: views.find((v) => v.name === name) ?? views[0], rest: decoded(rest.join("/")), params };
 }
 
 function decoded(text) {

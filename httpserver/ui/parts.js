@@ -1,6 +1,6 @@
 // Elements that several views share.
 
-import { setParam } from "./address.js";
+import { address, setParam } from "./address.js";
 import { el, setText, setAttr } from "./dom.js";
 
 /** stateTone maps the state of an extension to a tone: good, busy, warn, bad or rest. */
@@ -62,7 +62,7 @@ export function sortable(columns) {
     const node = el("th", { scope: "col" }, value ? el("button.sort", { type: "button", onclick: press }, title, mark) : title);
     function press() {
       const from = first && typeof value(first) === "number" ? ["-", ""] : ["", "-"];
-      const now = new URLSearchParams(location.hash.split("?")[1]).get("sort");
+      const now = address().params.get("sort");
       setParam("sort", now === from[0] + name ? from[1] + name : now === from[1] + name ? "" : from[0] + name);
     }
     return { name, value, node, mark };
