@@ -83,7 +83,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 }
 
-// TestReadinessWithoutAToken has a server that wants a token tell whoever shows none the status code alone.
+// TestReadinessWithoutAToken checks that /readyz answers a request without a token with the status code alone.
 func TestReadinessWithoutAToken(t *testing.T) {
 	ready := make(chan error, 1)
 	url := "http://" + serve(t, Options{Backend: newFake(), Token: "secret", Ready: func() error { return <-ready }}, nil)
