@@ -249,10 +249,8 @@ func deny(h *exthost.Host, r *http.Request) (any, error) {
 
 func approvePin(h *exthost.Host, r *http.Request) (any, error) {
 	var body Acceptance
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&body); err != nil && !errors.Is(err, io.EOF) {
-		return nil, protocol.Errorf(protocol.InvalidArguments, "the digests cannot be read: %w", err)
+	if err := decode(r, "the digests", &body); err != nil {
+		return nil, err
 	}
 	return nil, h.Admin().AcceptTools(exthost.Selection{
 		Extension: r.PathValue("extension"),

@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/exthost/exthost"
@@ -52,9 +51,10 @@ func trustOperations(t Trust) []operation {
 			answer:  status.Change{},
 			handle: func(h *exthost.Host, r *http.Request) (any, error) {
 				var body Agreement
-				dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 64<<10))
-				dec.DisallowUnknownFields()
-				if err := dec.Decode(&body); err != nil || body.Digest == "" || t == nil {
+				if err := decode(r, "the digest", &body); err != nil {
+					return nil, err
+				}
+				if body.Digest == "" || t == nil {
 					return nil, protocol.Errorf(protocol.InvalidArguments,
 						`the digest of an item of GET /trust is needed: {"digest": "sha256:..."}`)
 				}

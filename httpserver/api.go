@@ -1,6 +1,9 @@
 package httpserver
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -58,6 +61,16 @@ func number(r *http.Request, name string, byDefault int) (int, error) {
 		return 0, protocol.Errorf(protocol.InvalidArguments, "%s is a number, 0 or more, not %q", name, text)
 	}
 	return n, nil
+}
+
+// decode reads an object of the operator's API from the body; an empty body is an empty object.
+func decode(r *http.Request, what string, into any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return protocol.Errorf(protocol.InvalidArguments, what+" cannot be read: %w", err)
+	}
+	return nil
 }
 
 func orEmpty[T any](list []T) []T {
