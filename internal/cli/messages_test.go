@@ -22,8 +22,9 @@ var prose = []string{"runs", "finds", "only", "and", "or", "is", "was", "has", "
 
 var (
 	named = regexp.MustCompile(`\bexthost((?: +-{0,2}[a-z][a-z-]*)+)`)
-	// in pages: what stands in backquotes, or behind a prompt
-	shown = regexp.MustCompile("(?m)(?:`|^\\$ )exthost((?: +-{0,2}[a-z][a-z-]*)+)")
+	// in pages: what stands in backquotes, which a line may break, or behind a prompt
+	quoted   = regexp.MustCompile("`exthost((?:\\s+-{0,2}[a-z][a-z-]*)+)")
+	prompted = regexp.MustCompile(`(?m)^\$ exthost((?: +-{0,2}[a-z][a-z-]*)+)`)
 )
 
 // Every command that a message, a page, the dashboard or an SDK names exists, with its flags.
@@ -66,7 +67,8 @@ func TestNamedCommandsExist(t *testing.T) {
 			return err
 		case ".md":
 			text, err := os.ReadFile(path)
-			check(path, shown, string(text))
+			check(path, quoted, string(text))
+			check(path, prompted, string(text))
 			return err
 		}
 		return nil
