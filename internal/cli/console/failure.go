@@ -40,17 +40,17 @@ func (c *Console) PrintFailure(err error) error {
 // AskedFor sets the form of the output to the one of args, for the error of a command line that was not parsed as far.
 func (c *Console) AskedFor(args []string) {
 	for i, arg := range args {
-		form, ok := strings.CutPrefix(arg, "--output=")
-		switch {
-		case arg == "--":
+		if arg == "--" {
 			return
-		case ok:
-		case (arg == "-o" || arg == "--output") && i+1 < len(args):
-			form = args[i+1]
-		case strings.HasPrefix(arg, "-o") && !strings.HasPrefix(arg, "--"):
-			form = strings.TrimPrefix(strings.TrimPrefix(arg, "-o"), "=")
 		}
-		if slices.Contains(outputs, form) {
+		form, stated := strings.CutPrefix(arg, "--output=")
+		if short, ok := strings.CutPrefix(arg, "-o"); ok {
+			form, stated = strings.TrimPrefix(short, "="), true
+		}
+		if (arg == "-o" || arg == "--output") && i+1 < len(args) {
+			form, stated = args[i+1], true
+		}
+		if stated && slices.Contains(outputs, form) {
 			c.Output = form
 		}
 	}
