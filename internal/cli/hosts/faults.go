@@ -269,9 +269,6 @@ func unavailable(name string, x status.Extension, s status.Status) error {
 		e.Hint = Readable
 	case status.StateDisabled:
 		e.Code, e.Hint = console.ExitDenied, "exthost enable "+x.ID
-		if strings.Contains(x.Reason, "allowlist") {
-			e.Hint = "exthost enable " + x.ID
-		}
 	}
 	lines := append([]string{fmt.Sprintf("no tool %q, because extension %s is %s: %s", name, x.ID, x.State, x.Reason)},
 		console.LastWords(Evidence(x))...)
