@@ -243,7 +243,8 @@ func (x *Extension) stopped(about string, now time.Time, s *Status) *Obstacle {
 	return o
 }
 
-// hindered returns what is wrong with an instance of x, which runs.
+// hindered returns why an instance gets no calls although x runs, or may answer none: its breaker is not closed, it has
+// failed, or it is suspected of a hang.
 func (x *Extension) hindered(about string) *Obstacle {
 	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID + ", then exthost restart " + x.ID}
 	for _, i := range x.Instances {
