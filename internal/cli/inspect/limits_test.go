@@ -9,7 +9,7 @@ import (
 )
 
 // Only counting policies that apply to an extension with replicas at other nodes are reported.
-func TestDoctorReportsLimitsOfReplicas(t *testing.T) {
+func TestCheckReportsLimitsOfReplicas(t *testing.T) {
 	s := status.Status{Extensions: []status.Extension{
 		{ID: "search", Tools: []string{"ext_search_query"}, Nodes: []string{"a", "b"}},
 		{ID: "notes", Tools: []string{"ext_notes_add"}},

@@ -9,7 +9,7 @@ import (
 )
 
 // The check fails for an extension that cannot start because of the kernel, and reports what another lacks.
-func TestDoctorReportsSandboxes(t *testing.T) {
+func TestCheckReportsSandboxes(t *testing.T) {
 	lacks := []string{"files: Landlock has version 0 here"}
 	s := status.Status{Extensions: []status.Extension{
 		{ID: "free"},
