@@ -159,32 +159,12 @@ func checkSentence(t *testing.T, dir string, s *served) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := strings.TrimSuffix(s.url, "/mcp")
-	readyz := func(token string) string {
-		req, err := http.NewRequest(http.MethodGet, base+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-		defer http.DefaultClient.CloseIdleConnections()
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(body)
-	}
-	if got := readyz(""); strings.Contains(got, "verdict") || strings.Contains(got, "guard") {
+	readyz := strings.TrimSuffix(s.url, "/mcp") + "/readyz"
+	if _, got := request(t, readyz, ""); strings.Contains(got, "verdict") || strings.Contains(got, "guard") {
 		t.Errorf("anybody gets %s", got)
 	}
 	var operators struct{ Verdict status.Verdict }
-	if got := readyz(strings.TrimSpace(string(token))); json.Unmarshal([]byte(got), &operators) != nil ||
+	if _, got := request(t, readyz, strings.TrimSpace(string(token))); json.Unmarshal([]byte(got), &operators) != nil ||
 		operators.Verdict.Word != status.Degraded {
 		t.Errorf("the operator gets %s", got)
 	}
