@@ -20,8 +20,8 @@ import (
 
 // replayOptions holds the flags of replay.
 type replayOptions struct {
-	strict, nearest bool
-	latency         string
+	nearest bool
+	latency string
 }
 
 // Replay returns exthost calls replay, which serves a cassette.
@@ -42,8 +42,9 @@ func Replay(c *console.Console) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.strict, "strict", false, "a call that was not recorded is an error (default)")
+	f.Bool("strict", false, "a call that was not recorded is an error (default)")
 	f.BoolVar(&o.nearest, "nearest", false, "a call that was not recorded gets the answer to the most similar one")
+	cmd.MarkFlagsMutuallyExclusive("strict", "nearest")
 	f.StringVar(&o.latency, "latency", manifest.LatencyNone,
 		"0: answers come at once; real: they take as `LONG` as they did")
 	return cmd
@@ -53,9 +54,6 @@ func Replay(c *console.Console) *cobra.Command {
 const drain = 3 * time.Second
 
 func (o *replayOptions) run(ctx context.Context, c *console.Console, file string) (err error) {
-	if o.strict && o.nearest {
-		return console.Usagef("exthost calls replay FILE --nearest", "--strict and --nearest exclude each other")
-	}
 	if o.latency != manifest.LatencyNone && o.latency != manifest.LatencyReal {
 		return console.Usagef("", "--latency is 0 or real, not %q", o.latency)
 	}
