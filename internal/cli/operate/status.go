@@ -21,7 +21,8 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// runningStatus is the status of the host that serves this directory; without one, of the extensions on disk.
+// runningStatus is the status of the host that serves this directory; without one, of the extensions on disk, with an
+// empty verdict.
 type runningStatus struct {
 	Directory string `json:"directory"`
 	Serves    string `json:"serves"` // the URL for MCP clients, or stdio; "": no host runs
@@ -160,6 +161,7 @@ func showDisk(ctx context.Context, c *console.Console, absent *console.Error) er
 		rows = [][]string{}
 	}
 	s.Extensions = console.OrEmpty(s.Extensions)
+	s.Verdict = status.Verdict{} // that of the host that has read the disk, and that serves nothing
 	if err := c.Print(console.Document{
 		Kind:  "status",
 		Value: runningStatus{Directory: hosts.Here(), Status: s},
