@@ -83,14 +83,14 @@ func Status(c *console.Console, extension func(context.Context, *console.Console
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.ready = o.ready || o.tools != nil || o.wait != 0
-			if len(args) == 1 && (o.ready || o.ui) {
+			switch {
+			case len(args) == 0:
+				return o.show(cmd, c)
+			case o.ready || o.ui:
 				return console.Usagef("exthost status "+args[0],
 					"--ready and --ui are about the host, and %q is too much", args[0])
 			}
-			if len(args) == 1 {
-				return extension(cmd.Context(), c, args[0])
-			}
-			return o.show(cmd, c)
+			return extension(cmd.Context(), c, args[0])
 		},
 	}
 	f := cmd.Flags()
