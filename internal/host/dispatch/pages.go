@@ -28,21 +28,22 @@ func (d *Dispatcher) bindToPage(ctx context.Context, r *protocol.Call, t *toolCa
 	if !bytes.Contains(t.rest, []byte("resourceUri")) {
 		return r, nil
 	}
-	if t.page = tools.PageOf(rawjson.Get(t.rest, "_meta")); t.page == "" {
+	page := tools.PageOf(rawjson.Get(t.rest, "_meta"))
+	if page == "" {
 		return r, nil
 	}
 	t.ofPage = true
 	if r.Extension != "" {
 		return r, nil
 	}
-	id, err := d.o.Aggregator.PageServer(ctx, r.Session, t.page)
+	id, err := d.o.Aggregator.PageServer(ctx, r.Session, page)
 	if err != nil {
 		return nil, err
 	}
 	if shown := d.shown.of(r.Session); len(shown) > 0 && !slices.Contains(shown, id) {
 		return nil, protocol.Errorf(protocol.ToolNotFound,
 			"the call says that it is from %q, and this client was given no page of %s: read the page first",
-			display.Cut(display.Visible(t.page), 200), id)
+			display.Cut(display.Visible(page), 200), id)
 	}
 	return boundTo(id, r), nil
 }
@@ -113,23 +114,26 @@ const (
 // concurrent use.
 type shownPages struct {
 	mu      sync.Mutex
-	clients map[string][]string // ids of extensions by client
-	order   []string            // keys of clients, the oldest first
+	clients map[client][]string // ids of extensions
+	order   []client            // the oldest first
 }
 
-// clientOf identifies the client of a session; "" for a Go program. Clients without a session and a name count as one.
-func clientOf(s *protocol.Session) string {
-	switch {
-	case s == nil:
-		return ""
-	case s.ID != "":
-		return "session " + s.ID
+// client identifies a client by its session or, without one, by the rest. Clients without a session and a name count as
+// one.
+type client struct{ session, caller, instance string }
+
+func clientOf(s *protocol.Session) client {
+	if s.ID != "" {
+		return client{session: s.ID}
 	}
-	return "client " + s.Caller + "\x00" + s.Instance
+	return client{caller: s.Caller, instance: s.Instance}
 }
 
-// of returns the extensions whose pages the client of s was given.
+// of returns the extensions whose pages the client of s was given; none for a Go program, whose s is nil.
 func (p *shownPages) of(s *protocol.Session) []string {
+	if s == nil {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.clients[clientOf(s)])
@@ -147,31 +151,31 @@ func (p *shownPages) read(r *protocol.Call) {
 
 // called records a call of a tool with a page, which a client that shows pages may have from an earlier session.
 func (p *shownPages) called(c *Call) {
-	if s := c.Request.Session; s != nil && snapshot.ShowsPages(s) {
+	if s := c.Request.Session; snapshot.ShowsPages(s) {
 		p.add(s, c.entry.Extension)
 	}
 }
 
 func (p *shownPages) add(s *protocol.Session, extension string) {
-	client := clientOf(s)
-	if client == "" {
+	if s == nil {
 		return
 	}
+	of := clientOf(s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	has, known := p.clients[client]
+	has, known := p.clients[of]
 	if slices.Contains(has, extension) || len(has) == maxShownServers {
 		return
 	}
 	if p.clients == nil {
-		p.clients = make(map[string][]string)
+		p.clients = make(map[client][]string)
 	}
 	if !known {
 		if len(p.order) == maxShownClients {
 			delete(p.clients, p.order[0])
 			p.order = slices.Delete(p.order, 0, 1)
 		}
-		p.order = append(p.order, client)
+		p.order = append(p.order, of)
 	}
-	p.clients[client] = append(has, extension)
+	p.clients[of] = append(has, extension)
 }

@@ -16,7 +16,6 @@ type toolCall struct {
 	name      string          // as spelled by the caller
 	arguments json.RawMessage // an object, without _meta, which only the host may write
 	rest      json.RawMessage // the original params if these have more members; else nil
-	page      string          // page of an MCP App that the call comes from, "" if the caller states none
 	ofPage    bool            // the call was bound to the server of a page
 }
 
