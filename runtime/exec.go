@@ -284,7 +284,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	}
 	fault = exitFault(fault, proc)
 	if fault.Kind == protocol.ExtensionError {
-		fault.Message += e.spec.lineEnds(argv, nil)
+		fault.Message += e.spec.lineEnds(argv)
 	}
 	e.spec.suspectSandbox(fault)
 	return nil, fault

@@ -151,15 +151,18 @@ func (c *child) exited() *protocol.Error {
 	if c.handshake.Load() == nil {
 		when = " during the handshake"
 	}
-	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v%s", when, c.endpoint.exit(),
-		c.spec.lineEnds(c.spec.CommandLine()))
+	fault := protocol.Errorf(protocol.ChildExited, "the process ended%s: %v", when, c.endpoint.exit())
+	if argv, err := c.spec.CommandLine(); err == nil {
+		fault.Message += c.spec.lineEnds(argv)
+	}
+	return fault
 }
 
 // lineEnds returns, as the end of a message about a command that has failed, that its script has CR LF line endings; ""
-// if it has none. err is that of the command line.
-func (s *Spec) lineEnds(argv []string, err error) string {
+// if it has none.
+func (s *Spec) lineEnds(argv []string) string {
 	script := process.CRLFScript(argv, s.WorkDir())
-	if script == "" || err != nil {
+	if script == "" {
 		return ""
 	}
 	return fmt.Sprintf("; the lines of %s end in CR LF, and its interpreter takes the CR for text: save it with Unix "+
