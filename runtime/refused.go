@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -24,7 +25,8 @@ func (s *Spec) hearResult(r *Request, result []byte) {
 	if s.Sandbox == nil || r.Method != protocol.MethodToolsCall {
 		return
 	}
-	if result := protocol.ToolResult(result); result.IsError() {
-		s.Sandbox.Hear(result.Text())
+	const key = "isError" // read here, because ToolResult.IsError decodes a result that states false too
+	if mayHave(result, key) && string(rawjson.Get(result, key)) == "true" {
+		s.Sandbox.Hear(protocol.ToolResult(result).Text())
 	}
 }
