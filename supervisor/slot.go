@@ -197,26 +197,24 @@ func (g *Group[S]) onExit(sl *slot[S], end ending) {
 func (g *Group[S]) onFailure(sl *slot[S], end ending, asked bool) {
 	started := sl.state == Ready
 	onCall := end.blocked && g.o.Restart.Cooldown > 0 // a call starts the next one, once somebody has acted
-	delay, again := time.Duration(0), onCall
+	var delay time.Duration
+	timed := false // the next one starts after delay
 	if !onCall {
-		delay, again = g.mayRestart(sl, end)
+		delay, timed = g.mayRestart(sl, end)
 	}
-	if !again {
-		g.fail(sl, end.err, asked)
-		if sl.next.IsZero() {
-			return
-		}
-	} else {
+	if onCall || timed {
 		sl.err, sl.attempt, sl.next = end.err, sl.policy.attempt(), g.now().Add(delay)
 		sl.asked = asked // only for the event
 		g.setState(sl, Restarting)
 		sl.asked = false
+	} else if g.fail(sl, end.err, asked); sl.next.IsZero() {
+		return
 	}
-	if again && !onCall {
+	if timed {
 		g.setTimer(sl, delay)
 	}
 	if !started && !sl.pool.has(Ready, Spawning) {
-		g.refuseWaiting(sl, end.err, again && !onCall)
+		g.refuseWaiting(sl, end.err, timed)
 	}
 }
 
@@ -234,11 +232,11 @@ func (g *Group[S]) mayRestart(sl *slot[S], end ending) (delay time.Duration, ok 
 	return delay, ok && !tried && !end.blocked && !errors.Is(end.err, ErrPermanent)
 }
 
-// refuseWaiting fails the calls that wait for sl, whose start has failed with err, unless they wait for the restart,
-// which is due by itself if itself is set.
-func (g *Group[S]) refuseWaiting(sl *slot[S], err error, itself bool) {
+// refuseWaiting fails the calls that wait for sl, whose start has failed with err, unless they wait for a restart. With
+// timed, a timer begins one.
+func (g *Group[S]) refuseWaiting(sl *slot[S], err error, timed bool) {
 	switch {
-	case itself && g.o.Restart.Cooldown > 0:
+	case timed && g.o.Restart.Cooldown > 0:
 	case g.o.onDemand(): // waiting calls get the error of the start
 		g.refuse(sl.pool, g.untilCooldown(sl, err))
 	// otherwise the waiting calls would start the next instance at once, again and again
