@@ -22,8 +22,7 @@ import (
 type Rules struct {
 	// Exempt reports whether an address, host:port, may be private.
 	Exempt func(address string) bool
-	// Network reports whether all addresses may be private that are neither this machine's nor link-local. Nil: they
-	// may not.
+	// Network reports whether any address may be private that is neither loopback nor link-local. Nil: it may not.
 	Network func() bool
 
 	proxies sync.Map // hosts of the proxies in use
