@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -221,15 +222,12 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall, p
 		d.o.Waits.TryOwner(ctx, now.Ordered, r.Extension, name, view)
 	}
 	c, err = d.routeAfter(began, r, t, part)
-	if protocol.KindOf(err) != protocol.ToolNotFound || r.Extension != "" || wrong != nil {
+	if protocol.KindOf(err) != protocol.ToolNotFound || r.Extension != "" {
 		return c, err
 	}
-	bound, wrong := d.bindToShown(r, t, view)
-	switch {
-	case wrong != nil:
-		return nil, wrong
-	case bound == nil:
-		return nil, err
+	bound, refused := d.bindToShown(r, t)
+	if bound == nil {
+		return nil, cmp.Or(refused, err)
 	}
 	return d.routeAfter(began, bound, t, part)
 }

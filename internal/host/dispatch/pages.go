@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/exthost/exthost/internal/host/snapshot"
-	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -57,12 +56,13 @@ func boundTo(extension string, r *protocol.Call) *protocol.Call {
 // bindToShown binds a call of an unknown tool to the extension whose pages the client was given, if one of these alone
 // has a tool of that name. It returns nil if none has. If the client was given pages of several extensions, it is
 // unknown which of them calls: only tools that their servers mark for pages count then.
-func (d *Dispatcher) bindToShown(r *protocol.Call, t *toolCall, view *toolset.View) (*protocol.Call, error) {
-	shown := d.shown.of(r.Session)
-	if len(shown) == 0 {
-		return nil, nil
+func (d *Dispatcher) bindToShown(r *protocol.Call, t *toolCall) (*protocol.Call, error) {
+	shown, now := d.shown.of(r.Session), d.o.Snapshots.Load()
+	view, err := now.View(r.Session)
+	if len(shown) == 0 || err != nil {
+		return nil, err
 	}
-	catalog := view.Tools(d.o.Snapshots.Load().Catalog)
+	catalog := view.Tools(now.Catalog)
 	var have []string
 	unmarked := false
 	for _, id := range shown {
