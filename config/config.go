@@ -231,8 +231,8 @@ type Governance struct {
 	// additional HTTP headers of callers for policies of category authentication, besides Authorization; at most
 	// 16
 	Headers []string `json:"headers,omitempty" project:"tighten"`
-	// how a tools/call ends that a policy or hook rejects: result (default), with isError, which models read, or error,
-	// a JSON-RPC error
+	// how a tools/call ends that a policy or hook rejects: result: a result with isError, which models read; error: a
+	// JSON-RPC error; default result
 	Rejections string `json:"rejections,omitempty" project:"yes" jsonschema:"enum=result,enum=error"`
 }
 
