@@ -272,11 +272,8 @@ func (t *terms) fetchLocked(ctx context.Context, c *console.Console, ids []strin
 	if err != nil {
 		return err
 	}
-	f, err := readLock(cfg)
+	f, ids, err := readPackages(cfg, ids)
 	if err != nil {
-		return err
-	}
-	if ids, err = lockedIDs(f, ids); err != nil {
 		return err
 	}
 	if err := remember(cfg); err != nil {

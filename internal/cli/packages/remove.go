@@ -37,15 +37,12 @@ func Remove(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			file, err := readLock(cfg)
+			f, ids, err := readPackages(cfg, args) // before anything is removed
 			if err != nil {
 				return err
 			}
-			if args, err = lockedIDs(file, args); err != nil { // before anything is removed
-				return err
-			}
-			for _, id := range args {
-				if err := remove(cmd.Context(), c, cfg, id, file.Extensions[id]); err != nil {
+			for _, id := range ids {
+				if err := remove(cmd.Context(), c, cfg, id, f.Extensions[id]); err != nil {
 					return err
 				}
 			}
@@ -110,13 +107,13 @@ func unlist(cfg *config.Config, id string) error {
 // outdated lists the versions that an upgrade would take; ids is nil for all packages.
 func (t *terms) outdated(ctx context.Context, c *console.Console, ids []string) error {
 	list, failed := t.compare(ctx, c, ids)
+	if list == nil {
+		return failed
+	}
 	rows, names := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST", "LATEST"}}, []string{}
 	for _, one := range list {
 		names = append(names, one.ID)
 		rows = append(rows, []string{one.ID, one.Source, one.Locked, one.Newest, one.Latest})
-	}
-	if list == nil {
-		return failed
 	}
 	printed := c.Print(console.Document{Kind: "outdated", Value: list, Names: names, Rows: rows})
 	return errors.Join(printed, failed)
@@ -142,11 +139,8 @@ func (t *terms) compare(ctx context.Context, c *console.Console, ids []string) (
 	if err != nil {
 		return nil, err
 	}
-	f, err := readLock(cfg)
+	f, ids, err := readPackages(cfg, ids)
 	if err != nil {
-		return nil, err
-	}
-	if ids, err = lockedIDs(f, ids); err != nil {
 		return nil, err
 	}
 	i, err := t.installer(cfg)

@@ -51,10 +51,7 @@ func Upgrade(c *console.Console) *cobra.Command {
 			if err != nil || len(args) > 0 && len(rest) == 0 {
 				return err
 			}
-			return eachLocked(cmd.Context(), c, rest,
-				func(ctx context.Context, cfg *config.Config, id string, e lock.Entry) error {
-					return t.upgrade(ctx, c, cfg, id, e)
-				})
+			return t.upgradeAll(cmd.Context(), c, rest)
 		},
 	}
 	t.flags(cmd)
@@ -62,39 +59,38 @@ func Upgrade(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// eachLocked calls f for the named packages of the lock file, or for all of them.
-func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ctx context.Context, cfg *config.Config,
-	id string, e lock.Entry) error) error {
+// upgradeAll upgrades the named packages of the lock file, or all of them.
+func (t *terms) upgradeAll(ctx context.Context, c *console.Console, ids []string) error {
 	cfg, _, err := hosts.LoadTrusted(c)
 	if err != nil {
 		return err
 	}
-	file, err := readLock(cfg)
+	f, ids, err := readPackages(cfg, ids)
 	if err != nil {
 		return err
 	}
-	if ids, err = lockedIDs(file, ids); err != nil {
-		return err
-	}
 	for _, id := range ids {
-		if err := f(ctx, cfg, id, file.Extensions[id]); err != nil {
+		if err := t.upgrade(ctx, c, cfg, id, f.Extensions[id]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lockedIDs returns ids, after a check that each has a package in the lock file. If ids is empty, it returns all ids
-// with a package.
-func lockedIDs(f *lock.File, ids []string) ([]string, error) {
+// readPackages returns the lock file, and those of its ids that a command is about: ids, after a check that each has a
+// package, or all with a package if ids is empty.
+func readPackages(cfg *config.Config, ids []string) (f *lock.File, of []string, err error) {
+	if f, err = readLock(cfg); err != nil {
+		return nil, nil, err
+	}
 	none := func(id string) bool { return f.Extensions[id].Tree == "" }
 	if len(ids) == 0 {
-		return slices.DeleteFunc(slices.Sorted(maps.Keys(f.Extensions)), none), nil
+		return f, slices.DeleteFunc(slices.Sorted(maps.Keys(f.Extensions)), none), nil
 	}
 	if n := slices.IndexFunc(ids, none); n >= 0 {
-		return nil, notLocked(ids[n])
+		return nil, nil, notLocked(ids[n])
 	}
-	return ids, nil
+	return f, ids, nil
 }
 
 func notLocked(id string) error {
