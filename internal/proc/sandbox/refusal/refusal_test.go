@@ -19,6 +19,7 @@ func TestFind(t *testing.T) {
 		"FileNotFoundError: [Errno 2] No usable temporary directory found",
 		"TypeError: fetch failed { cause: getaddrinfo EAI_AGAIN api.example }",
 		"Failed to fetch robots.txt due to a connection issue",
+		"MY_EACCES or EACCESS, and then EACCES",
 	} {
 		if got := Find("starting\n" + line + "\n    at node:internal\nEPERM"); got != line {
 			t.Errorf("%q: %q", line, got)
@@ -27,6 +28,7 @@ func TestFind(t *testing.T) {
 	for _, text := range []string{
 		"API_KEY is required",
 		"hypermedia and experiments",
+		"PREFETCH FAILED with EPERMIT and MY_EPERM",
 		"No such file or directory: 'a'",
 		"",
 		strings.Repeat("x", maxText) + " EACCES",
