@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
-// An interpreter is what a profile knows of the command lines of its interpreter.
+// interpreterOptions are what a profile knows of the command lines of its interpreter.
 type interpreterOptions struct {
 	loads   []string // options whose value is a file to load, or a folder that holds the program
 	values  []string // other options with a value
