@@ -199,11 +199,12 @@ func (m *masker) maskDefaults(s *Server, where, name, value string) string {
 
 // replace returns a reference in place of a secret.
 func (m *masker) replace(s *Server, where, name, value string) string {
-	name = cmp.Or(name, "SECRET")
-	switch _, err := secrets.Value([]byte(value)); {
-	case m.plain:
+	if m.plain {
 		return value
-	case err == nil && m.store != nil && storable(where) && !reference.MatchString(value):
+	}
+	name = cmp.Or(name, "SECRET")
+	if _, err := secrets.Value([]byte(value)); err == nil && m.store != nil && storable(where) &&
+		!reference.MatchString(value) {
 		return m.keep(s, where, name, value)
 	}
 	return m.variable(s, where, name, value, "a secret: set %s to it")
