@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 )
 
 // view is what a client sees, as the flags of exthost client add and set state it. A flag that is not given changes
@@ -81,7 +82,7 @@ func (v *view) check(con *console.Console, cfg *config.Config, c config.Client) 
 		flag, value string
 		words       []string
 	}{
-		{"mode", c.Mode, []string{"all", "search", "auto"}},
+		{"mode", c.Mode, []string{toolsearch.ModeAll, toolsearch.ModeSearch, toolsearch.ModeAuto}},
 		{"scope", c.Scope, []string{config.ScopeMetrics}},
 	} {
 		if part.value != "" && !slices.Contains(part.words, part.value) {
@@ -109,7 +110,7 @@ func set(c *console.Console) *cobra.Command {
 			"another toolset or scope, its sessions end and it has to connect again.",
 		Example: "  exthost client set laptop --toolset review --mode search\n  exthost client set laptop --toolset=",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().NFlag() == 0 || !v.stated() {
+			if !v.stated() {
 				return console.Usagef("exthost client set "+args[0]+" --toolset NAME",
 					"state what to change: --toolset, --mode or --scope")
 			}
@@ -124,11 +125,7 @@ func set(c *console.Console) *cobra.Command {
 			}
 			done, err := change(c, cfg, config.ClientEdit{Name: args[0], Replace: v.of})
 			if wanted, ok := errors.AsType[*config.ByHand](err); ok {
-				return &console.Error{
-					Code: console.ExitInvalid,
-					Text: wanted.Error() + "\nWrite into " + console.NearbyPath(wanted.File) + ":\n\n" + wanted.Lines,
-					Hint: "exthost reload, once the file has these lines",
-				}
+				return linesToWrite(wanted, "exthost reload, once the file has these lines")
 			}
 			if err != nil {
 				return err

@@ -62,10 +62,15 @@ func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Conf
 	if err := c.Print(console.Document{Kind: "client", Value: g, Text: g.settings()}); err != nil {
 		return err
 	}
+	return linesToWrite(wanted, "exthost reload, once the file has these lines; until then the token is of no client")
+}
+
+// linesToWrite returns the error for a file that a person has to change.
+func linesToWrite(wanted *config.ByHand, next string) error {
 	return &console.Error{
 		Code: console.ExitInvalid,
-		Hint: "exthost reload, once the file has these lines; until then the token is of no client",
 		Text: fmt.Sprintf("%v\nWrite into %s:\n\n%s", wanted, console.NearbyPath(wanted.File), wanted.Lines),
+		Hint: next,
 	}
 }
 
