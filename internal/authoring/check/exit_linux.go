@@ -32,7 +32,7 @@ func (s *subject) orphans(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = rawclient.WorkDir(spec), spec.Env, &syscall.SysProcAttr{Setsid: true}
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = spec.WorkDir(), spec.Env, &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

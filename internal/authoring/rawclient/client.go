@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -68,7 +67,7 @@ func (c *Client) Start(ctx context.Context) error {
 	c.proc, err = process.Start(ctx, process.Spec{
 		Path:          argv[0],
 		Args:          argv[1:],
-		Dir:           WorkDir(spec),
+		Dir:           spec.WorkDir(),
 		Env:           spec.Env,
 		Limits:        limited.Limits(spec.Options.Limits),
 		Containment:   spec.Containment,
@@ -114,14 +113,6 @@ func (c *Client) read() {
 func (c *Client) noise(line []byte, err error) error {
 	c.violate(false, "%q is no frame: %v", quote(line), err)
 	return nil
-}
-
-// WorkDir returns the working directory of the extension's process.
-func WorkDir(spec *runtime.Spec) string {
-	if cwd := spec.Manifest.Transport.Cwd; !filepath.IsAbs(cwd) {
-		return filepath.Join(spec.Dir, cwd)
-	}
-	return spec.Manifest.Transport.Cwd
 }
 
 // Write writes a line.

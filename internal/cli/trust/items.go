@@ -27,6 +27,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 )
 
@@ -237,11 +238,8 @@ func (i *Item) describeSandbox(cfg *config.Config, c *discovery.Candidate) {
 		Net:        table.Net,
 		BestEffort: true,
 	}
-	cwd := m.Transport.Cwd
-	if !filepath.IsAbs(cwd) {
-		cwd = filepath.Join(c.Dir, cwd)
-	}
-	for _, path := range policy.Loads(m.Transport.CommandLine(), cwd) {
+	spec := &runtime.Spec{Manifest: m, Dir: c.Dir}
+	for _, path := range policy.Loads(m.Transport.CommandLine(), spec.WorkDir()) {
 		i.asks = append(i.asks,
 			"in its sandbox it also reads "+console.NearbyPath(path)+", which its command line names")
 	}

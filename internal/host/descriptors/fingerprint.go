@@ -69,10 +69,6 @@ func commandFiles(s *runtime.Spec) []string {
 // program that is not found, which the start reports, and one for which program is false.
 func commandPaths(s *runtime.Spec, program func(word string) bool) (paths []string) {
 	path, _ := process.Lookup(s.Env)("PATH")
-	cwd := s.Manifest.Transport.Cwd
-	if !filepath.IsAbs(cwd) {
-		cwd = filepath.Join(s.Dir, cwd)
-	}
 	for i, word := range s.Manifest.Transport.CommandLine() {
 		file := word
 		switch {
@@ -87,7 +83,7 @@ func commandPaths(s *runtime.Spec, program func(word string) bool) (paths []stri
 				continue
 			}
 		case !filepath.IsAbs(word):
-			file = filepath.Join(cwd, word)
+			file = filepath.Join(s.WorkDir(), word)
 		}
 		paths = append(paths, file)
 	}

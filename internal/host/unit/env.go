@@ -110,11 +110,7 @@ func reservedVariable(name string) bool {
 // those that the manifest and the operator state, plus the host's own.
 func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]string) ([]string, process.EnvReport) {
 	entry := cfg.Extensions.Entries[s.ID]
-	cwd := s.Manifest.Transport.Cwd
-	if !filepath.IsAbs(cwd) {
-		cwd = filepath.Join(s.Dir, cwd)
-	}
-	set := map[string]string{"PWD": cwd}
+	set := map[string]string{"PWD": s.WorkDir()}
 	e.KeepCaches(set, s.StateDir)
 	maps.Copy(set, s.Sandbox.Environ(s.StateDir))
 	maps.Copy(set, stated)
