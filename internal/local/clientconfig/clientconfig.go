@@ -257,13 +257,11 @@ func workspaceOf(path, home string) string {
 		return ""
 	}
 	dir := filepath.Dir(abs)
-	switch filepath.Base(dir) {
-	case ".cursor", ".vscode", ".gemini", ".codex", ".roo", ".kilocode":
+	switch folder := filepath.Base(dir); {
+	case folders[folder] != "", folder == ".codex":
 		dir = filepath.Dir(dir)
-	default:
-		if filepath.Base(abs) != ".mcp.json" {
-			return ""
-		}
+	case filepath.Base(abs) != ".mcp.json":
+		return ""
 	}
 	if dir == filepath.Clean(home) {
 		return ""
