@@ -1,11 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,8 +30,6 @@ type known struct {
 	Toolset  string     `json:"toolset,omitempty"`   // of its own; "": server.toolset
 	Mode     string     `json:"mode,omitempty"`      // of its own; "": tools.mode
 	Scope    string     `json:"scope,omitempty"`     // all that its token opens; "": tools
-
-	sees string
 }
 
 func list(c *console.Console) *cobra.Command {
@@ -48,7 +48,7 @@ func list(c *console.Console) *cobra.Command {
 			rows := [][]string{{"NAME", "TOKEN SINCE", "SESSIONS", "LAST USED", "SEES", "STATED"}}
 			for _, k := range all {
 				rows = append(rows,
-					[]string{k.Name, k.token(), k.sessions(), k.lastUsed(), k.sees, console.NearbyPath(k.Stated)})
+					[]string{k.Name, k.token(), k.sessions(), k.lastUsed(), k.sees(), console.NearbyPath(k.Stated)})
 			}
 			rows = append(rows, []string{console.Plural(len(all), "client")})
 			return c.Print(console.Document{
@@ -79,7 +79,6 @@ func find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 			Toolset:  of.Toolset,
 			Mode:     of.Mode,
 			Scope:    of.Scope,
-			sees:     seen(of),
 		}
 		if running != nil {
 			k.join(&connected)
@@ -124,6 +123,21 @@ func (k *known) sessions() string {
 		return "no host runs"
 	}
 	return strconv.Itoa(*k.Sessions)
+}
+
+// sees describes what of its own a client has; "-" for nothing.
+func (k *known) sees() string {
+	var parts []string
+	if k.Scope != "" {
+		parts = append(parts, k.Scope+" alone")
+	}
+	if k.Toolset != "" {
+		parts = append(parts, "toolset "+k.Toolset)
+	}
+	if k.Mode != "" {
+		parts = append(parts, "mode "+k.Mode)
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
 func (k *known) lastUsed() string {

@@ -142,21 +142,3 @@ func set(c *console.Console) *cobra.Command {
 func (v *view) stated() bool {
 	return slices.ContainsFunc([]string{"toolset", "mode", "scope"}, v.flags.Flags().Changed)
 }
-
-// seen describes what a client sees, for the list of clients.
-func seen(c config.Client) string {
-	var parts []string
-	if c.Scope != "" {
-		parts = append(parts, c.Scope+" alone")
-	}
-	if c.Toolset != "" {
-		parts = append(parts, "toolset "+c.Toolset)
-	}
-	if c.Mode != "" {
-		parts = append(parts, "mode "+c.Mode)
-	}
-	if parts == nil {
-		return "-"
-	}
-	return strings.Join(parts, ", ")
-}
