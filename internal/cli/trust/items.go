@@ -179,8 +179,8 @@ func (i *Item) describePlugin(c *discovery.Candidate) {
 			i.skills = append(i.skills, s.Name)
 		}
 	}
-	if servers := filepath.Join(c.Dir, agentplugin.ServersName); len(c.OwnedBy.MCPServers) > 0 {
-		i.paths = append(i.paths, servers)
+	if len(c.OwnedBy.MCPServers) > 0 {
+		i.paths = append(i.paths, filepath.Join(c.Dir, agentplugin.ServersName))
 	}
 }
 
