@@ -9,24 +9,18 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// claim is a candidate, or the name of a plugin, that has an id.
-type claim struct {
-	Candidate
-	server string // as mcp.json or the manifest names it; "" for a manifest
-}
-
-// claim records who has which id. Without a plugin.json no two servers have one id.
+// claim records which manifests, and which of their candidates, have an id. Without a plugin.json no two servers have
+// one id.
 func (s *selection) claim() {
 	if !slices.ContainsFunc(s.found, func(f found) bool { return f.Manifest.Portable }) {
 		return
 	}
-	s.claims = map[string][]claim{}
-	add := func(id string, c claim) { s.claims[id] = append(s.claims[id], c) }
+	s.claims = map[string][]Candidate{}
 	for _, f := range s.found {
-		add(f.ID, claim{Candidate: f.Candidate})
+		s.claims[f.ID] = append(s.claims[f.ID], f.Candidate)
 		for _, c := range f.list {
 			if c.Owner != "" && !s.isDisabled(c) {
-				add(c.ID, claim{Candidate: c, server: c.stated()})
+				s.claims[c.ID] = append(s.claims[c.ID], c)
 			}
 		}
 	}
@@ -36,7 +30,7 @@ func (s *selection) claim() {
 // servers of a plugin that have one id.
 func (c Candidate) stated() string { return c.Owner + "." + c.Manifest.Plugin.Name }
 
-// isDisabled reports whether the operator disabled a candidate, without telling.
+// isDisabled reports whether the operator disabled a candidate. Unlike [selection.disabled] it adds no diagnostic.
 func (s *selection) isDisabled(c Candidate) bool { return slices.ContainsFunc(s.o.Disabled, c.is) }
 
 // is reports whether an entry of extensions.disabled means c.
@@ -66,9 +60,10 @@ func (s *selection) meets(c Candidate) bool {
 	var others, choice []string
 	for _, other := range of {
 		switch same := other.Path == c.Path; {
-		case same && (other.server == "" || other.ID != c.ID || other.server == c.stated()):
+		case same && (other.Owner == "" || other.ID != c.ID || other.stated() == c.stated()):
 		case same:
-			others, choice = append(others, strconv.Quote(other.server)), append(choice, strconv.Quote(other.server))
+			name := strconv.Quote(other.stated())
+			others, choice = append(others, name), append(choice, name)
 		case other.RootIndex < c.RootIndex:
 			s.diagnose(protocol.LevelWarn, CodeDuplicateID, c.ID, c.Path,
 				"%s is an id of %s already, which comes first and is kept", c.ID, other.Path)

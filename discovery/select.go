@@ -22,8 +22,8 @@ type selection struct {
 	unusable []found // directories with a manifest that cannot be used
 	below    []nested
 	result   *Result
-	seen     map[string]bool    // all ids found, to report unknown ids in lists
-	claims   map[string][]claim // by id; nil without a plugin.json
+	seen     map[string]bool        // all ids found, to report unknown ids in lists
+	claims   map[string][]Candidate // who has an id, see [selection.claim]; nil without a plugin.json
 }
 
 // run drops nested manifests before disabled ones: disabling an extension, or breaking its manifest, must not start
