@@ -21,13 +21,14 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// attack writes a hostile plugin into the folder dir, whose name is also the name of the plugin. evil is a program that
-// leaves a mark when it runs.
+// attack writes a hostile plugin.
 type attack func(a *attacker)
 
+// attacker is where an [attack] writes, and what it tries to run.
 type attacker struct {
 	*testing.T
-	dir, name, evil string
+	dir, name string // the folder and the name of the plugin
+	evil      string // a program that leaves a mark when it runs
 }
 
 func (a *attacker) write(name, text string) {
@@ -168,7 +169,7 @@ func TestHostilePlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, write := range attacks {
-		write(&attacker{t, filepath.Join(f.Dir, name), name, evil})
+		write(&attacker{T: t, dir: filepath.Join(f.Dir, name), name: name, evil: evil})
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -64,9 +65,7 @@ func newPlugin(t *testing.T, name string, fields map[string]any) *pluginFolder {
 	t.Helper()
 	f := &pluginFolder{Folder: hosttest.NewFolder(t), name: name, servers: map[string]any{}}
 	m := map[string]any{"$schema": agentplugin.PluginSchema, "name": name}
-	for key, value := range fields {
-		m[key] = value
-	}
+	maps.Copy(m, fields)
 	f.writeJSON("plugin.json", m)
 	f.Write(name+"/bin/server", "#!/bin/sh\nexec \"$EXE\" \"$@\"\n")
 	return f
@@ -84,13 +83,9 @@ func (f *pluginFolder) writeJSON(name string, value any) {
 // stdio adds a server that is [servePlugged].
 func (f *pluginFolder) stdio(name string, env map[string]string, more map[string]any) {
 	all := map[string]string{"EXE": hosttest.Exe(f.T), processtest.ScriptVar: "plugged"}
-	for key, value := range env {
-		all[key] = value
-	}
+	maps.Copy(all, env)
 	s := map[string]any{"type": "stdio", "command": "./bin/server", "env": all}
-	for key, value := range more {
-		s[key] = value
-	}
+	maps.Copy(s, more)
 	f.add(name, s)
 }
 
@@ -127,7 +122,7 @@ func TestPluginProcesses(t *testing.T) {
 		"LITERAL":   "${HOME} secret://x $${PLUGIN_ROOT}",
 	}, map[string]any{
 		"args": []string{"${PLUGIN_DATA}/db", "${OTHER}", "secret://x"},
-		"cwd":  "${PLUGIN_DATA}/work/deep",
+		"cwd":  "${PLUGIN_DATA}/inner/deep",
 	})
 	f.add("absent", map[string]any{"type": "stdio", "command": "./bin/absent"})
 	f.Entries["acme.tools.db"] = config.Entry{
@@ -159,7 +154,7 @@ func TestPluginProcesses(t *testing.T) {
 	}
 	t.Run("7.2.1 default cwd", func(t *testing.T) { equal(t, "cwd", plain.Cwd, root) })
 	t.Run("7.2.1 cwd below PLUGIN_DATA", func(t *testing.T) {
-		equal(t, "cwd", db.Cwd, filepath.Join(data, "work", "deep"))
+		equal(t, "cwd", db.Cwd, filepath.Join(data, "inner", "deep"))
 	})
 	t.Run("7.2.2 a server that does not start", func(t *testing.T) {
 		if x := hosttest.StatusOf(t, h, "acme.tools.absent"); x.Reason == "" {
