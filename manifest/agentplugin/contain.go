@@ -29,11 +29,11 @@ func (r *reading) file(name string) ([]byte, *refusal) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, refused(name, err)
+		return nil, r.refused(name, err)
 	}
 	data, info, err := file.ReadRegular(path, maxBytes+1, false)
 	if err != nil {
-		return nil, refused(name, err)
+		return nil, r.refused(name, err)
 	}
 	if r.o.Refuse != nil {
 		if d := r.o.Refuse(filepath.Join(r.dir, name), info); d != nil {
@@ -49,7 +49,7 @@ func (r *reading) file(name string) ([]byte, *refusal) {
 	return data, nil
 }
 
-func refused(name string, err error) *refusal {
+func (r *reading) refused(name string, err error) *refusal {
 	no := &refusal{name: name, text: name + " cannot be read: " + reason(err)}
 	if errors.Is(err, errOutside) {
 		no.section, no.text = "4.1", name+" "+errOutside.Error()
@@ -59,7 +59,7 @@ func refused(name string, err error) *refusal {
 		no.diagnostic = &protocol.Diagnostic{
 			Level:   protocol.LevelError,
 			Code:    manifest.CodeExhausted,
-			Path:    name,
+			Path:    filepath.Join(r.dir, name),
 			Message: no.text,
 		}
 	}
