@@ -89,7 +89,7 @@ type Options struct {
 
 // The bounds of a package.
 const (
-	maxBytes   = 256 << 10 // of plugin.json and of mcp.json
+	maxBytes   = 256 << 10 // of a file; package manifest allows a tables.toml less
 	maxServers = 256
 	maxNotes   = 100
 )
@@ -232,7 +232,7 @@ func short(s string, n int) string {
 	return string([]rune(s)[:n])
 }
 
-// twins notes the servers that have one id, of which none runs.
+// twins notes each id that several servers have: none of these servers runs.
 func (r *reading) twins() {
 	names := map[string][]string{}
 	for _, s := range r.plugin.Servers {

@@ -63,7 +63,7 @@ func (d description) manifest() *manifest.Manifest {
 			delete(twice, field.Key)
 			d.reject(field.Pos, "5.2", "keep one of them", "%q is stated twice", field.Key)
 		case text != nil:
-			d.text(field, "5.4", text)
+			d.text(field, text)
 		case field.Key == "author":
 			d.author(field, &m.Meta.Author)
 		case field.Key == "keywords":
@@ -133,10 +133,10 @@ func (d description) name() string {
 	return n.Text
 }
 
-// text sets to to the string of a field.
-func (d description) text(field strict.Field, section string, to *string) {
+// text stores the string of a field.
+func (d description) text(field strict.Field, to *string) {
 	if field.Value.Kind != strict.String {
-		d.reject(field.Pos, section, "", "%s is not a string", field.Key)
+		d.reject(field.Pos, "5.4", "", "%s is not a string", field.Key)
 		return
 	}
 	*to = field.Value.Text
