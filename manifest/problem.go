@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/glob"
 	"github.com/exthost/exthost/internal/text/strict"
 )
@@ -121,7 +122,7 @@ func (s Server) Validate() []Problem {
 		}
 		if words, line := wholeLine(s.Command); line {
 			p.add("command", fmt.Sprintf("write command = %q and args = %s", words[0],
-				tomlList(append(words[1:], s.Args...))),
+				text.LiteralList(append(words[1:], s.Args...))),
 				"command is the program alone, and %q is a line: no shell runs it", s.Command)
 		}
 		if s.URL != "" || len(s.Headers) > 0 {

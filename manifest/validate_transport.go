@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -241,7 +242,7 @@ func (v *validator) program(key, name string) {
 		v.errorf("transport."+key, "", "transport.%s: %s", key, why)
 	}
 	if words, line := wholeLine(name); line && key == "command" {
-		hint := fmt.Sprintf("write cmd = %s", tomlList(append(words, v.m.Transport.Args...)))
+		hint := fmt.Sprintf("write cmd = %s", text.LiteralList(append(words, v.m.Transport.Args...)))
 		if len(v.m.Transport.Args) > 0 {
 			hint += " in place of command and args"
 		}

@@ -166,12 +166,3 @@ func wholeLine(command string) (words []string, line bool) {
 	words, line = text.WholeLine(command, nil)
 	return words, line && (!strings.ContainsAny(words[0], `/\`) || strings.HasPrefix(words[1], "-"))
 }
-
-// tomlList returns the words as an array of strings.
-func tomlList(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = strconv.Quote(word)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
-}
