@@ -12,24 +12,22 @@ import (
 	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
-// isPlugin reports whether path is a plugin.json, or a folder with one and without plugin.toml.
-func isPlugin(path string) bool {
+// pluginFolder returns the folder of the plugin that path names. ok is false unless path is a plugin.json, or a folder
+// with one and without plugin.toml.
+func pluginFolder(path string) (dir string, ok bool) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return err == nil && filepath.Base(path) == agentplugin.FileName
+		return filepath.Dir(path), err == nil && filepath.Base(path) == agentplugin.FileName
 	}
 	if _, err := os.Lstat(filepath.Join(path, manifest.FileName)); err == nil {
-		return false
+		return path, false
 	}
 	info, err := os.Lstat(filepath.Join(path, agentplugin.FileName))
-	return err == nil && !info.IsDir()
+	return path, err == nil && !info.IsDir()
 }
 
-// validatePlugin prints the report about one plugin. Its exit code is 3 if the plugin is rejected.
-func validatePlugin(c *console.Console, path string) error {
-	if filepath.Base(path) == agentplugin.FileName {
-		path = filepath.Dir(path)
-	}
-	p := hosts.ReadPlugin(path)
+// validatePlugin prints the report about the plugin in a folder. Its exit code is 3 if the plugin is rejected.
+func validatePlugin(c *console.Console, dir string) error {
+	p := hosts.ReadPlugin(dir)
 	code := console.ExitOK
 	if p.Identity.Rejected {
 		code = console.ExitInvalid

@@ -36,8 +36,10 @@ func Validate(c *console.Console) *cobra.Command {
 			if len(args) == 0 {
 				return validateAll(cmd.Context(), c)
 			}
-			if len(args) == 1 && isPlugin(args[0]) {
-				return validatePlugin(c, args[0])
+			if len(args) == 1 {
+				if dir, ok := pluginFolder(args[0]); ok {
+					return validatePlugin(c, dir)
+				}
 			}
 			var diags []protocol.Diagnostic
 			manifests := 0
@@ -56,13 +58,14 @@ func Validate(c *console.Console) *cobra.Command {
 // validatePath checks one manifest, the manifest of a folder or, if a folder has none, all manifests below it. It
 // returns the number of manifests.
 func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int, error) {
+	if dir, ok := pluginFolder(path); ok {
+		return hosts.ReadPlugin(dir).Diagnostics, 1, nil
+	}
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		folder := path
 		path = filepath.Join(folder, manifest.FileName)
-		if isPlugin(folder) {
-			path, err = filepath.Join(folder, agentplugin.FileName), nil
-		} else if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{folder}, Safe: []string{"/"}})
 			if err != nil || r.Stats.Manifests > 0 {
 				for _, x := range r.Candidates {
@@ -79,9 +82,6 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 			Hint: "exthost validate DIR, where DIR/plugin.toml or DIR/NAME/plugin.toml is, or without DIR for all " +
 				"there are",
 		}
-	}
-	if filepath.Base(path) == agentplugin.FileName {
-		return hosts.ReadPlugin(filepath.Dir(path)).Diagnostics, 1, nil
 	}
 	m, found := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: true})
 	return append(found, missingScript(path, m)...), 1, nil
@@ -122,6 +122,9 @@ func validateAll(ctx context.Context, c *console.Console) error {
 	defer h.Close()
 	s := h.Status()
 	for _, x := range s.Extensions {
+		if filepath.Base(x.Path) == agentplugin.FileName { // states no script
+			continue
+		}
 		// skip x if another manifest defines it as one of its servers
 		if m, _ := manifest.ReadFile(x.Path, manifest.ReadOptions{FollowLinks: true}); m != nil && m.Plugin.ID == x.ID {
 			s.Diagnostics = append(s.Diagnostics, missingScript(x.Path, m)...)
