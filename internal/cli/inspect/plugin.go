@@ -43,21 +43,22 @@ func pluginRows(p *agentplugin.Plugin) (rows [][]string) {
 	if p.Identity.Rejected {
 		return append(rows, []string{"plugin rejected"})
 	}
-	valid := func(n int, ok func(int) bool, what string) string {
-		good := 0
-		for i := range n {
-			if ok(i) {
-				good++
-			}
+	skills := 0
+	for _, s := range p.Skills {
+		if s.Valid {
+			skills++
 		}
-		text := console.Plural(n, what)
-		if good < n {
-			text = fmt.Sprintf("%d of %s", good, text)
-		}
-		return text
 	}
 	title := strings.TrimSpace("plugin " + p.Identity.Name + " " + p.Identity.Version)
 	return append(rows, []string{title + ": valid, " +
-		valid(len(p.Servers), func(i int) bool { return p.Servers[i].Valid }, "server") + ", " +
-		valid(len(p.Skills), func(i int) bool { return p.Skills[i].Valid }, "skill")})
+		share(len(p.Manifest.MCPServers), len(p.Servers), "server") + ", " + share(skills, len(p.Skills), "skill")})
+}
+
+// share returns how many of what are valid.
+func share(valid, all int, what string) string {
+	text := console.Plural(all, what)
+	if valid < all {
+		text = fmt.Sprintf("%d of %s", valid, text)
+	}
+	return text
 }

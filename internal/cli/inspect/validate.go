@@ -29,8 +29,9 @@ func Validate(c *console.Console) *cobra.Command {
 		Short: "Check manifests and the configuration, starting nothing",
 		Long: "Check the manifests given and those below a folder given, or the configuration and every\n" +
 			"manifest it finds, and print all errors and warnings with file, line and column. The exit\n" +
-			"code is 3 when there is an error. Of one plugin (plugin.json) it prints its servers and skills,\n" +
-			"each with the section of Agent Plugins that decides; the code is 3 when the plugin is rejected.",
+			"code is 3 when there is an error. For one plugin (plugin.json) an error names the section of\n" +
+			"Agent Plugins, -o json lists all its servers and skills, and the code is 3 when the plugin is\n" +
+			"rejected.",
 		Example: "  exthost validate\n  exthost validate extensions/weather\n  exthost validate extensions",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -179,7 +180,7 @@ func schemas(c *console.Console) *cobra.Command {
 			},
 		}
 	}
-	return console.Group("schema", "Print the JSON Schema of plugin.toml or the configuration",
+	return console.Group("schema", "Print the JSON Schema of manifests or the configuration",
 		sub("manifest", "The JSON Schema of plugin.toml", manifest.Schema),
 		sub("plugin", "The JSON Schema of io.github.exthost in a plugin.json", manifest.TablesSchema),
 		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
