@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/host/given"
 	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/proc/sandbox"
 	"github.com/exthost/exthost/internal/secret/secrets"
@@ -174,10 +175,8 @@ func (p *Pending) changed(c *discovery.Candidate) (bool, error) {
 func (i *Item) describePlugin(c *discovery.Candidate) {
 	i.plugin = c.Owner
 	i.Names = append(i.Names, c.Owner)
-	for _, s := range hosts.ReadPlugin(c.Dir).Skills {
-		if s.Valid {
-			i.skills = append(i.skills, s.Name)
-		}
+	for _, s := range skills.Read(c.Dir).Skills {
+		i.skills = append(i.skills, s.Name)
 	}
 	if len(c.OwnedBy.MCPServers) > 0 {
 		i.paths = append(i.paths, filepath.Join(c.Dir, agentplugin.ServersName))
