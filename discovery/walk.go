@@ -30,7 +30,7 @@ type found struct {
 type nested struct{ found, outer found }
 
 // walk searches one root. fastwalk calls visit from many goroutines. visit checks for the manifest before the directory
-// is listed, so directories of extensions are not listed, and the result does not depend on the order of a listing.
+// is listed, so directories of extensions are not searched, and the result does not depend on the order of a listing.
 type walk struct {
 	ctx   context.Context
 	o     Options
