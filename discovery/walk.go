@@ -44,7 +44,7 @@ type walk struct {
 	diags        []protocol.Diagnostic
 	firstTooDeep string // first directory below max_depth, by name
 	stats        Stats
-	dirs         []string // directories that were searched or have a manifest
+	dirs         []string // directories that were searched, have a manifest, or may have the tables of a plugin
 	owners       owners
 }
 
@@ -147,10 +147,15 @@ func (w *walk) count(f func(*Stats)) {
 
 func (w *walk) countSearched(path string) {
 	abs, _ := w.resolve(filepath.Clean(path))
+	w.count(func(s *Stats) { s.Directories++ })
+	w.watch(abs)
+}
+
+// watch adds a directory to Result.Dirs. It need not exist.
+func (w *walk) watch(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stats.Directories++
-	w.dirs = append(w.dirs, abs)
+	w.dirs = append(w.dirs, dir)
 }
 
 // tooDeep counts a directory below max_depth, and keeps the first one by name for the diagnostic.
@@ -248,6 +253,7 @@ func (w *walk) plugin(dir string) (descend bool) {
 	w.add(p.Diagnostics...)
 	f := found{Candidate: Candidate{Path: path, RootIndex: w.index}}
 	f.Dir, f.real = w.resolve(dir)
+	w.watch(filepath.Join(f.Dir, agentplugin.Namespace))
 	w.keep(f, p.Manifest)
 	return p.Manifest == nil || slices.Contains(w.o.Disabled, p.Manifest.Plugin.ID)
 }

@@ -333,3 +333,20 @@ func TestPluginTables(t *testing.T) {
 		}
 	}
 }
+
+// TestPluginTablesAreWatched takes over a changed tables.toml, which lies in a folder of its own.
+func TestPluginTablesAreWatched(t *testing.T) {
+	processtest.Leaks(t)
+	f := newPlugin(t, "reports", nil)
+	const tables = "reports/" + agentplugin.Namespace + "/" + agentplugin.TablesName
+	f.Write(tables, "[runtime]\nmax_in_flight = 2\n")
+	f.stdio("a", nil, nil)
+	h, reloads := f.Watched(config.WatchReload, quick, exthost.Options{})
+	f.Write(tables, "[runtime]\nactivation = \"lazy\"\n")
+	if c := await(t, reloads); !slices.Equal(c.Changed, []string{"reports.a"}) {
+		t.Errorf("%+v", c)
+	}
+	if s := hosttest.StatusOf(t, h, "reports.a"); s.Activation != "lazy" {
+		t.Errorf("activation %q", s.Activation)
+	}
+}

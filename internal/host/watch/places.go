@@ -51,7 +51,8 @@ func Places(cfg *config.Config, searched []string, programs []Program) discovery
 		Ignore: cfg.Extensions.IgnoreDirs,
 		Wants: func(path string) bool {
 			switch filepath.Base(path) {
-			case manifest.FileName, manifest.SidecarName, agentplugin.FileName, agentplugin.ServersName:
+			case manifest.FileName, manifest.SidecarName, agentplugin.FileName, agentplugin.ServersName,
+				agentplugin.TablesName:
 				return true
 			}
 			return files[path] || isOfSkill(path) ||

@@ -175,8 +175,9 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%q, %q; want %q", p.Dirs, p.Ignore, want)
 	}
 	for file, want := range map[string]bool{
-		"y/plugin.toml": true, "y/.mcp.json": true, "exthost.yaml": true, "real/exthost.yaml": true, "x/main.sh": true,
-		"x/lib/a.sh": true, "x/a.sh": false, "y/lib/a.sh": false, "other.yaml": false,
+		"y/plugin.toml": true, "y/.mcp.json": true, "y/io.github.exthost/tables.toml": true,
+		"exthost.yaml": true, "real/exthost.yaml": true, "x/main.sh": true, "x/lib/a.sh": true,
+		"x/a.sh": false, "y/lib/a.sh": false, "other.yaml": false,
 	} {
 		if p.Wants(at(file)) != want {
 			t.Errorf("%s: wanted %v", file, !want)
