@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/host/given"
 	"github.com/exthost/exthost/internal/host/permit"
+	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/proc/sandbox"
@@ -237,8 +238,8 @@ func (i *Item) describeSandbox(cfg *config.Config, c *discovery.Candidate) {
 		Net:        table.Net,
 		BestEffort: true,
 	}
-	spec := &runtime.Spec{Manifest: m, Dir: c.Dir}
-	for _, path := range policy.Loads(m.Transport.CommandLine(), spec.WorkDir()) {
+	spec := &runtime.Spec{Manifest: expanded(cfg, c), Dir: c.Dir}
+	for _, path := range policy.Loads(spec.Manifest.Transport.CommandLine(), spec.WorkDir()) {
 		i.asks = append(i.asks,
 			"in its sandbox it also reads "+console.NearbyPath(path)+", which its command line names")
 	}
@@ -246,6 +247,33 @@ func (i *Item) describeSandbox(cfg *config.Config, c *discovery.Candidate) {
 	if len(have.Lacks) > 0 {
 		i.asks = append(i.asks, "its sandbox is NOT enforced by this system: "+strings.Join(have.Lacks, "; "))
 	}
+}
+
+// expanded returns the manifest of c with the values of the variables in its command line, as a start has them. With an
+// unknown variable there is no start, and expanded returns the manifest as it is.
+func expanded(cfg *config.Config, c *discovery.Candidate) *manifest.Manifest {
+	m := *c.Manifest
+	if m.Transport.Literal {
+		m.Transport = agentplugin.Expand(m.Transport, c.Dir, filepath.Join(c.Dir, "data")) // both are its own
+		return &m
+	}
+	if m.Transport.Protocol != manifest.ProtocolMCP {
+		return &m
+	}
+	stated, host := cfg.Extensions.Environ(c.ID), process.Lookup(os.Environ())
+	of, err := unit.ExpandVariables(&m, func(name string) (string, bool) {
+		if value, ok := stated[name]; ok {
+			return value, true
+		}
+		if name == lock.Variable { // its package, which is its own as well
+			return c.Dir, true
+		}
+		return host(name)
+	})
+	if err != nil {
+		return &m
+	}
+	return of
 }
 
 // distinct removes duplicates.
