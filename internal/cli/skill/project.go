@@ -35,6 +35,8 @@ type options struct {
 	undo, check   bool
 }
 
+func (o options) writes() bool { return !o.undo && !o.check }
+
 func project(c *console.Console) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -61,6 +63,16 @@ func project(c *console.Console) *cobra.Command {
 
 func clients() []string { return slices.Sorted(maps.Keys(folders)) }
 
+// folder returns the folder in which the client looks for skills: of the user, or below this directory.
+func (o options) folder() (string, error) {
+	dir := filepath.FromSlash(folders[o.client])
+	if o.scope == scopeProject {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, dir), err
+}
+
 // projected is the outcome of exthost skills project.
 type projected struct {
 	Dir       string   `json:"dir"`
@@ -78,30 +90,24 @@ func runProject(ctx context.Context, c *console.Console, o options, names []stri
 	if err := console.OneOf(hint+" --scope user", "--scope", o.scope, []string{scopeProject, scopeUser}); err != nil {
 		return err
 	}
-	base := "."
-	if o.scope == scopeUser {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return err
-		}
-		base = home
+	dir, err := o.folder()
+	if err != nil {
+		return err
 	}
 	var wanted []found
 	if !o.undo {
 		var s status.Status
-		var err error
 		if wanted, s, err = chosen(ctx, c, names); err != nil {
 			hosts.PrintProblems(c, s)
 			return err
 		}
 	}
-	t, err := openTarget(base, folders[o.client], !o.undo && !o.check, o.check, o.scope == scopeUser)
+	t, err := openTarget(dir, o)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	out := projected{Dir: filepath.Join(base, filepath.FromSlash(folders[o.client])), Written: []string{},
-		Removed: []string{}, Unchanged: []string{}, Kept: []string{}}
+	out := projected{Dir: dir, Written: []string{}, Removed: []string{}, Unchanged: []string{}, Kept: []string{}}
 	switch {
 	case o.undo:
 		err = t.undo(names, &out)

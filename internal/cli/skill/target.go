@@ -2,8 +2,6 @@ package skill
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,10 +43,6 @@ type written struct {
 	Before map[string]string `json:"before,omitempty"`
 }
 
-func (w written) ours(path, digest string) bool {
-	return w.Files[path] == digest || w.Before[path] == digest
-}
-
 // target is the folder of skills of a client. Everything is done below it: links that lead out are errors.
 type target struct {
 	root   *os.Root // nil: there is no such folder
@@ -56,54 +50,18 @@ type target struct {
 	unlock func()
 }
 
-// openTarget opens the folder rel below base, and makes it if create is set. The directories of a project must not be
-// links that lead out of it, since another person may have made them; those of the user may be links. Unless reads is
-// set, other runs of this program are kept out.
-func openTarget(base, rel string, create, reads, follow bool) (*target, error) {
+// openTarget opens the folder dir. Unless o only reads it, other runs of this program are kept out.
+func openTarget(dir string, o options) (*target, error) {
 	t := &target{record: record{recordVersion, map[string]written{}}, unlock: func() {}}
-	if follow {
-		full := filepath.Join(base, filepath.FromSlash(rel))
-		if create {
-			if err := os.MkdirAll(full, 0o755); err != nil {
-				return nil, err
-			}
-		}
-		real, err := filepath.EvalSymlinks(full)
-		if errors.Is(err, fs.ErrNotExist) {
-			return t, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		base, rel = real, "."
-	}
-	in, err := os.OpenRoot(base)
-	if err != nil {
+	var err error
+	if t.root, err = openFolder(dir, o); err != nil {
 		return nil, err
 	}
-	defer in.Close() // the folder below it stays open
-	unusable := func(err error) error {
-		return &console.Error{
-			Code: console.ExitDenied,
-			Text: fmt.Sprintf("%s cannot be used, and nothing was written: %v", rel, reason(err)),
-			Hint: "a link there must stay in this directory: ls -l " + path.Dir(rel),
-		}
-	}
-	if create {
-		if err := in.MkdirAll(rel, 0o755); err != nil {
-			return nil, unusable(err)
-		}
-	}
-	t.root, err = in.OpenRoot(rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.root = nil
+	if t.root == nil {
 		return t, nil
 	}
-	if err != nil {
-		return nil, unusable(err)
-	}
-	if !reads {
-		if t.unlock, err = file.LockDir(filepath.Join(base, filepath.FromSlash(rel))); err != nil {
+	if !o.check {
+		if t.unlock, err = file.LockDir(dir); err != nil {
 			t.root.Close()
 			return nil, err
 		}
@@ -113,6 +71,37 @@ func openTarget(base, rel string, create, reads, follow bool) (*target, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// openFolder opens the folder dir, and makes it if o writes; nil means that there is none. The directories of a project
+// must not be links that lead out of it, since another person may have made them; those of the user may be links.
+func openFolder(dir string, o options) (root *os.Root, err error) {
+	makeAll, open := os.MkdirAll, os.OpenRoot
+	if o.scope == scopeProject {
+		project, err := os.OpenRoot(".")
+		if err != nil {
+			return nil, err
+		}
+		defer project.Close() // the folder below it stays open
+		makeAll, open = project.MkdirAll, project.OpenRoot
+	}
+	if o.writes() {
+		err = makeAll(dir, 0o755)
+	}
+	if err == nil {
+		root, err = open(dir)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !o.writes():
+		return nil, nil
+	case err != nil && o.scope == scopeProject:
+		return nil, &console.Error{
+			Code: console.ExitDenied,
+			Text: fmt.Sprintf("%s cannot be used, and nothing was written: %v", dir, reason(err)),
+			Hint: "a link there must stay in this directory: ls -l " + filepath.Dir(dir),
+		}
+	}
+	return root, err
 }
 
 // reason returns an error of the file system without the operation and the path.
@@ -197,24 +186,25 @@ func (t *target) replace(name string, data []byte, mode fs.FileMode) error {
 	return err
 }
 
-// foreign returns why a folder, which may be missing, is not or no longer what was written; "" if it is.
-func (t *target) foreign(name string) (why string, err error) {
+// compare compares a folder, which may be missing, with the record. foreign says why it is not or no longer what was
+// written; "" if it is. complete reports whether it has all files of the version that was written last.
+func (t *target) compare(name string) (foreign string, complete bool, err error) {
 	info, err := t.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return "", false, nil
 	}
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	w, ours := t.record.Skills[name]
 	switch {
 	case !ours:
-		return "it was not written by exthost", nil
+		return "it was not written by exthost", false, nil
 	case !info.IsDir():
-		return "it is no directory", nil
+		return "it is no directory", false, nil
 	}
 	var changes []string
-	seen := 0
+	seen, current := 0, 0
 	err = fs.WalkDir(t.root.FS(), name, func(full string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -227,15 +217,17 @@ func (t *target) foreign(name string) (why string, err error) {
 		switch digest, err := t.digest(full, d); {
 		case w.Files[at] == "" && w.Before[at] == "":
 			changes = append(changes, at+" (new)")
-		case err != nil || !w.ours(at, digest):
+		case err != nil || digest != w.Files[at] && digest != w.Before[at]:
 			changes = append(changes, at)
+		case digest == w.Files[at]:
+			current++
 		}
 		return nil
 	})
 	if err != nil || len(changes) == 0 {
-		return "", err
+		return "", current == len(w.Files) && len(w.Before) == 0, err
 	}
-	return "it changed since exthost wrote it: " + strings.Join(changes[:min(len(changes), 5)], ", "), nil
+	return "it changed since exthost wrote it: " + strings.Join(changes[:min(len(changes), 5)], ", "), false, nil
 }
 
 // digest returns the digest of a regular file.
@@ -244,24 +236,7 @@ func (t *target) digest(name string, d fs.DirEntry) (string, error) {
 		return "", errors.New("no regular file")
 	}
 	data, _, err := file.ReadRegularIn(t.root, name, maxContent+1)
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:]), err
-}
-
-// complete reports whether the folder of a skill has all files of the version that was written last.
-func (t *target) complete(name string) bool {
-	w := t.record.Skills[name]
-	for at, want := range w.Files {
-		full := path.Join(name, at)
-		info, err := t.root.Lstat(full)
-		if err != nil {
-			return false
-		}
-		if is, err := t.digest(full, fs.FileInfoToDirEntry(info)); err != nil || is != want {
-			return false
-		}
-	}
-	return len(w.Before) == 0
+	return skills.Digest(data), err
 }
 
 // plan sorts the wanted skills into those that are up to date and those to write, and finds the recorded ones that are
@@ -270,13 +245,13 @@ func (t *target) plan(wanted []found, all bool, out *projected) (write []found, 
 	names := make(map[string]bool)
 	for _, k := range wanted {
 		names[k.Name] = true
-		why, err := t.foreign(k.Name)
+		why, complete, err := t.compare(k.Name)
 		switch {
 		case err != nil:
 			return nil, nil, err
 		case why != "":
 			out.Kept = append(out.Kept, k.Name+": "+why)
-		case maps.Equal(t.record.Skills[k.Name].Files, digests(k)) && t.complete(k.Name):
+		case maps.Equal(t.record.Skills[k.Name].Files, digests(k)) && complete:
 			out.Unchanged = append(out.Unchanged, k.Name)
 		default:
 			write = append(write, k)
@@ -319,7 +294,7 @@ func (t *target) check(wanted []found, all bool, out *projected) error {
 // write writes the skills that are not up to date. If anything in their place is not ours, nothing is written.
 func (t *target) write(wanted []found, all bool, out *projected) error {
 	write, remove, err := t.plan(wanted, all, out)
-	if err != nil || len(out.Kept) > 0 {
+	if err != nil || len(out.Kept) > 0 || len(write)+len(remove) == 0 {
 		return err
 	}
 	contents := make(map[string][][]byte)
@@ -366,8 +341,7 @@ func (t *target) one(k found, contents [][]byte) error {
 			return err
 		}
 		mode := fs.FileMode(0o644)
-		info, err := os.Stat(filepath.Join(k.folder.Root, skills.Folder, k.Name, filepath.FromSlash(f.Path)))
-		if err == nil && info.Mode()&0o111 != 0 {
+		if f.Executable {
 			mode = 0o755
 		}
 		if err := t.replace(full, contents[i], mode); err != nil {
@@ -402,7 +376,7 @@ func (t *target) remove(name string) error {
 
 // drop removes a recorded skill, unless it is not ours any longer.
 func (t *target) drop(name string, out *projected) error {
-	why, err := t.foreign(name)
+	why, _, err := t.compare(name)
 	if err != nil {
 		return err
 	}

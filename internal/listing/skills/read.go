@@ -117,7 +117,7 @@ func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
 	slices.SortFunc(w.found, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	if i, found := slices.BinarySearchFunc(w.found, MainFile, func(f File, path string) int {
 		return cmp.Compare(f.Path, path)
-	}); !found || w.found[i].Digest != digest(text) {
+	}); !found || w.found[i].Digest != Digest(text) {
 		return nil, nil, wrong(sectionFormat, "%s changed while it was read", MainFile)
 	}
 	if r.files -= len(w.found); r.files < 0 {
@@ -261,7 +261,14 @@ func (w *walk) file(name, full string, info fs.FileInfo) error {
 		return wrong(sectionLayout, "%s cannot be read: %v", name, reason(err))
 	}
 	w.bytes += int64(len(data))
-	f := File{Path: name, Digest: digest(data), Size: int64(len(data)), Text: isText(data), version: now}
+	f := File{
+		Path:       name,
+		Digest:     Digest(data),
+		Size:       int64(len(data)),
+		Text:       isText(data),
+		Executable: info.Mode()&0o111 != 0,
+		version:    now,
+	}
 	f.MIME = typeOf(name, data, f.Text)
 	if f.Text {
 		f.Hidden = hidden(data)
@@ -287,7 +294,8 @@ func readFile(root *os.Root, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-func digest(data []byte) string {
+// Digest returns the digest of a file with this content, as [File.Digest] has it.
+func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -52,6 +52,8 @@ type File struct {
 	Size   int64
 	MIME   string
 	Text   bool // UTF-8 without NUL
+	// Executable means that its mode lets somebody run it.
+	Executable bool
 	// Hidden is what a model reads in a text and a reader does not see: the characters from U+E0000 on, which spell
 	// whole messages, or else the first other such character. It is bounded.
 	Hidden string
@@ -191,7 +193,7 @@ func (s *Set) Content(k *Skill, f *File) ([]byte, error) {
 		return nil, fmt.Errorf("%s of skill %s is gone since the host read the skill", f.Path, k.Name)
 	case err != nil:
 		return nil, fmt.Errorf("%s of skill %s: %w", f.Path, k.Name, err)
-	case digest(data) != f.Digest:
+	case Digest(data) != f.Digest:
 		return nil, fmt.Errorf("%s of skill %s has changed since the host read the skill", f.Path, k.Name)
 	}
 	return data, nil

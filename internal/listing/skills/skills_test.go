@@ -195,7 +195,7 @@ func TestFiles(t *testing.T) {
 	}
 	again := Reread(f.dir, set)
 	now := again.Find("one").File("scripts/run me#1.sh").Digest
-	if now != digest([]byte("#!/bin/sh\necho yes\n")) || now == e.File("scripts/run me#1.sh").Digest {
+	if now != Digest([]byte("#!/bin/sh\necho yes\n")) || now == e.File("scripts/run me#1.sh").Digest {
 		t.Errorf("read again, the file has the digest %s", now)
 	}
 	if diff := cmp.Diff(string(e.Frontmatter), string(again.Find("one").Frontmatter)); diff != "" {
