@@ -3,9 +3,9 @@ package skill
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -13,16 +13,9 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/status"
 )
-
-// folders are the folders in which clients look for skills, below the project and below the home directory.
-var folders = map[string]string{
-	"claude": ".claude/skills",
-	"codex":  ".agents/skills", // which further clients read too
-	"cursor": ".cursor/skills",
-	"gemini": ".gemini/skills",
-}
 
 const (
 	scopeProject = "project"
@@ -43,7 +36,7 @@ func project(c *console.Console) *cobra.Command {
 		Use:   "project [NAME…]",
 		Short: "Write skills into the folder where a client looks for its own",
 		Long: "Write the skills of extensions, or those of NAME, into the folder of skills of a client that\n" +
-			"does not read skills over MCP: below this directory, or below the home directory with\n" +
+			"does not read skills over MCP: below this directory, or that of the user with\n" +
 			"--scope user. What was written is recorded in " + recordName + " beside the skills,\n" +
 			"with the digest of each file. A folder or a file that is not recorded there, or has changed\n" +
 			"since, is never overwritten or removed. Held skills are left out. Run it again after an\n" +
@@ -61,16 +54,25 @@ func project(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-func clients() []string { return slices.Sorted(maps.Keys(folders)) }
+// clients returns the ids of the clients that have a folder of skills.
+func clients() (ids []string) {
+	for _, c := range clientsettings.All() {
+		if c.Skills != "" {
+			ids = append(ids, c.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
 
 // folder returns the folder in which the client looks for skills: of the user, or below this directory.
 func (o options) folder() (string, error) {
-	dir := filepath.FromSlash(folders[o.client])
+	client := clientsettings.Find(o.client)
 	if o.scope == scopeProject {
-		return dir, nil
+		return filepath.FromSlash(client.Skills), nil
 	}
 	home, err := os.UserHomeDir()
-	return filepath.Join(home, dir), err
+	return client.UserSkills(clientsettings.Places{System: runtime.GOOS, Home: home, Env: os.Getenv}), err
 }
 
 // projected is the outcome of exthost skills project.

@@ -245,3 +245,17 @@ func TestProjectLinks(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestUserFolder checks that the folder of the user is where the client looks for it.
+func TestUserFolder(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	t.Setenv("CLAUDE_CONFIG_DIR", filepath.Join(home, "other"))
+	for client, want := range map[string]string{"claude": "other/skills", "codex": ".agents/skills"} {
+		got, err := options{client: client, scope: scopeUser}.folder()
+		if err != nil || got != filepath.Join(home, filepath.FromSlash(want)) {
+			t.Errorf("%s: %s, %v", client, got, err)
+		}
+	}
+}

@@ -24,8 +24,12 @@ type Client struct {
 	Locks   bool   // the client holds the directory FILE.lock while it writes user settings
 	Next    string // what the user does to make the client read its settings
 
+	Skills string // folder of skills below a project's directory, with slashes; "" for none
+
 	project []string                // settings file below a project's directory; nil for none
 	user    func(p Places) []string // the user's settings files, the usual one first
+	// userSkills returns the user's folder of skills; nil: it is Skills below the home directory
+	userSkills func(p Places) string
 }
 
 // Places describes the machine and user whose files are looked up.
@@ -40,12 +44,17 @@ type Places struct {
 var all = []Client{
 	{ID: "claude", Title: "Claude Code", Key: "mcpServers", Kind: "stdio", Expands: "${", Locks: true,
 		Next: "start Claude Code again; /mcp shows the server", project: []string{".mcp.json"},
-		user: func(p Places) []string { return []string{filepath.Join(p.or("CLAUDE_CONFIG_DIR"), ".claude.json")} }},
+		user:   func(p Places) []string { return []string{filepath.Join(p.or("CLAUDE_CONFIG_DIR"), ".claude.json")} },
+		Skills: ".claude/skills",
+		userSkills: func(p Places) string {
+			return filepath.Join(p.or("CLAUDE_CONFIG_DIR", ".claude"), "skills")
+		}},
 	{ID: "claude-desktop", Title: "Claude Desktop", Key: "mcpServers",
 		Next: "quit Claude Desktop and start it again", user: desktop},
 	{ID: "cursor", Title: "Cursor", Key: "mcpServers", Kind: "stdio", Expands: "${",
 		Next: "switch the server on in Cursor's settings, under MCP", project: []string{".cursor", "mcp.json"},
-		user: func(p Places) []string { return []string{filepath.Join(p.Home, ".cursor", "mcp.json")} }},
+		user:   func(p Places) []string { return []string{filepath.Join(p.Home, ".cursor", "mcp.json")} },
+		Skills: ".cursor/skills"},
 	{ID: "vscode", Title: "VS Code", Key: "servers", Kind: "stdio", Expands: "${",
 		Next: "run MCP: List Servers in VS Code, and start the server", project: []string{".vscode", "mcp.json"},
 		user: func(p Places) []string { return []string{filepath.Join(p.settings(), "Code", "User", "mcp.json")} }},
@@ -56,11 +65,16 @@ var all = []Client{
 		}},
 	{ID: "codex", Title: "Codex", Key: "mcp_servers",
 		Next: "start Codex again; /mcp shows the server", project: []string{".codex", "config.toml"},
-		user: func(p Places) []string { return []string{filepath.Join(p.or("CODEX_HOME", ".codex"), "config.toml")} }},
+		user:   func(p Places) []string { return []string{filepath.Join(p.or("CODEX_HOME", ".codex"), "config.toml")} },
+		Skills: ".agents/skills"}, // which further clients read too
 	{ID: "gemini", Title: "Gemini CLI", Key: "mcpServers", Expands: "$",
 		Next: "start Gemini CLI again; /mcp shows the server", project: []string{".gemini", "settings.json"},
 		user: func(p Places) []string {
 			return []string{filepath.Join(p.or("GEMINI_CLI_HOME"), ".gemini", "settings.json")}
+		},
+		Skills: ".gemini/skills",
+		userSkills: func(p Places) string {
+			return filepath.Join(p.or("GEMINI_CLI_HOME"), ".gemini", "skills")
 		}},
 	{ID: "windsurf", Title: "Windsurf", Key: "mcpServers", Expands: "${",
 		Next: "refresh the servers in Windsurf's settings",
@@ -123,6 +137,17 @@ func (c *Client) Project(dir string) string {
 
 // User returns the user's settings files that the client may read, the usual one first.
 func (c *Client) User(p Places) []string { return c.user(p) }
+
+// UserSkills returns the folder in which the client looks for the user's skills, or "".
+func (c *Client) UserSkills(p Places) string {
+	switch {
+	case c.Skills == "":
+		return ""
+	case c.userSkills == nil:
+		return filepath.Join(p.Home, filepath.FromSlash(c.Skills))
+	}
+	return c.userSkills(p)
+}
 
 // or returns the directory in a variable, or else one below the home directory.
 func (p Places) or(variable string, below ...string) string {

@@ -65,6 +65,30 @@ func slashed(files []string) string {
 	return strings.Join(short, " ")
 }
 
+// TestSkills checks the folders of skills, as documented by the clients, and the variables that move them.
+func TestSkills(t *testing.T) {
+	for variables, want := range map[string]string{
+		"": "claude ~/.claude/skills; cursor ~/.cursor/skills; codex ~/.agents/skills; gemini ~/.gemini/skills",
+		"CLAUDE_CONFIG_DIR CODEX_HOME GEMINI_CLI_HOME": "claude /x/skills; cursor ~/.cursor/skills; " +
+			"codex ~/.agents/skills; gemini /x/.gemini/skills",
+	} {
+		var got []string
+		for _, c := range All() {
+			if dir := c.UserSkills(Places{System: "linux", Home: "/h", Env: func(name string) string {
+				if strings.Contains(variables, name) {
+					return "/x"
+				}
+				return ""
+			}}); dir != "" {
+				got = append(got, c.ID+" "+slashed([]string{dir}))
+			}
+		}
+		if got := strings.Join(got, "; "); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
 // TestMoved checks the variables that move a client's files.
 func TestMoved(t *testing.T) {
 	for id, tt := range map[string]struct{ variable, want string }{
