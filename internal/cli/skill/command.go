@@ -128,8 +128,8 @@ func all(ctx context.Context, c *console.Console) (list []found, s status.Status
 	return list, s, nil
 }
 
-// choose returns the skill of that name.
-func choose(list []found, name string) (*found, error) {
+// choose returns the skill of that name. command is the one to run with another name if several skills have it.
+func choose(list []found, name, command string) (*found, error) {
 	var hits, names []string
 	var hit *found
 	for i := range list {
@@ -140,7 +140,7 @@ func choose(list []found, name string) (*found, error) {
 	}
 	switch {
 	case len(hits) > 1:
-		return nil, console.Usagef("exthost skills show "+hits[0], "%s have a skill %s: say which",
+		return nil, console.Usagef(command+" "+hits[0], "%s have a skill %s: say which",
 			strings.Join(hits, " and "), console.Safe(name))
 	case hit != nil:
 		return hit, nil
@@ -161,7 +161,7 @@ func show(ctx context.Context, c *console.Console, name string) error {
 	if err != nil {
 		return err
 	}
-	k, err := choose(list, name)
+	k, err := choose(list, name, "exthost skills show")
 	if err != nil {
 		hosts.PrintProblems(c, s)
 		return err

@@ -99,7 +99,7 @@ func runProject(ctx context.Context, c *console.Console, o options, names []stri
 	var wanted []found
 	if !o.undo {
 		var s status.Status
-		if wanted, s, err = chosen(ctx, c, names); err != nil {
+		if wanted, s, err = chosen(ctx, c, o, names); err != nil {
 			hosts.PrintProblems(c, s)
 			return err
 		}
@@ -126,14 +126,18 @@ func runProject(ctx context.Context, c *console.Console, o options, names []stri
 
 // chosen returns the skills of these names, all that are not held if there are none. Two of one name are an error: a
 // client would find one folder.
-func chosen(ctx context.Context, c *console.Console, names []string) ([]found, status.Status, error) {
+func chosen(ctx context.Context, c *console.Console, o options, names []string) ([]found, status.Status, error) {
+	command := "exthost skills project --client " + o.client
+	if o.scope == scopeUser {
+		command += " --scope user"
+	}
 	list, s, err := all(ctx, c)
 	if err != nil {
 		return nil, s, err
 	}
 	var wanted []found
 	for _, name := range names {
-		k, err := choose(list, name)
+		k, err := choose(list, name, command)
 		switch {
 		case err != nil:
 			return nil, s, err
@@ -154,7 +158,7 @@ func chosen(ctx context.Context, c *console.Console, names []string) ([]found, s
 	by := make(map[string]string)
 	for _, k := range wanted {
 		if other := by[k.Name]; other != "" && other != k.path() {
-			return nil, s, console.Usagef("exthost skills project --client CLIENT "+k.path(),
+			return nil, s, console.Usagef(command+" "+k.path(),
 				"%s and %s would be the same folder: name the skills to write", other, k.path())
 		}
 		by[k.Name] = k.path()

@@ -259,3 +259,17 @@ func TestUserFolder(t *testing.T) {
 		}
 	}
 }
+
+// TestSkillOfTwoExtensions checks that the hint about a name of two skills is the command that was run.
+func TestSkillOfTwoExtensions(t *testing.T) {
+	list := []found{{extension: "a", Entry: skills.Entry{Skill: &skills.Skill{Name: "one"}}},
+		{extension: "b", Entry: skills.Entry{Skill: &skills.Skill{Name: "one"}}}}
+	const command = "exthost skills project --client claude"
+	_, err := choose(list, "one", command)
+	if e, ok := errors.AsType[*console.Error](err); !ok || e.Hint != command+" a/one" {
+		t.Errorf("%+v", err)
+	}
+	if k, err := choose(list, "b/one", command); err != nil || k.extension != "b" {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
