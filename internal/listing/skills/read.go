@@ -109,9 +109,17 @@ func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := r.spent(); err != nil {
+		return nil, nil, err
+	}
 	w := walk{reader: r, dir: dir, entries: maxEntries, before: r.before.Find(name)}
 	w.add = w.file
-	if err := w.below("", entries, 0); err != nil {
+	err = w.below("", entries, 0)
+	r.files, r.bytes = r.files-len(w.found), r.bytes-w.bytes // also of a skill that is invalid: they were read
+	if err == nil {
+		err = r.spent()
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	slices.SortFunc(w.found, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
@@ -120,16 +128,19 @@ func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
 	}); !found || w.found[i].Digest != Digest(text) {
 		return nil, nil, wrong(sectionFormat, "%s changed while it was read", MainFile)
 	}
-	if r.files -= len(w.found); r.files < 0 {
-		return nil, nil, wrong(sectionLimits, "the skills of the extension together have more than %d files",
-			maxAllFiles)
-	}
-	if r.bytes -= w.bytes; r.bytes < 0 {
-		return nil, nil, wrong(sectionLimits, "the skills of the extension together have more than %d MiB",
-			maxAllBytes>>20)
-	}
 	k.Files = w.found
 	return k, w.lost, nil
+}
+
+// spent returns the error of a skill if too much was read for it to be served, nil if not.
+func (r *reader) spent() error {
+	switch {
+	case r.files < 0:
+		return wrong(sectionLimits, "the skills of the extension together have more than %d files", maxAllFiles)
+	case r.bytes < 0:
+		return wrong(sectionLimits, "the skills of the extension together have more than %d MiB", maxAllBytes>>20)
+	}
+	return nil
 }
 
 // reason returns an error of the file system without the operation and the path.
@@ -253,7 +264,12 @@ func (w *walk) file(name, full string, info fs.FileInfo) error {
 		w.found = append(w.found, *was)
 		return nil
 	}
-	data, err := readFile(w.root, full, maxBytes-w.bytes)
+	var data []byte
+	room := maxBytes - w.bytes
+	err := error(tooLarge(room))
+	if info.Size() <= room {
+		data, err = readFile(w.root, full, room)
+	}
 	if err != nil {
 		if errors.As(err, new(tooLarge)) {
 			return wrong(sectionLimits, "more than %d MiB together, with %s", maxBytes>>20, name)

@@ -312,6 +312,23 @@ func TestLimits(t *testing.T) {
 		}
 		f.only("more than 16 MiB together, with big", sectionLimits)
 	})
+	t.Run("bytes of all", func(t *testing.T) {
+		f := newFolder(t)
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			f.write(name+"/SKILL.md", plain(name))
+			for _, big := range []string{"one", "two"} { // whichever is read first counts, the other one is too much
+				f.write(name+"/"+big, "")
+				if err := os.Truncate(filepath.Join(f.dir, Folder, name, big), 12<<20); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		f.write("g/SKILL.md", plain("g"))
+		s := Read(f.dir)
+		if last := s.Reports[6]; last.Name != "g" || !strings.Contains(last.Reason, "together have more than 64 MiB") {
+			t.Errorf("%+v", last)
+		}
+	})
 	t.Run("depth", func(t *testing.T) {
 		f := newFolder(t)
 		f.write("one/SKILL.md", plain("one"))
