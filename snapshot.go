@@ -38,12 +38,11 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapsho
 	if p.Policies, err = h.policies.NewSet(cfg, known); err != nil {
 		return nil, err
 	}
-	p.KnowSkills(before)
 	if p.Hooks, err = h.hooks.operator(cfg); err != nil {
 		return nil, err
 	}
 	if cfg.Extensions.Enabled {
-		if err := h.discoverExtensions(ctx, p); err != nil {
+		if err := h.discoverExtensions(ctx, p, before); err != nil {
 			return nil, err
 		}
 	}
@@ -54,8 +53,8 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapsho
 	return p, nil
 }
 
-// discoverExtensions adds the extensions in the search paths to p.
-func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
+// discoverExtensions adds the extensions in the search paths to p. before is the previous plan, nil for the first.
+func (h *Host) discoverExtensions(ctx context.Context, p, before *snapshot.Plan) error {
 	found, err := discovery.Discover(ctx, p.Config.Extensions.Discovery())
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 		}
 		p.Extensions[c.ID] = x
 		p.Order = append(p.Order, c.ID)
-		p.AddSkills(&c)
+		p.AddSkills(&c, before)
 	}
 	return nil
 }

@@ -46,8 +46,7 @@ type Plan struct {
 	// Skills are the skills in the folders of extensions, by id. An extension without any has no entry.
 	Skills map[string]*skills.Served
 
-	knownSkills map[string]*skills.Served // of the plan before
-	skillDirs   []string                  // directories with skills, valid or not
+	skillDirs []string // directories with skills, valid or not
 }
 
 // Target is an extension or a destination: a unit that serves calls.

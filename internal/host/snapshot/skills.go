@@ -25,16 +25,17 @@ const (
 )
 
 // AddSkills reads the skills in the folder of c, which may run, and reports those that are not served. The skills of a
-// folder belong to the extension that has the id of its manifest, those of a plugin to what is no server of it.
-func (p *Plan) AddSkills(c *discovery.Candidate) {
+// folder belong to the extension that has the id of its manifest, those of a plugin to what is no server of it. before
+// is the previous plan, which may be nil: files that have not changed since are not read again.
+func (p *Plan) AddSkills(c *discovery.Candidate, before *Plan) {
 	if c.Owner != "" && c.Owner != c.ID && !(c.Portable() && c.ID == agentplugin.PluginID(c.Owner)) {
 		return
 	}
-	var before *skills.Set
-	if known := p.knownSkills[c.ID]; known != nil && known.Root == c.Dir {
-		before = known.Set
+	var known *skills.Set
+	if before != nil && before.Skills[c.ID] != nil {
+		known = before.Skills[c.ID].Set
 	}
-	set := skills.Reread(c.Dir, before)
+	set := skills.Reread(c.Dir, known)
 	p.skillDirs = append(p.skillDirs, dirsOf(c.Dir)...)
 	report := func(code string, level protocol.Level, message, hint string) {
 		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
@@ -63,13 +64,6 @@ func (p *Plan) AddSkills(c *discovery.Candidate) {
 			p.Skills = make(map[string]*skills.Served)
 		}
 		p.Skills[c.ID] = served
-	}
-}
-
-// KnowSkills has AddSkills read no file again that has not changed since the plan before, which may be nil.
-func (p *Plan) KnowSkills(before *Plan) {
-	if before != nil {
-		p.knownSkills = before.Skills
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 // Scheme begins the URIs of skills.
 const Scheme = "skill://"
 
-// TypeDirectory is the media type of a directory resource.
-const TypeDirectory = "inode/directory"
+// typeDirectory is the media type of a directory resource.
+const typeDirectory = "inode/directory"
 
 // Served is the skills of an extension as clients see them: their files are resources at
 // skill://{extension}/{skill}/{path}. It is immutable; nil serves nothing.
@@ -111,8 +111,10 @@ func (s *Served) Find(uri string) (e *Entry, path string) {
 		}
 		segments[i] = segment
 	}
-	i := slices.IndexFunc(s.entries, func(e Entry) bool { return e.Name == segments[0] })
-	if i < 0 {
+	i, found := slices.BinarySearchFunc(s.entries, segments[0], func(e Entry, name string) int {
+		return strings.Compare(e.Name, name)
+	})
+	if !found {
 		return nil, ""
 	}
 	return &s.entries[i], strings.Join(segments[1:], "/")
@@ -147,7 +149,7 @@ func (s *Served) Children(e *Entry, dir string) (list []json.RawMessage, ok bool
 			seen[name] = true
 			out := rawjson.AppendText([]byte(`{"uri":`), s.uri(e.Skill, prefix+name))
 			out = rawjson.AppendText(append(out, `,"name":`...), name)
-			list = append(list, append(out, `,"mimeType":"`+TypeDirectory+`"}`...))
+			list = append(list, append(out, `,"mimeType":"`+typeDirectory+`"}`...))
 		}
 	}
 	return list, len(list) > 0

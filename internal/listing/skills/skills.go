@@ -102,8 +102,8 @@ type Set struct {
 // of no file. A folder without skills has an empty set.
 func Read(root string) *Set { return Reread(root, nil) }
 
-// Reread is [Read] after an earlier one of the same folder, which may be nil: it reads no file again that has the same
-// version.
+// Reread is [Read] after an earlier one, which counts if it was of the same folder and may be nil: of the files that have
+// the same version, it reads only SKILL.md again.
 func Reread(root string, before *Set) *Set {
 	if _, err := os.Lstat(filepath.Join(root, Folder)); errors.Is(err, fs.ErrNotExist) {
 		return &Set{Root: root}
@@ -113,6 +113,9 @@ func Reread(root string, before *Set) *Set {
 		return &Set{Root: root, Err: err}
 	}
 	s := &Set{Root: real}
+	if before != nil && before.Root != real {
+		before = nil
+	}
 	in, err := os.OpenRoot(real)
 	if err != nil {
 		s.Err = err
