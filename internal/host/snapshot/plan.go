@@ -46,7 +46,7 @@ type Plan struct {
 	// Skills are the skills in the folders of extensions, by id. An extension without any has no entry.
 	Skills map[string]*skills.Served
 
-	skillDirs []string // directories with skills, valid or not
+	skillDirs []string // directories in which a change may change skills
 }
 
 // Target is an extension or a destination: a unit that serves calls.

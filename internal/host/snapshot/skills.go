@@ -3,8 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/discovery"
@@ -36,7 +34,7 @@ func (p *Plan) AddSkills(c *discovery.Candidate, before *Plan) {
 		known = before.Skills[c.ID].Set
 	}
 	set := skills.Reread(c.Dir, known)
-	p.skillDirs = append(p.skillDirs, dirsOf(c.Dir)...)
+	p.skillDirs = append(p.skillDirs, set.Dirs...)
 	report := func(code string, level protocol.Level, message, hint string) {
 		p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{
 			Level:     level,
@@ -65,18 +63,6 @@ func (p *Plan) AddSkills(c *discovery.Candidate, before *Plan) {
 		}
 		p.Skills[c.ID] = served
 	}
-}
-
-// dirsOf returns the directories of the skills in a folder, valid or not.
-func dirsOf(root string) (dirs []string) {
-	for _, path := range skills.Paths(root) {
-		dirs = append(dirs, filepath.Dir(path))
-	}
-	if len(dirs) > 0 {
-		dirs = append(dirs, filepath.Join(root, skills.Folder))
-	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
 }
 
 // maxSkillName bounds the name of a folder in a message, in bytes.

@@ -72,6 +72,14 @@ type reader struct {
 	before *Set // read earlier; nil: none
 	files  int
 	bytes  int64
+	dirs   []string // see Set.Dirs
+}
+
+// enter records that a directory is read.
+func (r *reader) enter(dir string) {
+	if len(r.dirs) < maxDirs {
+		r.dirs = append(r.dirs, filepath.Join(r.root.Name(), filepath.FromSlash(dir)))
+	}
 }
 
 // skill reads the skill in a subfolder of skills. lost are the files that are left out.
@@ -86,6 +94,7 @@ func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
 	case !info.IsDir():
 		return nil, nil, errNoSkill
 	}
+	r.enter(dir)
 	entries, err := readDir(r.root, dir, maxEntries)
 	if err != nil {
 		return nil, nil, wrong(sectionLimits, "%s: %v", name, reason(err))
@@ -220,6 +229,7 @@ func (w *walk) below(at string, entries []fs.DirEntry, depth int) error {
 		case info.IsDir() && depth == maxDepth:
 			return wrong(sectionLimits, "%s: directories are nested more than %d deep", name, maxDepth)
 		case info.IsDir():
+			w.enter(full)
 			inner, err := readDir(w.root, full, w.entries)
 			if err != nil {
 				return wrong(sectionLimits, "%s: %v", name, reason(err))

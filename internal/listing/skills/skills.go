@@ -31,6 +31,7 @@ const (
 	maxAllBytes  = 64 << 20 // of all skills of an extension
 	maxDepth     = 16       // directories within a skill
 	maxEntries   = 2048     // files and directories of one skill
+	maxDirs      = 4096     // of Set.Dirs
 	maxFileName  = 255      // bytes of one name
 	maxNamedLost = 8        // files that a note names
 )
@@ -95,6 +96,9 @@ type Set struct {
 	Skills  []*Skill // valid ones, sorted by name
 	Reports []Report // of every folder with a SKILL.md, sorted by name
 	Err     error    // why there are no skills although the directory is there
+	// Dirs are the directories in which a change may change the set, as absolute paths: those of skills, valid or not,
+	// and of what may become one.
+	Dirs []string
 }
 
 // Read reads the skills below root, the folder of an extension: each immediate subfolder of skills that holds a
@@ -102,8 +106,8 @@ type Set struct {
 // of no file. A folder without skills has an empty set.
 func Read(root string) *Set { return Reread(root, nil) }
 
-// Reread is [Read] after an earlier one, which counts if it was of the same folder and may be nil: of the files that have
-// the same version, it reads only SKILL.md again.
+// Reread is [Read] after an earlier one, which counts if it was of the same folder and may be nil: of the files that
+// have the same version, it reads only SKILL.md again.
 func Reread(root string, before *Set) *Set {
 	if _, err := os.Lstat(filepath.Join(root, Folder)); errors.Is(err, fs.ErrNotExist) {
 		return &Set{Root: root}
@@ -122,12 +126,14 @@ func Reread(root string, before *Set) *Set {
 		return s
 	}
 	defer in.Close() // read only
+	r := reader{root: in, before: before, files: maxAllFiles, bytes: maxAllBytes}
+	r.enter(Folder)
+	defer func() { s.Dirs = r.dirs }()
 	names, err := subfolders(in)
 	if err != nil {
 		s.Err = err
 		return s
 	}
-	r := reader{root: in, before: before, files: maxAllFiles, bytes: maxAllBytes}
 	for _, name := range names {
 		skill, lost, err := r.skill(name)
 		if errors.Is(err, errNoSkill) {

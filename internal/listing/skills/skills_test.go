@@ -395,3 +395,30 @@ func TestHiddenText(t *testing.T) {
 		t.Errorf("clients get %s", e.Raw)
 	}
 }
+
+// TestDirs names the directories of valid and invalid skills, and of what may become one.
+func TestDirs(t *testing.T) {
+	f := newFolder(t)
+	f.write("empty/notes.md", "no skill yet")
+	f.write("invalid/SKILL.md", "no frontmatter")
+	f.write("large/SKILL.md", plain("large"))
+	f.write("large/data/big", "")
+	if err := os.Truncate(filepath.Join(f.dir, Folder, "large", "data", "big"), maxBytes); err != nil {
+		t.Fatal(err)
+	}
+	f.write("one/SKILL.md", plain("one"))
+	f.write("one/a/b/c.md", "c")
+	s := Read(f.dir)
+	var got []string
+	for _, dir := range s.Dirs {
+		rel, err := filepath.Rel(s.Root, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, filepath.ToSlash(rel))
+	}
+	if diff := cmp.Diff([]string{"skills", "skills/empty", "skills/invalid", "skills/large", "skills/large/data",
+		"skills/one", "skills/one/a", "skills/one/a/b"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
