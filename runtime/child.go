@@ -145,7 +145,7 @@ func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *pr
 	c.endedAtDiscover = ctx.Err() == nil && c.endsAtDiscover(cause)
 	switch {
 	case c.endedAtDiscover:
-		c.startLog.release(slog.LevelDebug)
+		// Its lines stay held, because reap may bring more.
 		c.spec.Logger.Debug("it ended at server/discover and is started again, with initialize first", "reason",
 			cause.Message)
 	case cause != nil && c.handshake.Load() == nil:

@@ -70,9 +70,15 @@ func TestHungExtensionIsReplaced(t *testing.T) {
 	}
 	stormtest.Claim(t, "from the calls to the next process that is ready", 13*time.Second,
 		func() (time.Duration, string) { return time.Since(began), "" })
-	if _, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil); err != nil {
-		t.Errorf("the next process: %v", err)
-	}
+	// on a busy machine, call_timeout is short for the next process too
+	hosttest.Eventually(t, "the next process answers", func() bool {
+		_, err := h.Call(hosttest.Deadline(t), "ext_x_echo", nil)
+		kind := protocol.KindOf(err)
+		if err != nil && kind != protocol.CallTimeout && kind != protocol.BreakerOpen {
+			t.Fatalf("the next process: %v", err)
+		}
+		return err == nil
+	})
 	x := hosttest.StatusOf(t, h, "x")
 	if x.Instances[0].PID == first || x.Instances[0].Doubt != "" || x.LastCrash == nil ||
 		x.LastCrash.Reason != reason || x.LastCrash.Kind != protocol.CallTimeout {
