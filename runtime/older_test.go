@@ -5,6 +5,7 @@ package runtime
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -14,13 +15,20 @@ import (
 const legacyOnly = `; answer {"protocolVersion":"2025-06-18","capabilities":{}}; until tools/list; ` +
 	`answer {"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}; echo`
 
+// patientSpec returns the spec of a server whose log does not depend on how fast the machine is.
+func patientSpec(t *testing.T, script string) Spec {
+	s := mcpSpec(t, script, manifest.MCPVersionAuto)
+	s.probeTimeout, s.slowStart = time.Hour, time.Hour
+	return s
+}
+
 // TestServerThatEndsAtDiscover has servers that end when server/discover is their first request. Each is started once
 // more within the same run, and its log shows one start. With InitializeFirst it is started once.
 func TestServerThatEndsAtDiscover(t *testing.T) {
 	for _, way := range []string{"exit", "null", "close"} {
 		t.Run(way, func(t *testing.T) {
 			fault(t)
-			s := mcpSpec(t, "older "+way+legacyOnly, manifest.MCPVersionAuto)
+			s := patientSpec(t, "older "+way+legacyOnly)
 			log := logTo(&s)
 			r := start(t, s)
 			h := r.Handshake()
@@ -61,7 +69,7 @@ func TestServerThatEndsAtDiscover(t *testing.T) {
 // process, whose lines alone are logged above debug.
 func TestProgramThatAlwaysEnds(t *testing.T) {
 	fault(t)
-	s := mcpSpec(t, "err no API key; read; exit 3", manifest.MCPVersionAuto)
+	s := patientSpec(t, "err no API key; read; exit 3")
 	log := logTo(&s)
 	err := launch(t, s).end(protocol.ChildExited)
 	wantContains(t, err.Error(), "during the handshake", "exit status 3")
