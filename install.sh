@@ -1,0 +1,331 @@
+#!/bin/sh
+# Installs the program exthost of a release, verified, without root:
+#
+#	curl -fsSL https://github.com/exthost/exthost/releases/latest/download/install.sh | sh
+#
+# A failure leaves what was there before, and nothing else.
+set -eu
+
+usage() {
+	cat <<'USAGE'
+Usage: install.sh [--version VERSION] [--dir DIR] [--key KEY]
+       install.sh --uninstall [--dir DIR]
+
+  --version VERSION  install this release; default: the latest
+  --dir DIR          put the program there; default: ~/.local/bin, or /usr/local/bin for root
+  --key KEY          require a signature of this minisign key: the key, or its file
+  --uninstall        remove the program from DIR; configuration and state stay
+
+The archive must have the SHA-256 that the checksums of the release state. Their signature is verified too
+with --key, and by cosign where that is installed.
+
+EXTHOST_RELEASES=URL takes the place of https://github.com/exthost/exthost/releases, for a mirror.
+USAGE
+}
+
+say() { printf '%s\n' "$*" >&2; }
+
+# die MESSAGE [NEXT STEP]
+die() {
+	say "install.sh: $1"
+	[ -z "${2:-}" ] || say "  next: $2"
+	exit 1
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# The program is in one function, so that a part of this file, when its download is cut, does nothing.
+main() {
+	version='' dir='' key='' uninstall=''
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--version | --dir | --key)
+			[ -n "${2:-}" ] || die "$1 needs a value" "install.sh --help"
+			case $1 in
+			--version) version=${2#v} ;;
+			--dir) dir=$2 ;;
+			--key) key=$2 ;;
+			esac
+			shift 2
+			;;
+		--uninstall) uninstall=yes && shift ;;
+		-h | --help) usage && exit ;;
+		*) die "there is no option $1" "install.sh --help" ;;
+		esac
+	done
+	case $version in
+	*[!0-9A-Za-z.+-]* | *..*) die "$version is no version" "one such as 1.2.3, or none for the latest" ;;
+	esac
+	place
+	if [ -n "$uninstall" ]; then
+		uninstall
+	else
+		install
+	fi
+}
+
+# place decides on the directory, and looks at what is there under the name.
+place() {
+	if [ -z "$dir" ]; then
+		if [ "$(id -u)" = 0 ]; then
+			dir=/usr/local/bin
+		else
+			dir=${HOME:?is not set; state --dir}/.local/bin
+		fi
+	fi
+	case $dir in
+	/*) ;;
+	*) dir=$PWD/$dir ;;
+	esac
+	while [ "$dir" != / ] && [ "${dir%/}" != "$dir" ]; do dir=${dir%/}; done
+	target=${dir%/}/exthost
+	old=''
+	if [ -L "$target" ]; then
+		die "$target is a link, which something else made" "remove it, or install elsewhere with --dir"
+	elif [ -e "$target" ]; then
+		[ ! -f "$target" ] || old=$("$target" --version </dev/null 2>/dev/null) || old=''
+		case $old in
+		"exthost "*) ;;
+		*) die "$target is there and is not exthost" "move it away, or install elsewhere with --dir" ;;
+		esac
+	fi
+}
+
+uninstall() {
+	[ -n "$old" ] || die "there is no $target" "install.sh --uninstall --dir DIR"
+	rm -f "$target" || die "$target cannot be removed" "run it as the owner of $dir"
+	say "removed $target"
+	say "  what it has written stays: exthost in \$XDG_STATE_HOME (~/.local/state) and in \$XDG_CONFIG_HOME (~/.config)"
+}
+
+install() {
+	releases=${EXTHOST_RELEASES:-https://github.com/exthost/exthost/releases}
+	releases=${releases%/}
+	home=''
+	home=$(host "$releases")
+	platform
+	tools
+	stage
+	if [ -z "$version" ]; then
+		fetch "$releases/latest/download/checksums.txt" "$tmp/latest.txt" 128
+		version=$(sed -n "s/^[0-9a-f]\{64\}  exthost_\([0-9A-Za-z.+-]*\)_$system\.tar\.gz\$/\1/p" "$tmp/latest.txt")
+		case $version in
+		'' | *..* | *[!0-9A-Za-z.+-]*) die "the latest release has no program for $system" "$other" ;;
+		esac
+	fi
+	archive=exthost_${version}_$system.tar.gz
+	from=$releases/download/v$version
+	fetch "$from/checksums.txt" "$tmp/checksums.txt" 128
+	signature
+	fetch "$from/$archive" "$tmp/$archive" 409600
+	checksum
+	unpack
+	replace
+}
+
+# platform names the system as the archives do.
+platform() {
+	other="https://github.com/exthost/exthost/releases, or: go install github.com/exthost/exthost/cmd/exthost@latest"
+	os=$(uname -s) arch=$(uname -m)
+	case $os in
+	Linux) os=linux ;;
+	Darwin)
+		os=darwin
+		# A shell under Rosetta is told that the machine is another one.
+		[ "$(sysctl -n sysctl.proc_translated 2>/dev/null)" != 1 ] || arch=arm64
+		;;
+	*) die "there is no program for $os here" "winget install exthost, scoop install exthost, or $other" ;;
+	esac
+	case $arch in
+	x86_64 | amd64) arch=amd64 ;;
+	aarch64 | arm64) arch=arm64 ;;
+	*) die "there is no program for $arch" "$other" ;;
+	esac
+	system=${os}_$arch
+}
+
+tools() {
+	for tool in tar gzip sed mktemp; do
+		has $tool || die "$tool is missing" "install $tool"
+	done
+	if has curl; then
+		get=get_curl
+	elif has wget && wget --version 2>/dev/null | grep -q '^GNU Wget 1'; then # others do not verify certificates
+		get=get_wget
+	else
+		die "curl is missing, and so is GNU Wget" "install curl"
+	fi
+	if has sha256sum; then
+		sum=sha256sum
+	elif has shasum; then
+		sum='shasum -a 256'
+	elif has openssl; then
+		sum='openssl dgst -sha256 -r'
+	else
+		die "nothing here computes a SHA-256" "install sha256sum, shasum or openssl"
+	fi
+	if [ -n "$key" ] && ! has minisign; then
+		die "--key needs minisign, which is missing" "install minisign, or leave out --key"
+	fi
+}
+
+# stage makes a directory beside the target, so that the last step is one rename within a file system.
+stage() {
+	made=''
+	at=$dir
+	while [ ! -e "$at" ] && [ ! -L "$at" ]; do
+		made=$at
+		at=${at%/*}
+		at=${at:-/}
+	done
+	tmp=''
+	trap 'clean' EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	mkdir -p "$dir" 2>/dev/null || die "$dir cannot be made" "a directory of yours with --dir"
+	tmp=$(mktemp -d "${dir%/}/.exthost.XXXXXXXX" 2>/dev/null) || die "nothing can be written in $dir" \
+		"a directory of yours with --dir"
+}
+
+# clean removes what this run has made, but the program. Of the directories it removes those that are empty.
+clean() {
+	[ -z "$tmp" ] || rm -rf "$tmp"
+	[ -n "$made" ] || return 0
+	at=$dir
+	while rmdir "$at" 2>/dev/null || true; [ "$at" != "$made" ]; do at=${at%/*}; done
+}
+
+# host prints the host of a URL, if files may come from there: the host of the releases and, of GitHub, where it keeps
+# files.
+host() {
+	case $1 in
+	https://*) ;;
+	*) die "$1 is not https" "$mirrors" ;;
+	esac
+	name=${1#https://}
+	name=${name%%/*}
+	name=${name%:443}
+	case $name in
+	'' | *[!0-9A-Za-z.:-]*) die "$1 has no plain host" "$mirrors" ;;
+	esac
+	case ${home:-$name}:$name in
+	"$name:$name" | github.com:*.githubusercontent.com) printf '%s' "$name" ;;
+	*) die "$home redirects to another host: $1" "$mirrors" ;;
+	esac
+}
+mirrors="try again from another network, or name a mirror: EXTHOST_RELEASES=https://HOST/PATH"
+
+# fetch URL FILE KIB: at most KIB kibibytes.
+fetch() {
+	url=$1
+	for hop in 1 2 3 4 5 6; do
+		host "$url" >/dev/null
+		status='' location=''
+		rm -f "$2"
+		$get "$url" "$2" "$3"
+		case $status in
+		200) return ;;
+		301 | 302 | 303 | 307 | 308) ;;
+		404) die "there is no $url" "see which releases there are: $releases" ;;
+		[1-5][0-9][0-9]) die "$url: the server answered $status" "try again later" ;;
+		*) die "$url could not be fetched, or not whole within its bounds" "try again; is there space in $dir?" ;;
+		esac
+		case $location in
+		/*) url=https://$(host "$url")$location ;;
+		*) url=$location ;;
+		esac
+	done
+	die "$1 redirects more than $hop times" "$mirrors"
+}
+
+get_curl() {
+	answer=$(
+		bound "$3"
+		curl --silent --show-error --no-location --proto =https --connect-timeout 20 --max-time 1200 --speed-time 60 \
+			--speed-limit 1000 --output "$2" --write-out '%{http_code} %{redirect_url}' "$1"
+	) || return 0
+	status=${answer%% *} location=${answer#* }
+}
+
+get_wget() {
+	code=0
+	answer=$(
+		bound "$3"
+		wget --quiet --server-response --max-redirect=0 --tries=1 --timeout=60 --output-document="$2" "$1" 2>&1
+	) || code=$?
+	[ $code = 0 ] || [ $code = 8 ] || { say "$answer" && return 0; } # 8: the server's answer says no, or elsewhere
+	status=$(printf '%s\n' "$answer" | sed -n 's/^ *HTTP\/[0-9.]* \([0-9]*\).*/\1/p' | tail -n 1)
+	location=$(printf '%s\n' "$answer" | tr -d '\r' | sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' | tail -n 1)
+}
+
+# bound keeps a file from growing without end. The unit is 512 bytes, of some shells 1024.
+bound() { ulimit -f $(($1 * 2)) 2>/dev/null || true; }
+
+# signature verifies checksums.txt by each way there is.
+signature() {
+	signed=''
+	if [ -n "$key" ]; then
+		fetch "$from/checksums.txt.minisig" "$tmp/checksums.txt.minisig" 64
+		option=-P
+		[ ! -f "$key" ] || option=-p
+		comment=$(minisign -V -Q "$option" "$key" -m "$tmp/checksums.txt" -x "$tmp/checksums.txt.minisig" 2>&1) ||
+			die "the checksums of $version are not signed by the key: $comment" "$report"
+		# An older release is signed too; the comment is part of what is signed.
+		[ "$comment" = "exthost $version" ] || die "the signature is that of $comment, not of exthost $version" "$report"
+		signed=" and signature (minisign)"
+	fi
+	if has cosign; then
+		fetch "$from/checksums.txt.sigstore.json" "$tmp/checksums.txt.sigstore.json" 1024
+		errors=$(cosign verify-blob --bundle "$tmp/checksums.txt.sigstore.json" \
+			--certificate-identity "https://github.com/exthost/exthost/.github/workflows/release.yaml@refs/tags/v$version" \
+			--certificate-oidc-issuer https://token.actions.githubusercontent.com "$tmp/checksums.txt" 2>&1) ||
+			die "the checksums of $version are not signed by their release: $errors" "$report"
+		signed="$signed and signature (cosign)"
+	fi
+}
+report="do not use these files; report it as SECURITY.md of the project says"
+
+checksum() {
+	want=$(sed -n "s/^\([0-9a-f]\{64\}\)  $(printf '%s' "$archive" | sed 's/\./\\./g')\$/\1/p" "$tmp/checksums.txt")
+	[ ${#want} = 64 ] || die "checksums.txt does not state $archive once" "is there a release for $system? $releases"
+	got=$($sum "$tmp/$archive") || die "the checksum of $archive cannot be computed" "does $sum work?"
+	got=${got%% *}
+	[ "$got" = "$want" ] || die "$archive has the SHA-256 $got, and the release states $want" "try again; then: $report"
+}
+
+# unpack takes the program alone out of the archive, and runs it once where it will be.
+unpack() {
+	tar -xzof "$tmp/$archive" -C "$tmp" exthost 2>/dev/null || die "$archive could not be unpacked" \
+		"is there space in $dir?"
+	if [ -L "$tmp/exthost" ] || [ ! -f "$tmp/exthost" ]; then die "$archive has no program exthost" "$report"; fi
+	chmod 755 "$tmp/exthost"
+	said=$("$tmp/exthost" --version </dev/null 2>&1) ||
+		die "the program does not run in $dir: $said" "a directory that may have programs, with --dir"
+	case $said in
+	"exthost $version "*) ;;
+	*) die "the program of $archive says that it is $said" "$report" ;;
+	esac
+}
+
+replace() {
+	mv -f "$tmp/exthost" "$target" || die "$target could not be replaced" "a directory of yours with --dir"
+	say "installed exthost $version as $target; checksum$signed verified"
+	case $old in
+	'' | "exthost $version "*) ;;
+	*)
+		old=${old#exthost }
+		say "  it replaces ${old%% *}, which hosts that run keep until they are started again"
+		;;
+	esac
+	case :$PATH: in
+	*":$dir:"*)
+		first=$(command -v exthost) || first=$target
+		[ "$first" = "$target" ] || say "  $first comes before it on PATH"
+		;;
+	*) say "  $dir is not on PATH: export PATH=\"$dir:\$PATH\"" ;;
+	esac
+	say "  next: exthost help"
+}
+
+main "$@"
