@@ -47,6 +47,11 @@ func ReadPlugin(dir string) *agentplugin.Plugin {
 			p.Notes = append(p.Notes, agentplugin.Note{Text: text, Section: "4.1"})
 			add(protocol.LevelWarn, r.Name, text, "4.1")
 		}
+		if r.Unknown != "" {
+			text := fmt.Sprintf("the skill %q: %s", r.Name, r.Unknown)
+			p.Notes = append(p.Notes, agentplugin.Note{Text: text, Section: "7.1"})
+			add(protocol.LevelInfo, r.Name, text, "7.1")
+		}
 		p.Skills = append(p.Skills, s)
 	}
 	return p

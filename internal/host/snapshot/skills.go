@@ -3,6 +3,8 @@ package snapshot
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/discovery"
@@ -20,6 +22,7 @@ import (
 const (
 	codeSkillInvalid = "skill_invalid" // Warn: a skill breaks a rule, and is not served
 	codeSkillPartial = "skill_partial" // Info: files of a skill are left out
+	codeSkillFields  = "skill_fields"  // Info: the frontmatter has fields that the specification does not know
 )
 
 // AddSkills reads the skills in the folder of c, which may run, and reports those that are not served. The skills of a
@@ -48,6 +51,7 @@ func (p *Plan) AddSkills(c *discovery.Candidate, before *Plan) {
 	if set.Err != nil {
 		report(codeSkillInvalid, protocol.LevelWarn, "its skills are not served: "+set.Err.Error(), "")
 	}
+	unknown := map[string][]string{} // skills by what is said of their fields
 	for _, r := range set.Reports {
 		name := skills.Folder + "/" + display.Cut(display.Escape(r.Name), maxSkillName)
 		switch {
@@ -56,6 +60,13 @@ func (p *Plan) AddSkills(c *discovery.Candidate, before *Plan) {
 		case r.Note != "":
 			report(codeSkillPartial, protocol.LevelInfo, name+": "+r.Note, "")
 		}
+		if r.Unknown != "" {
+			unknown[r.Unknown] = append(unknown[r.Unknown], name)
+		}
+	}
+	for _, said := range slices.Sorted(maps.Keys(unknown)) {
+		report(codeSkillFields, protocol.LevelInfo,
+			display.Cut(strings.Join(unknown[said], ", "), maxSkillNames)+": "+said, "")
 	}
 	if served := skills.Serve(c.ID, set); served != nil {
 		if p.Skills == nil {
@@ -65,8 +76,11 @@ func (p *Plan) AddSkills(c *discovery.Candidate, before *Plan) {
 	}
 }
 
-// maxSkillName bounds the name of a folder in a message, in bytes.
-const maxSkillName = 100
+// Bounds of the names of folders in a message, in bytes: of one, and of several.
+const (
+	maxSkillName  = 100
+	maxSkillNames = 300
+)
 
 // SkillOwner returns the extension in whose folder the skill of a URI lies, "" if none or if view hides it. Nobody else
 // can offer a skill under such a URI.

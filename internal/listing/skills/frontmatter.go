@@ -2,6 +2,8 @@ package skills
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -20,12 +22,14 @@ const (
 	maxDescription   = 1024
 	maxCompatibility = 500
 
-	maxFrontmatter = 64 << 10 // bytes
+	maxFrontmatter = 64 << 10  // bytes
+	maxRendered    = 128 << 10 // bytes of it as JSON, where an alias counts as often as it is used
 )
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// fields checks the values of the fields that the specification allows. No other fields are allowed.
+// fields checks the values of the fields that the specification knows. Others pass as they are, because every client of
+// skills ignores those that it does not know.
 var fields = map[string]func(value string) (wrong string){
 	"name": func(value string) string {
 		switch {
@@ -55,6 +59,8 @@ var fields = map[string]func(value string) (wrong string){
 	"allowed-tools": func(string) string { return "" },
 	"metadata":      nil, // a map
 }
+
+var fieldNames = slices.Sorted(maps.Keys(fields))
 
 // section returns the section of the specification about a field.
 func section(field string) string {
@@ -91,14 +97,21 @@ func parse(folder string, data []byte) (*Skill, error) {
 	}
 	for _, required := range []string{"name", "description"} {
 		if root.At(required) == nil {
-			return nil, wrong(section(required), "%s: the frontmatter has no %s", MainFile, required)
+			hint := ""
+			if near := text.Nearest(required, k.Unknown); near != "" {
+				hint = "; it has " + display.Cut(display.Escape(near), maxName) + ", which may be meant"
+			}
+			return nil, wrong(section(required), "%s: the frontmatter has no %s%s", MainFile, required, hint)
 		}
 	}
 	if k.Name != folder {
 		return nil, wrong(section("name"), "%s: the name %s is not that of the folder, %s", MainFile, k.Name,
 			display.Cut(display.Escape(folder), maxFileName))
 	}
-	k.Frontmatter = appendNode(nil, root)
+	if k.Frontmatter = appendNode(nil, root); len(k.Frontmatter) > maxRendered {
+		return nil, wrong(sectionFormat, "%s: the frontmatter, its aliases replaced, has more than %d KiB", MainFile,
+			maxRendered>>10)
+	}
 	return k, nil
 }
 
@@ -110,11 +123,8 @@ func (k *Skill) field(f strict.Field) error {
 	check, known := fields[f.Key]
 	switch {
 	case !known:
-		name := display.Cut(display.Escape(f.Key), maxName)
-		if near := text.Nearest(f.Key, slices.Sorted(maps.Keys(fields))); near != "" {
-			return refuse("there is no field %s; did you mean %s?", name, near)
-		}
-		return refuse("there is no field %s; put it below metadata", name)
+		k.Unknown = append(k.Unknown, f.Key)
+		return nil
 	case check == nil:
 		if f.Value.Kind != strict.Map {
 			return refuse("%s is no map of texts", f.Key)
@@ -177,17 +187,68 @@ func frontmatterOf(data []byte) ([]byte, error) {
 	return nil, wrong(sectionFormat, "%s: the frontmatter has no end: write --- on a line of its own", MainFile)
 }
 
-// appendNode appends the frontmatter, or a value of it, as JSON: a map or a text.
+// appendNode appends the frontmatter, or a value of it, as JSON. It stops soon after maxRendered bytes.
 func appendNode(out []byte, n *strict.Node) []byte {
-	if n.Kind != strict.Map {
-		return rawjson.AppendText(out, n.Text)
+	if len(out) > maxRendered {
+		return out
 	}
-	out = append(out, '{')
-	for i, f := range n.Fields {
-		if i > 0 {
-			out = append(out, ',')
+	switch n.Kind {
+	case strict.Map:
+		out = append(out, '{')
+		for i, f := range n.Fields {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendNode(append(rawjson.AppendText(out, f.Key), ':'), f.Value)
 		}
-		out = appendNode(append(rawjson.AppendText(out, f.Key), ':'), f.Value)
+		return append(out, '}')
+	case strict.List:
+		out = append(out, '[')
+		for i, item := range n.Items {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = appendNode(out, item)
+		}
+		return append(out, ']')
+	case strict.Null, strict.Bool, strict.Int, strict.Float:
+		return appendScalar(out, n)
 	}
-	return append(out, '}')
+	return rawjson.AppendText(out, n.Text)
+}
+
+// appendScalar appends a number as it was written, as far as JSON can write it: 1.10 stays 1.10.
+func appendScalar(out []byte, n *strict.Node) []byte {
+	switch value := n.Value.(type) {
+	case nil:
+		return append(out, "null"...)
+	case int64, json.Number, bool:
+		return fmt.Append(out, value)
+	}
+	if json.Valid([]byte(n.Text)) {
+		return append(out, n.Text...)
+	}
+	if number, err := json.Marshal(n.Value); err == nil {
+		return append(out, number...)
+	}
+	return rawjson.AppendText(out, n.Text) // .inf and .nan
+}
+
+// unknown says which fields the specification does not know, with the field that a misspelt one may stand for.
+func unknown(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	var shown []string
+	for _, name := range names[:min(len(names), maxNamedLost)] {
+		one := display.Cut(display.Escape(name), maxName)
+		if near := text.Nearest(name, fieldNames); near != "" {
+			one += " (did you mean " + near + "?)"
+		}
+		shown = append(shown, one)
+	}
+	if more := len(names) - maxNamedLost; more > 0 {
+		shown = append(shown, fmt.Sprintf("%d more", more))
+	}
+	return "Agent Skills has no field " + strings.Join(shown, ", ") + "; clients are told of it as it is"
 }

@@ -40,10 +40,11 @@ const (
 type Skill struct {
 	Name        string
 	Description string
-	// Frontmatter is the frontmatter as a JSON object, its members in the author's order. Every value is a text or the
-	// map of texts below metadata.
+	// Frontmatter is the frontmatter as a JSON object, its members in the author's order. The values of the fields that
+	// the specification knows are texts, and the map of texts below metadata.
 	Frontmatter []byte
-	Files       []File // sorted by path; SKILL.md is one of them
+	Unknown     []string // fields of Frontmatter that the specification does not know
+	Files       []File   // sorted by path; SKILL.md is one of them
 }
 
 // File is a file of a skill, as it was when the skill was read.
@@ -69,6 +70,8 @@ type Report struct {
 	Reason  string `json:"reason,omitempty"`  // why it is invalid, with the place
 	Section string `json:"section,omitempty"` // of the specification that the reason stems from
 	Note    string `json:"note,omitempty"`    // what is left out of a valid skill
+	// Unknown says which fields of the frontmatter the specification does not know.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Sections of the specifications.
@@ -147,6 +150,7 @@ func Reread(root string, before *Set) *Set {
 			}
 		} else {
 			s.Skills = append(s.Skills, skill)
+			report.Unknown = unknown(skill.Unknown)
 		}
 		s.Reports = append(s.Reports, report)
 	}

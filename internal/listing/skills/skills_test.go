@@ -64,6 +64,7 @@ func TestFrontmatter(t *testing.T) {
 	const more = "license: MIT\ncompatibility: any\nmetadata: {a: b}\nallowed-tools: Read Bash(git:*)"
 	const twice = "SKILL.md:4: \"name\" is already defined"
 	long := strings.Repeat("é", 1024)
+	aliases := "a: &a " + strings.Repeat("x", 4096) + "\nb: [" + strings.Repeat("*a, ", 4096) + "]"
 	var bomb strings.Builder
 	bomb.WriteString("name: one\ndescription: d\nmetadata:\n  a0: &a0 x\n")
 	for n := 1; n < 30; n++ {
@@ -98,8 +99,9 @@ func TestFrontmatter(t *testing.T) {
 		"two hyphens":         {plain("o--ne"), "lower-case", ""},
 		"hyphen at the end":   {plain("one-"), "lower-case", ""},
 		"long name":           {plain(strings.Repeat("x", 65)), "more than 64", ""},
-		"unknown field":       {main(one, "verson: 1"), "there is no field verson", sectionFields},
-		"misspelt field":      {main("name: one", "descripton: d"), "did you mean description?", ""},
+		"unknown field":       {main(one, "origin: ECC\nlist: [1, {a: [b]}]"), "", ""},
+		"misspelt field":      {main("name: one", "descripton: d"), "it has descripton, which may be", ""},
+		"many aliases":        {main(one, aliases), "its aliases replaced, has more than 128 KiB", sectionFormat},
 		"a list of tools":     {main(one, "allowed-tools: [Read]"), "allowed-tools is a list, not a text", ""},
 		"empty compatibility": {main(one, "compatibility: ''"), "1 to 500", ""},
 		"nested metadata":     {main(one, "metadata: {a: {b: c}}"), "metadata.a is a map, not a text", ""},
@@ -124,6 +126,26 @@ func TestFrontmatterIsVerbatim(t *testing.T) {
 		`"description":"two \"lines\" é"}`
 	if string(k.Frontmatter) != want {
 		t.Errorf("%s\nwant %s", k.Frontmatter, want)
+	}
+}
+
+// TestUnknownFields serves a skill with fields that the specification does not know, whatever their values are, and
+// names them.
+func TestUnknownFields(t *testing.T) {
+	f := newFolder(t)
+	f.write("one/SKILL.md", main("name: one", "description: d", "version: 1.10", "user-invocable: true", "model:",
+		"count: 0x10", "many: 123456789012345678901", "far: .inf", "compatiblity: x", "tools: [Read, {a: [1]}]",
+		"nothing: {}"))
+	k := f.only("", "")
+	const want = `{"name":"one","description":"d","version":1.10,"user-invocable":true,"model":null,"count":16,` +
+		`"many":123456789012345678901,"far":".inf","compatiblity":"x","tools":["Read",{"a":[1]}],"nothing":{}}`
+	if string(k.Frontmatter) != want || !json.Valid(k.Frontmatter) {
+		t.Errorf("%s\nwant %s", k.Frontmatter, want)
+	}
+	const said = "Agent Skills has no field version, user-invocable, model, count, many, far, " +
+		"compatiblity (did you mean compatibility?), tools, 1 more; clients are told of it as it is"
+	if got := Read(f.dir).Reports[0].Unknown; got != said {
+		t.Errorf("%s\nwant %s", got, said)
 	}
 }
 

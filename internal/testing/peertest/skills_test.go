@@ -28,7 +28,8 @@ func skillFolder(t *testing.T, dir string) {
 		"git-flow/templates/a message.md": "subject\r\n\r\nbody",
 		"git-flow/assets/dot.png":         "\x89PNG\r\n\x1a\n\x00\xff\xfe",
 		"git-flow/inner/SKILL.md":         "---\nname: inner\ndescription: Part of the outer one.\n---\n",
-		"other/SKILL.md":                  "---\nname: other\ndescription: Another one.\n---\n",
+		"other/SKILL.md": "---\nname: other\ndescription: Another one.\nversion: 1.0\nuser-invocable: false\n" +
+			"hooks: [{run: [a, 2]}]\norigin: elsewhere\nmodel:\n---\n",
 	} {
 		path := filepath.Join(dir, "kit", "skills", filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
