@@ -37,7 +37,7 @@ type Destination struct {
 	// sse and http only: shared: one login for all callers; per_caller: each caller's own (exthost secret login NAME
 	// --caller CALLER); default shared
 	Credentials string `json:"credentials,omitempty" project:"yes" jsonschema:"enum=shared,enum=per_caller"`
-	// stdio only: argv, or one string; a path with a slash is relative to cwd
+	// stdio only: argv, or one string; a path with a slash is relative to cwd, ~/ is the home directory
 	Command manifest.Command `json:"command,omitempty" project:"tighten"`
 	// stdio only: added to the filtered environment
 	Env map[string]string `json:"env,omitempty" project:"tighten"`

@@ -148,11 +148,11 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 }
 
 // settle returns the directory that a process starts in: cwd, or the directory of the file that states the process. It
-// resolves a command with a slash against that directory.
+// resolves a command with a slash against that directory, and ~ at its beginning.
 func (f *finisher) settle(path, cwd string, argv []string) string {
 	cwd = cmp.Or(cwd, f.base(path))
 	if len(argv) > 0 && strings.ContainsAny(argv[0], `/\`) {
-		argv[0] = against(cwd, argv[0])
+		argv[0] = against(cwd, strict.InHome(argv[0]))
 	}
 	if refused := f.owners.Command(cwd, argv); refused != nil {
 		f.fail(path, refused.Hint, "its command does not run: %s", refused.Message)

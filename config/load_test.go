@@ -400,3 +400,28 @@ func TestFilesOfOtherProgramsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// The command of a destination, a policy or a hook may begin with the home directory of the user.
+func TestCommandsBelowHome(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	o := alone(write(t, map[string]string{"exthost.yaml": `
+destinations:
+  d: {command: [~/bin/d, ~/x]}
+hooks:
+  - {event: before_tool_call, command: ["~/bin/h"]}
+plugins:
+  - {name: p, category: observability, cmd: ["~/bin/p"], flows: [request]}
+`}))
+	cfg, _ := mustLoad(t, o)
+	want := [][]string{
+		{filepath.Join(home, "bin/d"), "~/x"},
+		{filepath.Join(home, "bin/h")},
+		{filepath.Join(home, "bin/p")},
+	}
+	got := [][]string{cfg.Destinations["d"].Command, cfg.Hooks[0].Command, cfg.Plugins[0].Cmd}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -39,15 +39,20 @@ func (d *Decoder) resolve(pos Pos, path string) string {
 	if path == "" {
 		return ""
 	}
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			path = filepath.Join(home, rest)
-		}
-	}
-	if filepath.IsAbs(path) {
+	if path = InHome(path); filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(d.Base(pos), path)
+}
+
+// InHome replaces a leading ~ by the user's home directory, if that is known.
+func InHome(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	return path
 }
 
 // Base returns the directory that relative paths stated at pos start from.
