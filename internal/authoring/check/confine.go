@@ -40,6 +40,10 @@ func (s *subject) probeSandbox(ctx context.Context) error {
 	defer os.RemoveAll(spec.StateDir)
 	files := *spec.Sandbox
 	files.Net, files.Watch = nil, new(sandbox.Watch)
+	own := process.OwnProc(policy, s.isolated(), s.spec.Containment)
+	if own {
+		files.Write = append(slices.Clone(files.Write), filepath.Join(spec.StateDir, "tmp"))
+	}
 	made, ended := s.runIn(ctx, spec, files)
 	refused, proc := withoutProc(files.Watch.Refused())
 	targets, unseen := s.targets(ctx, spec)
@@ -48,7 +52,7 @@ func (s *subject) probeSandbox(ctx context.Context) error {
 		lines = append(lines, "which hosts it asks for was not watched: "+unseen.Error())
 	}
 	const ownProc = `it asked for /proc, of which runtime.isolate = "pid" gives it one of its own`
-	if proc = proc && !s.isolated(); proc && (len(lines) > 0 || ended != nil) {
+	if proc = proc && !own; proc && (len(lines) > 0 || ended != nil) {
 		lines = append(lines, ownProc)
 	}
 	if len(lines) > 0 {
@@ -141,9 +145,11 @@ func aside(s runtime.Spec) (runtime.Spec, error) {
 		}
 		return all
 	}
-	p := *s.Sandbox
+	p, m := *s.Sandbox, *s.Manifest
 	p.Read, p.Write, p.At.State = moved(p.Read), moved(p.Write), dir
-	s.StateDir, s.Env, s.Sandbox = dir, moved(s.Env), &p
+	t := &m.Transport
+	t.Cmd, t.Args, t.Cwd = moved(t.Cmd), moved(t.Args), strings.ReplaceAll(t.Cwd, was, dir)
+	s.StateDir, s.Env, s.Sandbox, s.Manifest = dir, moved(s.Env), &p, &m
 	return s, nil
 }
 

@@ -200,7 +200,13 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool,
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err = hosts.Open(ctx, c, cfg, exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}})
+	packages, err := hosts.Packages(loaded)
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(state))
+	}
+	packages.Editing = true // its user tries another plugin.toml
+	h, err = hosts.Open(ctx, c, cfg,
+		exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}, Packages: packages})
 	if err != nil {
 		os.RemoveAll(state)
 		return nil, nil, err

@@ -127,8 +127,10 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 	unrecorded := *cfg
 	unrecorded.Record = config.Cassette{} // only a serving host records
 	cfg = &unrecorded
-	if o.Packages, err = Packages(cfg); err != nil {
-		return nil, err
+	if o.Packages == nil {
+		if o.Packages, err = Packages(cfg); err != nil {
+			return nil, err
+		}
 	}
 	where := cfg.Log
 	if o.Mode.Inspect { // a command that only looks writes no log, even if the project's configuration sets a file

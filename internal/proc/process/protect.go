@@ -25,6 +25,11 @@ func (c *Containment) ownNamespaces(p *sandbox.Policy) bool {
 func Protect(p *sandbox.Policy, isolate bool, c *Containment) (sandbox.Protection, error) {
 	q := *p
 	q.OwnNet = q.Namespaced() && namespaces() == nil
-	q.OwnProc = c.ownNamespaces(p) || isolate && CanIsolate
+	q.OwnProc = OwnProc(p, isolate, c)
 	return q.Check()
+}
+
+// OwnProc reports whether a child in c with sandbox p has a /proc of its own, and a temporary directory.
+func OwnProc(p *sandbox.Policy, isolate bool, c *Containment) bool {
+	return c.ownNamespaces(p) || isolate && CanIsolate
 }
