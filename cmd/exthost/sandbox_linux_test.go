@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,6 +66,50 @@ func TestCheckSandbox(t *testing.T) {
 	}
 	if out, _ := ask(t, project(t, files), "check", "curious"); strings.Contains(out, "refused") {
 		t.Errorf("without the flag: %s", out)
+	}
+}
+
+// keeper is a package whose tool makes a temporary file and reads the directory of its argument.
+const keeper = `#!/bin/sh
+while read -r line; do
+	case $line in *'"id":'*) ;; *) continue ;; esac
+	id=${line#*\"id\":}; id=${id%%[,\}]*}
+	case $line in
+	*'"initialize"'*) is='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"k","version":"1"}}' ;;
+	*'"tools/list"'*) is='"result":{"tools":[{"name":"note","inputSchema":{"type":"object"}}]}' ;;
+	*'"note"'*) mktemp && ls "${1%/*}" && is='"result":{"content":[]}' || is='"error":{"code":1,"message":"refused"}' ;;
+	*) is='"error":{"code":-32601,"message":"no"}' ;;
+	esac >&2
+	echo '{"jsonrpc":"2.0","id":'$id','$is'}'
+done
+`
+
+// check --sandbox finds the files of a package, whose plugin.toml differs from exthost.lock while its user tries a
+// [sandbox], and proposes neither its state directory in its arguments nor its temporary directory.
+func TestCheckSandboxOfAPackage(t *testing.T) {
+	needSandbox(t)
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{
+		"keeper/manifest.json": `{"name": "keeper", "version": "1.0.0", "server": ` +
+			`{"type": "binary", "mcp_config": {"command": "server/run"}}}`,
+		"keeper/server/run":            keeper,
+		"extensions/keeper/check.json": `{"calls": [{"tool": "note"}]}`,
+	})
+	if out, code := ask(t, dir, "add", "./keeper", "--yes"); code != 0 {
+		t.Fatalf("%d: %s", code, out)
+	}
+	path := filepath.Join(dir, "extensions/keeper/plugin.toml")
+	added, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := strings.Replace(string(added), "args = []", "args = [\"${EXTHOST_STATE_DIR}/notes\"]", 1) + "[sandbox]\n"
+	if err := os.WriteFile(path, []byte(tried), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := ask(t, dir, "check", "--sandbox", "extensions/keeper")
+	if !strings.Contains(out, "1 calls, nothing refused") && !strings.Contains(out, "1 calls; it asked for /proc") {
+		t.Errorf("%s%s", tried, out)
 	}
 }
 
