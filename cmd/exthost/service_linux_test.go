@@ -88,6 +88,8 @@ func TestHostWithAnotherStateDirectory(t *testing.T) {
 		{dir, []string{"call", "ext_kit_say", "text=hello"}, console.ExitOK, "hello"},
 		{dir, []string{"check"}, console.ExitFailed, "sudo -u "},
 		{other, []string{"status", "--ready", "--host", pid}, console.ExitOK, ""},
+		{other, []string{"ps"}, console.ExitOK, pid},
+		{other, []string{"ps"}, console.ExitOK, dir},
 		{other, []string{"calls", "--host", dir}, console.ExitOK, "ext_kit_say"},
 		{other, []string{"status"}, console.ExitNotFound, "pid " + pid + " in " + dir},
 		{other, []string{"status"}, console.ExitNotFound, "exthost status --host "},

@@ -96,6 +96,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		}},
 		{"See what happens:", []*cobra.Command{
 			operate.Status(c, inspect.Extension),
+			operate.Ps(c),
 			operate.Logs(c),
 			operate.Calls(c, govern.Decisions{}, govern.Audit(c), govern.Verify(c), govern.Approve(c), govern.Deny(c),
 				record.Record(c), record.Replay(c), record.Diff(c)),

@@ -53,7 +53,7 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 		}
 	}
 	if c.host != "" {
-		e.Text, e.Hint = fmt.Sprintf("no host has the pid or the directory %.200q", c.host), "exthost status --host PID"
+		e.Text, e.Hint = fmt.Sprintf("no host has the pid or the directory %.200q", c.host), "exthost ps"
 	}
 	if len(all) > 0 {
 		next := fmt.Sprintf("exthost status --host %d", all[0].Seen)
@@ -69,7 +69,7 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 	}
 	if others > 0 {
 		e.Text += fmt.Sprintf("\n  %s of other users", console.Plural(others, "host"))
-		e.Hint += "; sudo exthost status names those of other users"
+		e.Hint += "; sudo exthost ps names those of other users"
 	}
 	return nil, e
 }

@@ -85,6 +85,25 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 	return all, ctx.Err()
 }
 
+// OnMachine returns the hosts of this machine that this user may reach, the oldest first. others is the number of those
+// of other users.
+func OnMachine(ctx context.Context) (all []*Running, others int, err error) {
+	found, others := daemon.Machine(ctx)
+	for _, info := range found {
+		all = append(all, running(info))
+	}
+	here, err := Everywhere(ctx) // systems on which Machine finds none
+	for _, r := range here {
+		if !slices.ContainsFunc(all, func(known *Running) bool { return known.Info.Socket == r.Info.Socket }) {
+			all = append(all, r)
+		}
+	}
+	return all, others, err
+}
+
+// User returns the name of the host's user, else its uid.
+func (r *Running) User() string { return strings.TrimPrefix(userName(r.Info.UID), "user ") }
+
 // UnknownClient returns the error for an unknown client name.
 func UnknownClient(name string, known []string) *console.Error {
 	return &console.Error{

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/exthost/exthost/internal/proc/peer"
 )
@@ -26,6 +27,16 @@ func Machine(ctx context.Context) (all []Info, others int) {
 			_ = conn.Close()
 		case errors.Is(err, fs.ErrPermission), errors.Is(err, errOther):
 			others++
+			continue
+		case errors.Is(err, syscall.EAGAIN): // the accept queue of a hanging host is full
+			file, err := os.Lstat(path)
+			if err != nil || !owned(file) { // the kernel names no process, and a lock file of others names any
+				continue
+			}
+			if info, err := infoOf(path, 0); err == nil {
+				info.Seen, info.UID = info.PID, os.Geteuid()
+				all = append(all, info)
+			}
 			continue
 		default: // the host has ended
 			continue
