@@ -35,6 +35,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/secret"
 	"github.com/exthost/exthost/internal/cli/serve"
 	"github.com/exthost/exthost/internal/cli/skill"
+	"github.com/exthost/exthost/internal/cli/top"
 	"github.com/exthost/exthost/internal/cli/trust"
 )
 
@@ -97,6 +98,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		{"See what happens:", []*cobra.Command{
 			operate.Status(c, inspect.Extension),
 			operate.Ps(c),
+			top.Command(c),
 			operate.Logs(c),
 			operate.Calls(c, govern.Decisions{}, govern.Audit(c), govern.Verify(c), govern.Approve(c), govern.Deny(c),
 				record.Record(c), record.Replay(c), record.Diff(c)),

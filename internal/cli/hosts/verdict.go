@@ -16,6 +16,17 @@ import (
 // Sentence returns the verdict about a host for a terminal.
 func Sentence(v status.Verdict) string { return console.Safe(console.NearbyText(v.Text)) }
 
+// ColourOf returns the colour of the word of a verdict.
+func ColourOf(w status.Word) console.Colour {
+	switch w {
+	case status.Ready:
+		return console.Green
+	case status.Degraded:
+		return console.Yellow
+	}
+	return console.Red
+}
+
 // Killed is the cause of the error of [Find] if the last host of the directory was killed.
 type Killed struct{ daemon.Killed }
 

@@ -91,8 +91,10 @@ func name(importPath string) string {
 // server, or by stores of secrets and logins.
 var heavy = []string{
 	"cel.dev",
+	"charm.land",
 	"filippo.io",
 	"github.com/antlr4-go",
+	"github.com/charmbracelet",
 	"github.com/godbus",
 	"github.com/modelcontextprotocol",
 	"github.com/nats-io",
