@@ -206,15 +206,6 @@ func (f *Files) change(do func(*record) (changed bool, err error)) error {
 	return file.WritePrivate(filepath.Join(f.dir, recordFile), r.bytes())
 }
 
-// Cluster returns the cluster's name, and the hub addresses that invitations contain.
-func (f *Files) Cluster() (name string, urls []string, err error) {
-	r, err := f.record()
-	if err != nil {
-		return "", nil, err
-	}
-	return r.Name, r.URLs, nil
-}
-
 // Nodes returns all invitations, sorted by node and time.
 func (f *Files) Nodes() ([]Node, error) {
 	r, err := f.record()

@@ -160,7 +160,7 @@ func (g *given) apply(ctx context.Context, c *console.Console, cfg *config.Confi
 	if g.Edited, err = change(c, cfg, e); err != nil {
 		return g.byHand(ctx, c, cfg, err)
 	}
-	g.URL = g.address(ctx, c, cfg)
+	g.URL = g.address(ctx, cfg)
 	text := g.Name + " is " + g.verb + ": " + console.NearbyPath(g.String())
 	if g.Created {
 		text += ", a new file"

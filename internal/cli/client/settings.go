@@ -43,8 +43,8 @@ const (
 )
 
 // address returns the URL that the token of the client opens.
-func (g *given) address(ctx context.Context, c *console.Console, cfg *config.Config) string {
-	url := urlOf(ctx, c, cfg)
+func (g *given) address(ctx context.Context, cfg *config.Config) string {
+	url := urlOf(ctx, cfg)
 	if g.scope == config.ScopeMetrics {
 		return strings.TrimSuffix(url, mcpPath) + metricsPath
 	}
@@ -58,7 +58,7 @@ func (g *given) byHand(ctx context.Context, c *console.Console, cfg *config.Conf
 	if !ok {
 		return err
 	}
-	g.URL, g.File = g.address(ctx, c, cfg), wanted.File
+	g.URL, g.File = g.address(ctx, cfg), wanted.File
 	if err := c.Print(console.Document{Kind: "client", Value: g, Text: g.settings()}); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func change(c *console.Console, cfg *config.Config, e config.ClientEdit) (config
 }
 
 // urlOf returns the address of the running host, or the configured address if no host serves HTTP.
-func urlOf(ctx context.Context, c *console.Console, cfg *config.Config) string {
+func urlOf(ctx context.Context, cfg *config.Config) string {
 	if address := hosts.OverHTTP(ctx); address != "" {
 		return address
 	}

@@ -182,7 +182,7 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
+			err = errors.Join(err, d.undo())
 		}
 	}()
 	lookup := process.Lookup(os.Environ())

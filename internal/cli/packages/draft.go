@@ -165,7 +165,7 @@ func (d *draft) agree(ctx context.Context, yes bool, next string) error {
 }
 
 // undo reverts the change.
-func (d *draft) undo(ctx context.Context) (err error) {
+func (d *draft) undo() (err error) {
 	if d.pkg == nil {
 		return nil
 	}

@@ -122,7 +122,7 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 	d.pkg = p
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
+			err = errors.Join(err, d.undo())
 		}
 	}()
 	u := usersOfLauncher(m, run)

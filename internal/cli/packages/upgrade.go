@@ -137,7 +137,7 @@ func (t *terms) upgrade(ctx context.Context, c *console.Console, cfg *config.Con
 	}
 	d.pkg, d.entry = p, &e
 	if err := d.upgrade(ctx, i.Store, t.yes); err != nil {
-		return errors.Join(err, d.undo(context.WithoutCancel(ctx)))
+		return errors.Join(err, d.undo())
 	}
 	return nil
 }
