@@ -378,12 +378,15 @@ func TestExtensionBelowAnotherIsNamed(t *testing.T) {
 		"ext/bb/test/plugin.toml":              broken,
 		"ext/bb/node_modules/plugin.toml":      valid("module"),
 		"ext/bb/nested/plugin.toml":            valid("nested"),
+		"ext/bb/package/plugin.json":           pluginJSON("package", ""),
 		"ext/cc/plugin.toml":                   valid("cc"),
 		"ext/bb/deeper/still/deep/plugin.toml": valid("deep"),
 	})
 	expect(t, discover(t, Options{Allowlist: []string{"nested", "bb", "cc"}}),
 		[]string{"bb ext/bb/plugin.toml", "cc ext/cc/plugin.toml"},
-		[]string{"info nested_extension ext/bb/nested/plugin.toml"})
+		[]string{
+			"info nested_extension ext/bb/nested/plugin.toml", "info nested_extension ext/bb/package/plugin.json",
+		})
 }
 
 func TestServers(t *testing.T) {

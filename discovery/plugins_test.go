@@ -35,6 +35,9 @@ func TestPlugins(t *testing.T) {
 		"ext/acme/plugin.json":                pluginJSON("acme.tools", ""),
 		"ext/acme/mcp.json":                   servers("DB Server", "acme.tools"),
 		"ext/acme/inner/plugin.toml":          valid("hidden"),
+		"ext/acme/copy/plugin.json":           pluginJSON("acme.tools", ""),
+		"ext/acme/other/plugin.json":          pluginJSON("hidden.too", ""),
+		"ext/acme/vendor/plugin.json":         `{"name": "panel"}`,
 		"ext/one/plugin.json":                 pluginJSON("one", ""),
 		"ext/one/mcp.json":                    servers("one", "two"),
 		"ext/one/skills/s/SKILL.md":           skill,
@@ -82,6 +85,8 @@ func TestPlugins(t *testing.T) {
 		"info plugin_json_foreign ext/newer/plugin.json",
 		"info plugin_json_foreign ext/text/plugin.json",
 		"info plugin_json_foreign ext/vendor/plugin.json",
+		"info nested_extension ext/acme/inner/plugin.toml",
+		"info nested_extension ext/acme/other/plugin.json",
 		"warn nested_extension ext/broken/inner/plugin.toml",
 	})
 	for _, c := range r.Candidates {

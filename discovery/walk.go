@@ -215,11 +215,7 @@ func (w *walk) lookBelow(outer found, m *manifest.Manifest) {
 		if !e.IsDir() || slices.Contains(w.o.IgnoreDirs, e.Name()) {
 			continue
 		}
-		path := filepath.Join(filepath.Dir(outer.Path), e.Name(), manifest.FileName)
-		if _, err := os.Lstat(path); err != nil {
-			continue
-		}
-		inner, _ := manifest.ReadFile(path, manifest.ReadOptions{Refuse: w.refuse})
+		path, inner := w.readBelow(filepath.Join(filepath.Dir(outer.Path), e.Name()))
 		if inner == nil {
 			continue
 		}
@@ -234,6 +230,17 @@ func (w *walk) lookBelow(outer found, m *manifest.Manifest) {
 		w.below = append(w.below, nested{f, outer})
 		w.mu.Unlock()
 	}
+}
+
+// readBelow reads the manifest of a directory; nil if there is none that can be used.
+func (w *walk) readBelow(dir string) (path string, m *manifest.Manifest) {
+	path = filepath.Join(dir, manifest.FileName)
+	if _, err := os.Lstat(path); err == nil {
+		m, _ = manifest.ReadFile(path, manifest.ReadOptions{Refuse: w.refuse})
+		return path, m
+	}
+	return filepath.Join(dir, agentplugin.FileName),
+		agentplugin.Read(dir, agentplugin.Options{Refuse: w.refuse}).Manifest
 }
 
 // plugin is [walk.directory] for a directory without plugin.toml. A plugin.json of another program says nothing about
@@ -255,7 +262,11 @@ func (w *walk) plugin(dir string) (descend bool) {
 	f.Dir, f.real = w.resolve(dir)
 	w.watch(filepath.Join(f.Dir, agentplugin.Namespace))
 	w.keep(f, p.Manifest)
-	return p.Manifest == nil || slices.Contains(w.o.Disabled, p.Manifest.Plugin.ID)
+	if p.Manifest == nil || slices.Contains(w.o.Disabled, p.Manifest.Plugin.ID) {
+		return true
+	}
+	w.lookBelow(f, p.Manifest)
+	return false
 }
 
 // keep records the manifest m at f; nil means that it is unusable.
