@@ -77,6 +77,8 @@ func (p *Plan) unreadable() (list []status.Extension) {
 		switch filepath.Base(dir) {
 		case manifest.FileName, manifest.SidecarName, agentplugin.FileName, agentplugin.ServersName:
 			dir = filepath.Dir(dir)
+		case agentplugin.TablesName: // in a folder of the plugin's
+			dir = filepath.Dir(filepath.Dir(dir))
 		}
 		known := slices.Contains(p.Config.Extensions.SearchPaths, dir)
 		for x := range p.Ordered {

@@ -37,13 +37,21 @@ func TestUnreadableIsNotReady(t *testing.T) {
 					Path:    "/x/ext/many/.mcp.json",
 					Message: "the file cannot be opened: too many open files",
 				},
+				{
+					Code:    manifest.CodeExhausted,
+					Path:    "/x/ext/plug/io.github.exthost/tables.toml",
+					Message: "io.github.exthost/tables.toml cannot be read: too many open files",
+				},
 				{Code: manifest.CodeInvalid, Path: "/x/ext/broken/plugin.toml", Message: "unknown key"},
 			},
 		},
 	}
 	var st status.Status
 	s.Describe(&st)
-	want := []string{"locked: permission denied", "half: permission denied", "many: too many open files"}
+	want := []string{
+		"locked: permission denied", "half: permission denied", "many: too many open files",
+		"plug: too many open files",
+	}
 	if len(st.Extensions) != len(want) {
 		t.Fatalf("%+v", st.Extensions)
 	}
