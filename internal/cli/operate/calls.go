@@ -78,6 +78,7 @@ func Calls(c *console.Console, decided Decided, verbs ...*cobra.Command) *cobra.
 	f.BoolVar(&slow, "slow", false, "those that took longest first")
 	f.BoolVarP(&follow, "follow", "f", false, "then show each call as it ends, until Ctrl-C or the end of the host")
 	f.IntVarP(&last, "last", "n", 20, "at most `N` calls")
+	cmd.MarkFlagsMutuallyExclusive("slow", "follow")
 	for _, name := range []string{"failed", "slow", "follow"} {
 		cmd.MarkFlagsMutuallyExclusive(name, "decisions")
 		cmd.MarkFlagsMutuallyExclusive(name, "shadow")

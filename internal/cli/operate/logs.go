@@ -52,8 +52,12 @@ func Logs(c *console.Console) *cobra.Command {
 			if err := c.JSONOnly(cmd); err != nil {
 				return err
 			}
-			if wire {
+			switch {
+			case wire:
 				return hosts.Tap(cmd.Context(), c, args, whole)
+			case whole:
+				return console.Usagef(strings.Join(append([]string{"exthost logs --wire --whole"}, args...), " "),
+					"--whole is for --wire; other lines are never cut")
 			}
 			if err := console.OneOf("", "--level", level, console.LogLevels); err != nil {
 				return err

@@ -84,6 +84,8 @@ func Status(c *console.Console, extension func(context.Context, *console.Console
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.ready = o.ready || o.tools != nil || o.wait != 0
 			switch {
+			case o.print && !o.ui:
+				return console.Usagef("exthost status --ui --print", "--print is for --ui")
 			case len(args) == 0:
 				return o.show(cmd, c)
 			case o.ready || o.ui:
