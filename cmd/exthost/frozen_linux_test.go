@@ -132,7 +132,11 @@ func TestStoppedHost(t *testing.T) {
 			running.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				checkStopped(t, dir, strings.TrimSpace(command+" "+more))
+				line := strings.TrimSpace(command + " " + more)
+				checkStopped(t, dir, line)
+				if more == arguments[0] { // each command takes --host
+					checkStopped(t, dir, line+" --host "+dir)
+				}
 			})
 		}
 	}

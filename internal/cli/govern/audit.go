@@ -36,7 +36,7 @@ func Audit(c *console.Console) *cobra.Command {
 			if call != "" {
 				return auditCall(cmd, c, call)
 			}
-			paths, err := auditPaths(c, q.Follow)
+			paths, err := auditPaths(cmd.Context(), c, q.Follow)
 			if err != nil {
 				return err
 			}
@@ -69,8 +69,8 @@ func Audit(c *console.Console) *cobra.Command {
 }
 
 // auditPaths returns the audit logs that hosts with this configuration have written.
-func auditPaths(c *console.Console, follow bool) ([]string, error) {
-	path, err := auditPath(c)
+func auditPaths(ctx context.Context, c *console.Console, follow bool) ([]string, error) {
+	path, err := auditPath(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +97,15 @@ func auditPaths(c *console.Console, follow bool) ([]string, error) {
 
 // auditPath returns the path of the audit log in the configuration, or of the running host if the configuration is
 // invalid; "" if there is no log.
-func auditPath(c *console.Console) (string, error) {
-	r, cfg, broken := hosts.Reach(context.Background(), c)
+func auditPath(ctx context.Context, c *console.Console) (string, error) {
+	r, cfg, broken := hosts.Reach(ctx, c)
 	if broken == nil {
 		return cfg.Audit.Path, nil
 	}
 	if r == nil {
 		return "", broken
 	}
-	s, err := r.Status(context.Background())
+	s, err := r.Status(ctx)
 	if err != nil || s.Audit == nil {
 		return "", err
 	}

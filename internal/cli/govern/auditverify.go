@@ -31,13 +31,13 @@ func Verify(c *console.Console) *cobra.Command {
 			"still there, with all records before it, and exits with 1 when it is not.",
 		Example: "  exthost calls verify\n  exthost calls verify --expect 9f86d081…  # 64 digits, from the log",
 		Args:    console.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			expect = strings.ToLower(expect)
 			if expect != "" && !hashForm.MatchString(expect) {
 				return console.Usagef("", "--expect %q is no hash: 64 hexadecimal digits, as the host's log has them",
 					expect)
 			}
-			paths, err := auditPaths(c, false)
+			paths, err := auditPaths(cmd.Context(), c, false)
 			if err != nil {
 				return err
 			}

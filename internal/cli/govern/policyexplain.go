@@ -212,7 +212,7 @@ func stepReason(s governance.Step) string {
 // explainFromAudit prints the audit record of a decision that no running host remembers. If the log does not have it
 // either, it returns notKept.
 func explainFromAudit(ctx context.Context, c *console.Console, id string, notKept error) error {
-	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
+	if paths, err := auditPaths(ctx, c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
 		for r, err := range readAudits(ctx, paths, audit.Query{ID: id}) {
 			if err == nil {
 				return c.Print(console.Document{

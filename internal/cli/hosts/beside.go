@@ -13,9 +13,15 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// All returns the hosts of this directory; nil if they cannot be found. A client on stdio with another environment or
-// other flags runs a host of its own, beside the one that [Find] returns.
+// All returns the hosts of this directory, or the one that --host selects; nil if they cannot be found. A client on
+// stdio with another environment or other flags runs a host of its own, beside the one that [Find] returns.
 func All(ctx context.Context) (all []*Running) {
+	if choiceOf(ctx).host != "" {
+		if r, err := Find(ctx); err == nil {
+			all = append(all, r)
+		}
+		return all
+	}
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil

@@ -41,9 +41,10 @@ func (r *Running) WarnBroken(c *console.Console) {
 	}
 }
 
-// broken returns the errors of the configuration on disk; nil if it is valid, or if the host has other flags than c.
+// broken returns the errors of the configuration on disk; nil if it is valid, or if the host has other files or flags
+// than c.
 func (r *Running) broken(c *console.Console) []protocol.Diagnostic {
-	if !sameFlags(c, r.Info.Scope) {
+	if r.Apart || !sameFlags(c, r.Info.Scope) {
 		return nil
 	}
 	_, err := read(c) // sameFlags has excluded the flags that can be wrong
@@ -136,8 +137,8 @@ func Overlay(disk, running status.Status) status.Status {
 }
 
 // Unloaded returns what is on the search paths but not loaded by the host r, whose status is running: the ids of
-// extensions, and the names of files too broken to have an id. It returns nil if the host has other flags than c or the
-// configuration on disk is invalid.
+// extensions, and the names of files too broken to have an id. It returns nil if the host has other files or flags than
+// c, or if the configuration on disk is invalid.
 func (r *Running) Unloaded(ctx context.Context, c *console.Console, running status.Status) []string {
 	names, _ := r.unread(ctx, c, running)
 	return names
@@ -146,6 +147,9 @@ func (r *Running) Unloaded(ctx context.Context, c *console.Console, running stat
 // unread is [Running.Unloaded], and returns the errors of files that the host has not read yet.
 func (r *Running) unread(ctx context.Context, c *console.Console, running status.Status,
 ) (names []string, broken []protocol.Diagnostic) {
+	if r.Apart {
+		return nil, nil
+	}
 	cfg, err := readValid(c)
 	if err != nil || cfg == nil || r.Info.Scope != Scope(c, cfg) {
 		return nil, nil

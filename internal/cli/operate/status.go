@@ -190,7 +190,7 @@ func showRunning(ctx context.Context, c *console.Console, r *hosts.Running) erro
 		names = append(names, d.ID)
 	}
 	all := runningStatus{
-		Directory: hosts.Here(),
+		Directory: cmp.Or(r.Info.Dir, hosts.Here()),
 		Serves:    r.Info.Serves,
 		Log:       r.Info.Log,
 		Unloaded:  unloaded,

@@ -18,7 +18,10 @@ func Alone(c *console.Console) func(*cobra.Command, []string) error {
 		if killed, ok := errors.AsType[*hosts.Killed](err); ok {
 			c.Warn("%s", console.Safe(killed.Error()))
 		}
-		if err != nil {
+		switch {
+		case err != nil && c.Host != "":
+			return err
+		case err != nil:
 			return cmd.Help()
 		}
 		s, _, err := r.StatusOnDisk(cmd.Context(), c)
