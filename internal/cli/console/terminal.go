@@ -83,10 +83,21 @@ func (h hanging) Write(p []byte) (int, error) {
 
 // Width returns the number of columns of w; 0, no limit, if w is not a terminal.
 func Width(w any) int {
+	columns, _ := size(w)
+	return columns
+}
+
+// Height returns the number of lines of w; 0, no limit, if w is not a terminal.
+func Height(w any) int {
+	_, lines := size(w)
+	return lines
+}
+
+func size(w any) (columns, lines int) {
 	if f, ok := w.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return columns
+		if columns, lines, err := term.GetSize(int(f.Fd())); err == nil {
+			return columns, lines
 		}
 	}
-	return 0
+	return 0, 0
 }

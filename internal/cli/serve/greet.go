@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +18,61 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// greet prints on stderr which extensions run, why others do not, what the tools cost in tokens, and how to connect.
+// greet prints on stderr which extensions run, why others do not, whether calls pass, what the tools cost in tokens,
+// and how to connect.
 func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
-	s := h.Status()
-	g := greeting{c: c, width: min(cmp.Or(console.Width(c.Err), 80), 120), brief: len(h.Tools().Entries()) > manyTools}
-	fmt.Fprintf(&g.b, "%s %s\n\n", c.Paint(console.Bold, "exthost"), s.Version)
+	g := greeting{c: c, front: f, took: took, width: min(cmp.Or(console.Width(c.Err), 80), 120)}
+	_, _ = c.Err.Write(g.fit(h, console.Height(c.Err))) // in one write, so that no log line comes between
+}
+
+// fit returns the text with the most detail that a terminal of so many lines shows without scrolling; 0 is no limit.
+func (g *greeting) fit(h *exthost.Host, height int) []byte {
+	s := h.Admin().Status()
+	for g.detail = range names + 1 {
+		g.b.Reset()
+		g.compose(h, &s)
+		if height == 0 || bytes.Count(g.b.Bytes(), []byte("\n")) < height { // the last line is for what comes next
+			break
+		}
+	}
+	return g.b.Bytes()
+}
+
+// detail is how much a greeting says about each extension.
+type detail int
+
+const (
+	withTools  detail = iota // its tools, and all about its faults
+	withFaults               // all about its faults
+	inLine                   // a line
+	names                    // its name, beside those of the same state
+)
+
+// alignedID is the length of the longest id that the columns are aligned to.
+const alignedID = 24
+
+// greeting is the text of greet while it is composed.
+type greeting struct {
+	c       *console.Console
+	front   front
+	took    time.Duration
+	b       bytes.Buffer
+	width   int
+	detail  detail
+	longest int     // longest id, at most alignedID
+	unsaid  int     // warnings that there is no room for
+	groups  []group // with names alone: in the order of the first of each
+}
+
+// group is what has the same state.
+type group struct {
+	mark, state string
+	names       []string
+}
+
+func (g *greeting) compose(h *exthost.Host, s *status.Status) {
+	g.unsaid, g.groups = 0, nil
+	fmt.Fprintf(&g.b, "%s %s\n\n", g.c.Paint(console.Bold, "exthost"), s.Version)
 	for _, x := range s.Extensions {
 		g.longest = max(g.longest, min(len(x.ID), alignedID))
 	}
@@ -31,86 +82,75 @@ func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	for _, x := range s.Extensions {
 		g.extension(x, h.Tools().Extension(x.ID), s.Diagnostics)
 	}
-	g.destinations(s, f)
+	g.destinations(s)
+	g.together()
 	g.manifests(s)
 	if len(s.Extensions)+len(s.Destinations) == 0 {
 		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; "+
 			"exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
 	}
+	if n := g.unsaid; n > 0 {
+		g.text("  "+g.c.Paint(console.Yellow, "!")+" ",
+			console.Plural(n, "warning")+" about extensions, which exthost status ID shows")
+	}
 	if s.Trust == config.TrustOff {
 		g.text("  "+g.c.Paint(console.Yellow, "!")+" ", hosts.TrustsAll)
 	}
-	shown, hidden := h.Offered("")
-	g.summary(s, shown, len(hidden), took)
-	g.clients(f)
-	_, _ = c.Err.Write(g.b.Bytes()) // in one write, so that no log line comes between
+	g.verdict(s)
+	g.cost(h)
+	g.serving(s)
+	g.connecting()
 }
 
-// alignedID is the length of the longest id that the columns are aligned to.
-const alignedID = 24
-
-// greeting is the text of greet while it is composed.
-type greeting struct {
-	c       *console.Console
-	b       bytes.Buffer
-	width   int
-	longest int  // longest id, at most alignedID
-	brief   bool // shows only some tools of each extension
-}
-
-// summary counts the extensions that run, and the tokens of the tools that an anonymous caller sees.
-func (g *greeting) summary(s status.Status, entries []*tools.Entry, hidden int, took time.Duration) {
-	run, onDemand, starting := 0, 0, 0
-	for _, x := range s.Extensions {
-		switch x.State {
-		case string(supervisor.Ready):
-			run++
-		case string(supervisor.Idle):
-			onDemand++
-		case string(supervisor.Spawning):
-			starting++
-		}
-	}
-	lazy := ""
-	if onDemand > 0 {
-		lazy = fmt.Sprintf(", %d lazy", onDemand)
-	}
+// verdict writes whether calls pass.
+func (g *greeting) verdict(s *status.Status) {
 	g.b.WriteByte('\n')
-	g.text("", fmt.Sprintf("%d of %s running%s: %s, ~%s tokens of every model request", run,
-		console.Plural(len(s.Extensions), "extension"), lazy,
-		console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries))))
-	if hidden > 0 {
-		g.text("", fmt.Sprintf("policies hide %s from anonymous callers", console.Plural(hidden, "more tool")))
-	}
-	if starting > 0 {
-		fmt.Fprintf(&g.b, "%d still starting after %s, ", starting, took.Round(time.Second))
-	} else {
-		fmt.Fprintf(&g.b, "%s after %s, ", readyOrNot(s), took.Round(time.Millisecond))
+	word := string(s.Verdict.Word)
+	for i, line := range console.Wrap(hosts.Sentence(s.Verdict), g.width) {
+		if rest, ok := strings.CutPrefix(line, word); ok && i == 0 {
+			line = g.c.Paint(hosts.ColourOf(s.Verdict.Word), word) + rest
+		}
+		g.b.WriteString(line + "\n")
 	}
 }
 
-// readyOrNot returns the greeting's word for a host that has started.
-func readyOrNot(s status.Status) string {
-	if len(s.Obstacles()) > 0 {
-		return "not ready"
+// cost writes how many tokens the tools add to each request, as an anonymous caller sees them.
+func (g *greeting) cost(h *exthost.Host) {
+	shown, hidden := h.Offered("")
+	text := fmt.Sprintf("%s, ~%s tokens of every model request", console.Plural(len(shown), "tool"),
+		console.Thousands(hosts.Tokens(shown)))
+	if len(hidden) > 0 {
+		text += fmt.Sprintf("; policies hide %s from anonymous callers", console.Plural(len(hidden), "more tool"))
 	}
-	return "ready"
+	g.text("", text)
+}
+
+// state returns the mark and the word for the state of an extension; the word is "" for one that runs.
+func (g *greeting) state(x *status.Extension) (mark, word string) {
+	switch {
+	case x.State == status.StateDisabled:
+		return g.c.Paint(console.Dim, "○"), x.State
+	case x.LeftOut():
+		return g.c.Paint(console.Yellow, "○"), x.State
+	case x.State == string(supervisor.Spawning):
+		return g.c.Paint(console.Yellow, "◌"), "still starting"
+	case x.State == string(supervisor.Idle):
+		return g.c.Paint(console.Green, "●"), "lazy"
+	case x.State != string(supervisor.Ready):
+		return g.c.Paint(console.Red, "✗"), x.State
+	}
+	return g.c.Paint(console.Green, "●"), ""
 }
 
 // extension writes a line about an extension, and details below.
 func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags []protocol.Diagnostic) {
-	mark, state := g.c.Paint(console.Green, "●"), ""
-	switch {
-	case x.State == status.StateDisabled:
-		mark, state = g.c.Paint(console.Dim, "○"), x.State
-	case x.LeftOut():
-		mark, state = g.c.Paint(console.Yellow, "○"), x.State
-	case x.State == string(supervisor.Spawning):
-		mark, state = g.c.Paint(console.Yellow, "◌"), "still starting"
-	case x.State == string(supervisor.Idle):
-		state = "lazy"
-	case x.State != string(supervisor.Ready):
-		mark, state = g.c.Paint(console.Red, "✗"), x.State
+	mark, state := g.state(&x)
+	if g.detail >= inLine && x.State != status.StateDisabled {
+		g.unsaid += len(warnings(x))
+	}
+	if g.detail == names {
+		g.group(mark, cmp.Or(state, "running"), x.ID)
+		return
 	}
 	what := cmp.Or(state, console.Plural(0, "tool"))
 	if len(entries) > 0 {
@@ -120,13 +160,52 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 			what += ", " + state
 		}
 	}
+	if g.detail == inLine && x.Reason != "" && x.State != string(supervisor.Ready) {
+		what += ": " + x.Reason
+	}
 	g.item(mark, fmt.Sprintf("%-*s  %-8s %-12s  %s", g.longest, x.ID, x.Version, hosts.RunsAs(x), what))
-	if x.State == status.StateDisabled {
+	if x.State == status.StateDisabled || g.detail == inLine {
 		return
 	}
-	g.tools(entries)
+	if g.detail == withTools {
+		g.tools(entries)
+	}
 	g.faults(x, diags)
 	g.rights(x)
+}
+
+// group adds a name to those of the same state.
+func (g *greeting) group(mark, state, name string) {
+	at := slices.IndexFunc(g.groups, func(k group) bool { return k.state == state })
+	if at < 0 {
+		at, g.groups = len(g.groups), append(g.groups, group{mark: mark, state: state})
+	}
+	g.groups[at].names = append(g.groups[at].names, name)
+}
+
+// groupLines is how many lines each group has at most.
+const groupLines = 2
+
+// together writes the groups.
+func (g *greeting) together() {
+	for _, k := range g.groups {
+		prefix := "  " + k.mark + " "
+		title := fmt.Sprintf("%d %s:", len(k.names), k.state)
+		room := groupLines*(g.width-console.Columns(prefix)) - len(title) - alignedID // lines end between words
+		shown := 0
+		for shown < len(k.names) && room > 0 {
+			room -= len(k.names[shown]) + len(", ")
+			shown++
+		}
+		text := title + " " + strings.Join(k.names[:shown], ", ")
+		if more := len(k.names) - shown; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		g.text(prefix, text)
+	}
+	if len(g.groups) > 0 {
+		g.text("    ", "exthost status says more about each")
+	}
 }
 
 // faults writes why an extension does not run, and the errors in its manifest.
@@ -153,19 +232,28 @@ func (g *greeting) faults(x status.Extension, diags []protocol.Diagnostic) {
 	}
 }
 
-// rights writes what an extension may do that others may not, and what its sandbox lacks.
+// rights writes what confines an extension, and what it may do that others may not.
 func (g *greeting) rights(x status.Extension) {
 	if x.Sandbox != nil && len(x.Sandbox.Lacks) == 0 {
 		g.text("      ", x.Sandbox.String())
-	} else if x.Sandbox != nil {
-		g.warn(x.Sandbox.String())
+	}
+	for _, text := range warnings(x) {
+		g.warn(text)
+	}
+}
+
+// warnings returns what an extension may do that others may not, and what its sandbox lacks.
+func warnings(x status.Extension) (list []string) {
+	if x.Sandbox != nil && len(x.Sandbox.Lacks) > 0 {
+		list = append(list, x.Sandbox.String())
 	}
 	if x.HooksSee == config.HooksAll {
-		g.warn("its hooks see and change the calls of all extensions: extensions.entries." + x.ID + ".hooks")
+		list = append(list, "its hooks see and change the calls of all extensions: extensions.entries."+x.ID+".hooks")
 	}
 	for _, name := range x.EnvPassedSecrets {
-		g.warn("is given the secret " + name + ", which its manifest asks for")
+		list = append(list, "is given the secret "+name+", which its manifest asks for")
 	}
+	return list
 }
 
 // warn writes a detail that deserves attention.
@@ -174,32 +262,16 @@ func (g *greeting) warn(text string) { g.text("      "+g.c.Paint(console.Yellow,
 // maxWords is how much of an output line of a failed process is shown, in characters.
 const maxWords = 240
 
-const (
-	manyTools = 50 // number of tools above which the greeting is brief
-	toolLines = 3  // lines of tools of one extension in a brief greeting
-)
-
 func (g *greeting) tools(entries []*tools.Entry) {
 	items := make([]string, len(entries))
 	for i, e := range entries {
 		items[i] = fmt.Sprintf("%s %d", strings.ReplaceAll(console.Safe(e.Tool), " ", "_"), e.Tokens())
 	}
-	const indent, more = 6, " · and %d more: exthost tools list"
-	lines, shown := 0, 0
-	for shown < len(items) {
-		room := g.width - indent
-		last := g.brief && lines == toolLines-1
-		if last {
-			room -= len(more) + 2
-		}
-		n := fill(items[shown:], room)
-		line := strings.Join(items[shown:shown+n], " · ")
-		shown, lines = shown+n, lines+1
-		if last && shown < len(items) {
-			line += fmt.Sprintf(more, len(items)-shown)
-			shown = len(items)
-		}
-		fmt.Fprintf(&g.b, "%*s%s\n", indent, "", g.c.Paint(console.Dim, line))
+	const indent = 6
+	for len(items) > 0 {
+		n := fill(items, g.width-indent)
+		fmt.Fprintf(&g.b, "%*s%s\n", indent, "", g.c.Paint(console.Dim, strings.Join(items[:n], " · ")))
+		items = items[n:]
 	}
 }
 
@@ -226,33 +298,48 @@ func (g *greeting) text(prefix, text string) {
 
 // item writes the line of an extension or a destination, in columns if they fit.
 func (g *greeting) item(mark, line string) {
-	if prefix := "  " + mark + " "; console.Columns(prefix+line) > g.width {
+	prefix := "  " + mark + " "
+	line = console.Safe(line)
+	switch {
+	case g.detail == inLine:
+		line = console.Cut(line, g.width-console.Columns(prefix))
+	case console.Columns(prefix+line) > g.width:
 		g.text(prefix, line)
-	} else {
-		g.b.WriteString(prefix + line + "\n")
+		return
 	}
+	g.b.WriteString(prefix + line + "\n")
 }
 
 // destinations writes a line for each destination, with its address or why it has none.
-func (g *greeting) destinations(s status.Status, f front) {
+func (g *greeting) destinations(s *status.Status) {
 	for _, d := range s.Destinations {
-		mark, where := g.c.Paint(console.Green, "●"), f.url+"/"+d.ID+"/mcp"
+		mark, state, where := g.c.Paint(console.Green, "●"), "served", g.front.url+"/"+d.ID+"/mcp"
 		switch {
 		case d.State == string(supervisor.Failed):
-			mark, where = g.c.Paint(console.Red, "✗"), "a destination that cannot run"
-		case f.url == "":
-			mark, where = g.c.Paint(console.Yellow, "○"), "a destination, served over HTTP alone: exthost serve"
+			mark, state, where = g.c.Paint(console.Red, "✗"), d.State, "a destination that cannot run"
+		case g.front.url == "":
+			mark, state = g.c.Paint(console.Yellow, "○"), "not served"
+			where = "a destination, served over HTTP alone: exthost serve"
+		}
+		if g.detail == names {
+			g.group(mark, state, d.ID)
+			continue
 		}
 		g.item(mark, fmt.Sprintf("%-*s  %-8s %s", g.longest, d.ID, d.Transport, where))
-		if d.State == string(supervisor.Failed) {
+		if d.State == string(supervisor.Failed) && g.detail < inLine {
 			g.text("      ", d.Reason)
 		}
 	}
 }
 
 // manifests writes the faults of files that became no extension.
-func (g *greeting) manifests(s status.Status) {
-	for _, d := range hosts.Unlisted(s) {
+func (g *greeting) manifests(s *status.Status) {
+	found := hosts.Unlisted(*s)
+	if n := len(found); n > 1 && g.detail >= inLine {
+		g.text("  "+g.c.Paint(console.Yellow, "!")+" ", fmt.Sprintf("%d faults of files: exthost check", n))
+		return
+	}
+	for _, d := range found {
 		colour, mark := console.Yellow, "!"
 		if d.Level == protocol.LevelError {
 			colour, mark = console.Red, "✗"
@@ -261,36 +348,56 @@ func (g *greeting) manifests(s status.Status) {
 	}
 }
 
-// clients writes how to connect common clients, as commands and files to copy.
-func (g *greeting) clients(f front) {
+// serving writes where the host serves, and whom.
+func (g *greeting) serving(s *status.Status) {
+	starting := 0
+	for _, x := range s.Extensions {
+		if x.State == string(supervisor.Spawning) {
+			starting++
+		}
+	}
+	began := fmt.Sprintf("started in %s", g.took.Round(time.Millisecond))
+	if starting > 0 {
+		began = fmt.Sprintf("%d still starting after %s", starting, g.took.Round(time.Second))
+	}
+	f := g.front
 	if f.url == "" {
-		fmt.Fprintf(&g.b, "serving one MCP client on stdin and stdout\n")
+		fmt.Fprintf(&g.b, "%s, serving one MCP client on stdin and stdout\n", began)
 		return
 	}
-	url := f.url + "/mcp"
-	fmt.Fprintf(&g.b, "serving %s\n", g.c.Paint(console.Bold, url))
-	if len(f.clients) > 0 {
-		g.text("", "to "+some(f.clients)+", each with its token, below in $"+f.token)
+	fmt.Fprintf(&g.b, "%s, serving %s\n", began, g.c.Paint(console.Bold, f.url+"/mcp"))
+	to := ""
+	switch {
+	case len(f.clients) > 0:
+		to = "to " + some(f.clients) + ", each with its token"
+	case f.token != "":
+		to = "to those who show the token in $" + f.token
+	case f.anyone:
+		to = "to every user of this machine: there is no token"
 	}
-	if f.exposed && len(f.clients) == 0 {
-		fmt.Fprintf(&g.b, "to other machines too, with the token, below in $%s\n", f.token)
-	} else if f.exposed {
-		fmt.Fprintln(&g.b, "to other machines too")
+	if f.exposed {
+		to = strings.TrimPrefix(to+", from other machines too", ", ")
 	}
-	if f.anyone {
-		fmt.Fprintln(&g.b, "to every user of this machine: there is no token")
+	if to != "" {
+		g.text("", to)
 	}
 	if f.exposed && strings.HasPrefix(f.url, "http://") {
-		fmt.Fprintf(&g.b, "%s\n",
-			g.c.Paint(console.Yellow,
-				"without TLS: who is on the way reads the tokens of clients and their calls; state server.tls"))
+		for _, line := range console.Wrap(
+			"without TLS: who is on the way reads the tokens of clients and their calls; state server.tls", g.width) {
+			g.b.WriteString(g.c.Paint(console.Yellow, line) + "\n")
+		}
 	}
-	fmt.Fprintln(&g.b)
-	for _, c := range clientSetups(url, f.token) {
-		fmt.Fprintf(&g.b, "  %s%s\n      %s\n", c.name, g.c.Paint(console.Dim, c.where), c.what)
+}
+
+// connecting writes how to connect a client, and how to watch and end the host.
+func (g *greeting) connecting() {
+	if g.front.url == "" {
+		return
 	}
-	fmt.Fprintf(&g.b, "\ndashboard %s\n", g.c.Paint(console.Bold, f.url+"/ui/#token="+f.operator.text))
-	fmt.Fprintln(&g.b, "\nCtrl-C stops everything.")
+	g.b.WriteByte('\n')
+	g.text("", "exthost connect claude connects Claude Code; exthost connect lists the clients")
+	fmt.Fprintf(&g.b, "dashboard %s\n", g.c.Paint(console.Bold, g.front.url+"/ui/#token="+g.front.operator.text))
+	fmt.Fprintln(&g.b, "Ctrl-C stops everything.")
 }
 
 // mostNames is how many names a line lists.
@@ -303,28 +410,4 @@ func some(names []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// clientSetup is how to connect one client to the server.
-type clientSetup struct {
-	name, where, what string // where is "" for a command, else ", in FILE"
-}
-
-// clientSetups returns settings that name the variable with the token, never the token.
-func clientSetups(url, tokenEnv string) []clientSetup {
-	claude := "claude mcp add --transport http exthost " + url
-	codex := "codex mcp add exthost --url " + url
-	headers := ""
-	if tokenEnv != "" {
-		claude += fmt.Sprintf(` --header "Authorization: Bearer $%s"`, tokenEnv)
-		codex += " --bearer-token-env-var " + tokenEnv
-		headers = fmt.Sprintf(`,"headers":{"Authorization":"Bearer ${env:%s}"}`, tokenEnv)
-	}
-	return []clientSetup{
-		{"Claude Code", "", claude},
-		{"Codex", "", codex},
-		{"Cursor", ", in .cursor/mcp.json", fmt.Sprintf(`{"mcpServers":{"exthost":{"url":%q%s}}}`, url, headers)},
-		{"VS Code", ", in .vscode/mcp.json",
-			fmt.Sprintf(`{"servers":{"exthost":{"type":"http","url":%q%s}}}`, url, headers)},
-	}
 }

@@ -1,8 +1,8 @@
 package serve
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,8 +18,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// greeted returns what a person reads when serve runs in dir.
-func greeted(t *testing.T, dir string, f front) string {
+// greeted returns what a person reads when serve runs in dir, on a terminal of 80 columns and height lines.
+func greeted(t *testing.T, dir string, f front, height int) string {
 	t.Helper()
 	t.Chdir(dir)
 	cfg := config.Default()
@@ -36,9 +36,8 @@ func greeted(t *testing.T, dir string, f front) string {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	var out bytes.Buffer
-	greet(&console.Console{Err: &out}, h, f, 12*time.Millisecond)
-	return out.String()
+	g := greeting{c: &console.Console{Err: io.Discard}, front: f, took: 12 * time.Millisecond, width: 80}
+	return string(g.fit(h, height))
 }
 
 func TestGreeting(t *testing.T) {
@@ -61,7 +60,7 @@ func TestGreeting(t *testing.T) {
 		"extensions/asleep/plugin.toml": strings.Replace(kitManifest, `"kit"`, `"asleep"`, 1),
 		"extensions/broken/plugin.toml": strings.Replace(kitManifest, `version`, `verison`, 1),
 	})
-	got := greeted(t, dir, front{url: "http://127.0.0.1:7800", operator: operatorToken{text: "M7Q"}})
+	got := greeted(t, dir, front{url: "http://127.0.0.1:7800", operator: operatorToken{text: "M7Q"}}, 0)
 	golden(t, "greeting.golden", got)
 	if strings.ContainsAny(got, "\x1b\u009b") {
 		t.Error("T14: an escape of an extension gets through")
@@ -82,19 +81,53 @@ func TestGreeting(t *testing.T) {
 
 // Without extensions, the greeting says where to begin.
 func TestGreetingSaysWhereToBegin(t *testing.T) {
-	got := greeted(t, project(t, nil), front{})
+	got := greeted(t, project(t, nil), front{}, 0)
 	if !strings.Contains(got, "No extension was found") ||
 		!strings.Contains(got, "one MCP client on stdin and stdout") {
 		t.Error(got)
 	}
 }
 
-// The greeting names the variable with the token for every client.
+// The greeting names the variable with the token that clients need.
 func TestGreetingNamesTheTokenVariable(t *testing.T) {
 	got := greeted(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest}),
-		front{url: "http://127.0.0.1:1", token: "MY_TOKEN", exposed: true})
-	if n := strings.Count(got, "MY_TOKEN"); n != 5 {
-		t.Errorf("the variable is named %d times, want once for each client and once before:\n%s", n, got)
+		front{url: "http://127.0.0.1:1", token: "MY_TOKEN", exposed: true}, 0)
+	if !strings.Contains(got, "\nto those who show the token in $MY_TOKEN, from other machines too\n") {
+		t.Error(got)
+	}
+}
+
+// TestGreetingFits checks that a terminal of 24 lines shows what runs and whether calls pass, however many extensions
+// there are.
+func TestGreetingFits(t *testing.T) {
+	processtest.Leaks(t)
+	const tools = "[[tools]]\nname = \"another\"\n[[tools]]\nname = \"third_of_them\"\n"
+	for _, tt := range []struct {
+		run, gated int
+		shows      []string
+	}{
+		{1, 0, []string{"● x00 ", "another 22 · say 26", "READY: 1 extension with 3 tools"}},
+		{8, 0, []string{"● x00 ", "● x07 ", "READY: 8 extensions with 24 tools"}},
+		{8, 3, []string{"● x07 ", "○ x10 ", "skipped: the program no-such-program is not", "DEGRADED: extension x08"}},
+		{60, 40, []string{"● 60 lazy: x00, x01", " more\n", "○ 40 skipped: x60, x61", "DEGRADED: extension x60"}},
+	} {
+		files := map[string]string{}
+		for i := range tt.run + tt.gated {
+			text := strings.Replace(kitManifest, `"kit"`, fmt.Sprintf(`"x%02d"`, i), 1) + tools
+			if i >= tt.run {
+				text += "[requires]\nbins = [\"no-such-program\"]\nhint = { no-such-program = \"apt install it\" }\n"
+			}
+			files[fmt.Sprintf("extensions/x%02d/plugin.toml", i)] = text
+		}
+		got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1"}, 24)
+		if n := strings.Count(got, "\n"); n > 23 {
+			t.Errorf("%d lines:\n%s", n, got)
+		}
+		for _, part := range append(tt.shows, "serving http://127.0.0.1:1/mcp\n", "exthost connect") {
+			if !strings.Contains(got, part) {
+				t.Errorf("%d and %d extensions: no %q in\n%s", tt.run, tt.gated, part, got)
+			}
+		}
 	}
 }
 
@@ -122,11 +155,11 @@ func golden(t *testing.T, name, got string) {
 func TestGreetingWarnsOfOtherUsers(t *testing.T) {
 	files := map[string]string{"extensions/kit/plugin.toml": kitManifest}
 	const text = "to every user of this machine"
-	got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true})
+	got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true}, 0)
 	if !strings.Contains(got, text) {
 		t.Errorf("it does not say so:\n%s", got)
 	}
-	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1"}); strings.Contains(got, text) {
+	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1"}, 0); strings.Contains(got, text) {
 		t.Errorf("it says so:\n%s", got)
 	}
 }
