@@ -74,9 +74,12 @@ func (r *runner) actual(text string) string {
 	return strings.ReplaceAll(text, usualPort, r.server.address)
 }
 
-// usual spells what depends on the run as the pages do.
+// progress matches a line that says what a command waits for, and that was erased.
+var progress = regexp.MustCompile(`(?m)^.*\r\x1b\[K`)
+
+// usual spells what depends on the run as the pages do, without what was erased.
 func (r *runner) usual(out string) string {
-	out = strings.ReplaceAll(out, r.hub, usualHub)
+	out = strings.ReplaceAll(progress.ReplaceAllString(out, ""), r.hub, usualHub)
 	if r.server != nil {
 		out = strings.ReplaceAll(out, r.server.address, usualPort)
 	}

@@ -148,15 +148,15 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 	if h, err = exthost.Open(ctx, cfg, o); err != nil {
 		return nil, err
 	}
-	defer c.Progress(func() string { return starting(h.Status()) })()
+	defer c.Progress(func() string { return Starting(h.Status()) })()
 	if err := h.Ready(ctx); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
 }
 
-// starting names the extensions that have not started yet; "" if there are none.
-func starting(s status.Status) string {
+// Starting names the extensions that have not started yet; "" if there are none.
+func Starting(s status.Status) string {
 	var ids []string
 	for _, x := range s.Extensions {
 		if x.State == string(supervisor.Spawning) {

@@ -21,8 +21,20 @@ import (
 // greet prints on stderr which extensions run, why others do not, whether calls pass, what the tools cost in tokens,
 // and how to connect.
 func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
-	g := greeting{c: c, front: f, took: took, width: min(cmp.Or(console.Width(c.Err), 80), 120)}
+	g := newGreeting(c)
+	g.front, g.took = f, took
 	_, _ = c.Err.Write(g.fit(h, console.Height(c.Err))) // in one write, so that no log line comes between
+}
+
+// judge prints on stderr whether calls pass, as greet does.
+func judge(c *console.Console, h *exthost.Host) {
+	g, s := newGreeting(c), h.Admin().Status()
+	g.verdict(&s)
+	_, _ = c.Err.Write(g.b.Bytes())
+}
+
+func newGreeting(c *console.Console) *greeting {
+	return &greeting{c: c, width: min(cmp.Or(console.Width(c.Err), 80), 120)}
 }
 
 // fit returns the text with the most detail that a terminal of so many lines shows without scrolling; 0 is no limit.

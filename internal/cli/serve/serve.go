@@ -449,7 +449,9 @@ const greetPatience = 3 * time.Second
 func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	patient, cancel := context.WithTimeout(ctx, greetPatience)
 	defer cancel()
+	stop := r.console.Progress(func() string { return hosts.Starting(h.Status()) })
 	late := h.Ready(patient) != nil
+	stop()
 	if late && ctx.Err() != nil {
 		return // stopped before that
 	}
@@ -474,6 +476,9 @@ func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	if late {
 		r.log.Info("all extensions have started or failed", "after",
 			time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
+	}
+	if late && r.greets() {
+		judge(r.console, h) // that of the greeting is old, and may have been scrolled away
 	}
 }
 
