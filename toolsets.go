@@ -38,9 +38,9 @@ func (t Toolsets) ServesTo(toolset, id string) bool {
 }
 
 // Listed returns the tools listed to a session of all extensions: those that the session sees or, in mode search,
-// ext_find, ext_call and the favourites. A nil s stands for a Go program, which sees what an anonymous caller sees.
-// Call the tools with [Host.Do] and s or, if s has no toolset, with [Host.Call]. The error is that of an unknown
-// toolset.
+// ext_find, the tools that call others, and the favourites. A nil s stands for a Go program, which sees what an
+// anonymous caller sees. Call the tools with [Host.Do] and s or, if s has no toolset, with [Host.Call]. The error is
+// that of an unknown toolset.
 func (t Toolsets) Listed(s *protocol.Session) ([]*tools.Entry, error) {
 	return t.h.snapshots.Load().Listed(s)
 }

@@ -184,6 +184,8 @@ type Entry struct {
 	Runtime manifest.Runtime `json:"runtime,omitzero" project:"tighten"`
 	// the host is not ready while the extension cannot run; default false
 	Required bool `json:"required,omitempty" project:"yes"`
+	// settings of single tools, by the names that the extension gives them
+	Tools map[string]ToolEntry `json:"tools,omitempty" project:"tighten"`
 
 	// replaces the manifest's [sandbox]; a project's file can only state strict
 	Sandbox sandbox.Override `json:"sandbox,omitzero" project:"tighten"`
@@ -196,6 +198,13 @@ type Entry struct {
 	// sets them.
 	Problems []string          `json:"-"`
 	FileEnv  map[string]string `json:"-"` // the variables of env_file; [Load] sets them
+}
+
+// ToolEntry is the operator's settings for one tool.
+type ToolEntry struct {
+	// the most that a call of it can do, whatever it says of itself; a project's file can only raise it; default: what
+	// its manifest's [risk] or its annotations say, write if they say nothing
+	Risk protocol.Risk `json:"risk,omitempty"`
 }
 
 // Discovery returns the options of a search for these extensions.

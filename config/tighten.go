@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
+	"github.com/exthost/exthost/protocol"
 )
 
 // guard holds the configuration as it was before a project's files. These may tighten but not loosen what the system's
@@ -159,6 +160,25 @@ func (g *guard) keepEntry(id string, e *Entry) {
 		g.ignored(path+".sandbox", inUsersFile, "state anything but strict, and that only in place of off")
 	}
 	g.keepUnprivileged(path, &e.NewPrivileges)
+	g.keepRisks(path+".tools", e.Tools, was.Tools)
+}
+
+// keepRisks reverts the risks that the directory's files may have lowered. What a tool says of itself is not known yet,
+// so that without a statement of the user's any value but the highest may be lower.
+func (g *guard) keepRisks(path string, now, was map[string]ToolEntry) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		risk, before := now[name].Risk, was[name].Risk
+		if risk == before || risk == protocol.RiskDestroy || before != "" && risk.Exceeds(before) {
+			continue
+		}
+		key := strict.Join(path, name)
+		if now[name] = was[name]; before == "" {
+			delete(now, name)
+			g.ignored(key, "state destroy, or "+inUsersFile, "lower the risk of a tool")
+		} else {
+			g.kept(key + ".risk")
+		}
+	}
 }
 
 func (g *guard) keepDestinations() {

@@ -32,6 +32,7 @@ type Exchange struct {
 	Extension string // the receiver or the sender; "" for a method of the host
 	// the registered name; for a task's methods, the tool whose call created the task; else ""
 	Tool    string
+	Risk    protocol.Risk   // of Tool; see [Exchange.ToolRisk]
 	ToChild bool            // false: the extension sends to its caller
 	Notify  bool            // a notification, which has no response flow
 	Request json.RawMessage // the params as they will be sent
@@ -48,6 +49,14 @@ type Exchange struct {
 // tasks/result for a call that became a task.
 func (x *Exchange) ReturnsTool() bool {
 	return x.ToChild && (x.Method == protocol.MethodToolsCall || x.Method == protocol.MethodTasksResult)
+}
+
+// ToolRisk returns the risk of x.Tool: "" without a tool, [protocol.RiskDestroy] for a tool whose risk is not known.
+func (x *Exchange) ToolRisk() protocol.Risk {
+	if x.Tool == "" {
+		return ""
+	}
+	return x.Risk.Known()
 }
 
 // ThisHost matches callers of this host in a list of node globs. It is not a valid node name.
@@ -108,10 +117,29 @@ type Policy interface {
 // required.
 var ErrDecided = errors.New("it has decided, and the decision cannot be carried out")
 
+// Tool is a tool in a list.
+type Tool struct {
+	Extension string // "" for a tool of the host
+	Name      string // the registered name
+	Risk      protocol.Risk
+}
+
+// Called returns the exchange of a call of t.
+func (t Tool) Called(caller string) *Exchange {
+	return &Exchange{
+		Method:    protocol.MethodToolsCall,
+		Caller:    caller,
+		Extension: t.Extension,
+		Tool:      t.Name,
+		Risk:      t.Risk,
+		ToChild:   true,
+	}
+}
+
 // Visibler is a policy that also decides which tools a caller sees in lists. Visible is
 // called for each tool of a list, so it must be quick.
 type Visibler interface {
-	Visible(caller, extension, tool string) bool
+	Visible(caller string, t Tool) bool
 }
 
 // Placed is a policy with a default priority. If its spec states no priority, the policy has that

@@ -20,6 +20,7 @@ func TestMatch(t *testing.T) {
 	}
 	up := governance.Exchange{Method: "sampling/createMessage", Caller: "team/ada", Extension: "x"}
 	of := func(node string) governance.Exchange { y := x; y.Node = node; return y }
+	risky := func(risk protocol.Risk) governance.Exchange { y := x; y.Risk = risk; return y }
 	tests := []struct {
 		name  string
 		match governance.Match
@@ -46,6 +47,12 @@ func TestMatch(t *testing.T) {
 		{"down", governance.Match{Direction: []string{"to_extension"}}, x, true},
 		{"not down", governance.Match{Direction: []string{"to_extension"}}, up, false},
 		{"up", governance.Match{Direction: []string{"to_c*"}}, up, true},
+		{"risk", governance.Match{Risk: []protocol.Risk{"read", "write"}}, risky("write"), true},
+		{"another risk", governance.Match{Risk: []protocol.Risk{"read", "write"}}, risky("destroy"), false},
+		{"a risk that is not known", governance.Match{Risk: []protocol.Risk{"destroy"}}, x, true},
+		{"a risk that is none", governance.Match{Risk: []protocol.Risk{"destroy"}}, risky("harmless"), true},
+		{"a risk that is not known is not low", governance.Match{Risk: []protocol.Risk{"read"}}, x, false},
+		{"no tool has no risk", governance.Match{Risk: protocol.Risks()}, up, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -68,11 +75,13 @@ type hides struct {
 	suffix string
 }
 
-func (h hides) Visible(_, _, tool string) bool {
+var _ governance.Visibler = hides{}
+
+func (h hides) Visible(_ string, t governance.Tool) bool {
 	if h.suffix == "" {
 		panic("no suffix")
 	}
-	return !strings.HasSuffix(tool, h.suffix)
+	return !strings.HasSuffix(t.Name, h.suffix)
 }
 
 func TestVisible(t *testing.T) {
@@ -96,7 +105,7 @@ func TestVisible(t *testing.T) {
 		{"ada", "x", "ext_x_off", true}, {"ada", "x", "ext_x_of_y", true}, {"ada", "y", "ext_y_of_y", false},
 		{"mallory", "x", "ext_x_work", false},
 	} {
-		if got := p.Visible(tt.caller, tt.extension, tt.tool); got != tt.want {
+		if got := p.Visible(tt.caller, governance.Tool{Extension: tt.extension, Name: tt.tool}); got != tt.want {
 			t.Errorf("%s sees %s: %t", tt.caller, tt.tool, got)
 		}
 	}

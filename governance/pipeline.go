@@ -230,14 +230,13 @@ func (p *Pipeline) MayHide() bool { return slices.ContainsFunc(p.members, (*memb
 func (m *member) mayHide() bool   { _, ok := m.policy.(Visibler); return ok && !m.shadowed }
 
 // Visible reports whether every policy lets the caller see the tool in lists.
-func (p *Pipeline) Visible(caller, extension, tool string) bool {
-	x := Exchange{Method: protocol.MethodToolsCall, Caller: caller, Extension: extension, Tool: tool, ToChild: true}
-	return !slices.ContainsFunc(p.members, func(m *member) bool { return m.hides(&x) })
+func (p *Pipeline) Visible(caller string, t Tool) bool {
+	return !slices.ContainsFunc(p.members, func(m *member) bool { return m.hides(caller, t) })
 }
 
-// hides reports whether m removes the tool of x from lists. If m panics, it does.
-func (m *member) hides(x *Exchange) (yes bool) {
-	if !m.mayHide() || !m.spec.Match.matches(x) {
+// hides reports whether m removes t from the lists of a caller. If m panics, it does.
+func (m *member) hides(caller string, t Tool) (yes bool) {
+	if !m.mayHide() || !m.spec.Match.matches(t.Called(caller)) {
 		return false
 	}
 	defer func() {
@@ -245,7 +244,7 @@ func (m *member) hides(x *Exchange) (yes bool) {
 			yes = true
 		}
 	}()
-	return !m.policy.(Visibler).Visible(x.Caller, x.Extension, x.Tool)
+	return !m.policy.(Visibler).Visible(caller, t)
 }
 
 // Close waits until exchanges and detached observers have ended; later exchanges fail with

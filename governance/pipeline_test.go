@@ -207,7 +207,8 @@ func TestEmptyPipelineAllocatesNothing(t *testing.T) {
 	p, x := governance.NewPipeline(governance.Options{}), toolCall()
 	send := func(context.Context, *governance.Exchange) error { return nil }
 	n := testing.AllocsPerRun(100, func() {
-		if err := p.Govern(t.Context(), x, send, send); err != nil || !p.Visible("ada", "x", "ext_x_work") {
+		tool := governance.Tool{Extension: "x", Name: "ext_x_work"}
+		if err := p.Govern(t.Context(), x, send, send); err != nil || !p.Visible("ada", tool) {
 			t.Fatal(err)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/exthost/exthost/protocol"
 )
 
 // Category is a policy's stage in the pipeline.
@@ -151,6 +153,8 @@ type Match struct {
 	// cluster nodes of the callers: "." is this host, "?*" every other node
 	Nodes     []string `json:"nodes,omitempty"`
 	Direction []string `json:"direction,omitempty"` // to_extension, to_caller
+	// risks of the tool: read, write, destroy; no globs
+	Risk []protocol.Risk `json:"risk,omitempty"`
 }
 
 // Condition is one alternative of Spec.Conditions. Fields without an equivalent in Match

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Problem is one error in a [Spec]. The package that reads the file adds the position.
@@ -164,16 +165,23 @@ func (x *Exchange) Direction() string {
 // Selects reports whether m leaves out exchanges that extensions get.
 func (m *Match) Selects() bool {
 	toCallers := len(m.Direction) > 0 && !glob.List(m.Direction).Match(toExtension)
-	return toCallers || len(m.Tools)+len(m.Extensions)+len(m.Methods)+len(m.Callers)+len(m.Nodes) > 0
+	return toCallers ||
+		len(m.Tools)+len(m.Extensions)+len(m.Methods)+len(m.Callers)+len(m.Nodes)+len(m.Risk) > 0
 }
 
 func (m *Match) matches(x *Exchange) bool {
 	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
 	return fits(m.Tools, x.Tool) && fits(m.Extensions, x.Extension) && fits(m.Methods, x.Method) &&
-		fits(m.Callers, x.Caller) && (len(m.Nodes) == 0 || x.IsFrom(m.Nodes)) && fits(m.Direction, x.Direction())
+		fits(m.Callers, x.Caller) && (len(m.Nodes) == 0 || x.IsFrom(m.Nodes)) && fits(m.Direction, x.Direction()) &&
+		(len(m.Risk) == 0 || slices.Contains(m.Risk, x.ToolRisk()))
 }
 
 func (m Match) validate(p *problems) {
+	for _, risk := range m.Risk { // files are checked as they are decoded
+		if !slices.Contains(protocol.Risks(), risk) {
+			p.add("match.risk", "read, write or destroy", "%q is no risk", risk)
+		}
+	}
 	lists := []struct {
 		field string
 		globs []string

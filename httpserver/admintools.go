@@ -135,13 +135,21 @@ type Tool struct {
 	// Cluster nodes that have the tool, this one first; empty outside a cluster.
 	Nodes      []string        `json:"nodes,omitempty"`
 	Tokens     int             `json:"tokens"`               // approximate size in a model's context
+	Risk       protocol.Risk   `json:"risk"`                 // read, write or destroy
 	Use        *status.ToolUse `json:"use,omitempty"`        // nil before the first call
 	Descriptor json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; only from /tools/{name}
 }
 
 // ToolOf returns the Tool for an entry, without its descriptor.
 func ToolOf(e *tools.Entry) Tool {
-	return Tool{Name: e.Name, Extension: e.Extension, Tool: e.Tool, Description: e.Description, Tokens: e.Tokens()}
+	return Tool{
+		Name:        e.Name,
+		Extension:   e.Extension,
+		Tool:        e.Tool,
+		Description: e.Description,
+		Tokens:      e.Tokens(),
+		Risk:        e.Risk,
+	}
 }
 
 // callerParameter selects the tools that a caller sees.

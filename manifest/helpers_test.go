@@ -99,6 +99,7 @@ homepage = "https://example.com"
 var validManifests = map[string]string{
 	"minimal": minimal,
 	"full":    full,
+	"risks":   minimal + "[risk]\n\"read.file\" = \"read\"\nrm = \"destroy\"\n",
 	"a byte order mark and CRLF": "[plugin]\r\nid = \"weather\"\r\nversion = \"1.0.0\"\r\n" +
 		"[capabilities]\r\nhooks = [\"SessionStart\"]\r\n[transport]\r\nscript = \"main.py\"\r\n",
 	"cmd": "plugin = { id = \"a\", version = \"1.0.0\" }\ncapabilities.tools = [\"x\"]\ntransport.cmd = " +

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/manifest/sandbox"
+	"github.com/exthost/exthost/protocol"
 )
 
 // FileName is the name of a manifest.
@@ -29,7 +30,10 @@ type Manifest struct {
 	// JSON Schema of config; absent: anything goes
 	ConfigSchema map[string]any `toml:"config_schema" json:"config_schema,omitempty"`
 	Tools        []ToolSpec     `toml:"tools" json:"tools,omitempty"` // exec and lite only
-	Hooks        []HookSpec     `toml:"hooks" json:"hooks,omitempty"`
+	// the most that calls of its tools can do, by the tool's name: read, write or destroy; absent: what the tool's
+	// annotations say
+	Risk  Risks      `toml:"risk" json:"risk,omitempty"`
+	Hooks []HookSpec `toml:"hooks" json:"hooks,omitempty"`
 	// by name; each runs as an extension {id}.{name}
 	MCPServers map[string]Server `toml:"mcp_servers" json:"mcp_servers,omitempty"`
 	Dev        Dev               `toml:"dev" json:"dev,omitzero"`
@@ -206,6 +210,10 @@ type ToolSpec struct {
 	// lite: what to call; default the name
 	Method string `toml:"method" json:"method,omitempty"`
 }
+
+// Risks are risks of tools, by the name of the tool. A tool that is annotated as destructive stays so: the manifest was
+// agreed to before the tool said it.
+type Risks map[string]protocol.Risk
 
 // HookSpec is one exec hook, of an extension or of the operator.
 type HookSpec struct {

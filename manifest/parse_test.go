@@ -126,6 +126,28 @@ p:24:2: unknown key "extra" at the top level
 	}
 }
 
+// The classes of [risk] are words, about tools that there can be.
+func TestRiskIsChecked(t *testing.T) {
+	const declared = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\ncommand = " +
+		"\"cat\"\n[[tools]]\nname = \"get\"\n[risk]\n"
+	const mcp = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\ncommand = \"npx\"\nprotocol = " +
+		"\"mcp\"\n[risk]\n"
+	for text, want := range map[string]string{
+		declared + "get = \"raed\"\n":  `p:10:1: risk.get: "raed" is no risk; did you mean "read"?`,
+		declared + "get = \"high\"\n":  `p:10:1: risk.get: "high" is no risk; one of read, write, destroy`,
+		declared + "gte = \"read\"\n":  `p:10:1: risk.gte: there is no tool "gte" in [[tools]]; did you mean "get"?`,
+		declared + "get = true\n":      `p:10:1: risk.get: want a string, got true`,
+		declared + "get = \"read\"\n":  "",
+		mcp + "anything = \"destroy\"": "",
+		"[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[[hooks]]\nevent = \"before_tool_call\"\ncommand = \"a\"\n" +
+			"[risk]\nx = \"read\"\n": "p:7:2: [risk] is about the tools of the extension, and it has no [transport]",
+	} {
+		if got := strings.TrimSpace(diagnose(t, text)); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}
+
 // A misspelt key is one error: what follows from it, that the key is missing, is not another.
 func TestMisspeltKeysAreOneError(t *testing.T) {
 	got := diagnose(t, `[plugin]

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/invopop/jsonschema"
+
+	"github.com/exthost/exthost/protocol"
 )
 
 //go:generate go test -run ^TestSchemaIsCurrent$ -update .
@@ -26,6 +28,15 @@ func (Duration) JSONSchema() *jsonschema.Schema {
 func (Size) JSONSchema() *jsonschema.Schema {
 	return textOr(`a size: "512MiB" or a whole number of bytes`, `^\d+ ?([kKmMgG]i?)?[bB]?$`,
 		jsonschema.Schema{Type: "integer", Minimum: "0"})
+}
+
+// JSONSchema accepts the words of a risk.
+func (Risks) JSONSchema() *jsonschema.Schema {
+	risk := &jsonschema.Schema{Type: "string"}
+	for _, word := range protocol.Risk("").Values() {
+		risk.Enum = append(risk.Enum, word)
+	}
+	return &jsonschema.Schema{Type: "object", AdditionalProperties: risk}
 }
 
 // JSONSchema accepts a word or a number.

@@ -60,6 +60,7 @@ func (v *validator) manifest() {
 	v.runtime()
 	v.config()
 	v.tools()
+	v.risk()
 	v.hooks()
 	v.servers()
 	v.dev()

@@ -1,9 +1,11 @@
 package manifest
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
@@ -46,6 +48,29 @@ func (v *validator) toolCall(path string, tool ToolSpec) {
 	v.placeholders(path+".command", tool)
 	if tool.Method != "" && v.m.Transport.Protocol != ProtocolLite {
 		v.errorf(path+".method", "", "a tool's method is for protocol lite")
+	}
+}
+
+// risk checks [risk]. Names are compared with the declared tools, if the manifest declares them.
+func (v *validator) risk() {
+	if len(v.m.Risk) > 0 && !v.stated("transport") {
+		v.errorf("risk", "", "[risk] is about the tools of the extension, and it has no [transport]")
+		return
+	}
+	known := protocol.Risk("").Values()
+	declared := make([]string, len(v.m.Tools))
+	for i, tool := range v.m.Tools {
+		declared[i] = tool.Name
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.m.Risk)) {
+		path, risk := "risk."+name, string(v.m.Risk[name])
+		if !slices.Contains(known, risk) {
+			v.errorf(path, cmp.Or(strict.DidYouMean(risk, known), "one of "+strings.Join(known, ", ")),
+				"%s: %q is no risk", path, risk)
+		}
+		if len(declared) > 0 && !slices.Contains(declared, name) {
+			v.errorf(path, strict.DidYouMean(name, declared), "%s: there is no tool %q in [[tools]]", path, name)
+		}
 	}
 }
 

@@ -83,6 +83,8 @@ type Offer struct {
 	// the node stores long results of the extension for the page tool
 	Pages bool            `json:"pages,omitempty"`
 	Tools []protocol.Tool `json:"-"` // with their descriptors, which are sent by digest
+	// the risks of tools at the node, by name, where annotations do not state it
+	Risks map[string]protocol.Risk `json:"risks,omitempty"`
 }
 
 // The values of Place.As.

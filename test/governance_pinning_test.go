@@ -105,7 +105,7 @@ func heldBack(t *testing.T, h *exthost.Host) {
 		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_greet"}`)},
 		{
 			Method: protocol.MethodToolsCall,
-			Params: json.RawMessage(`{"name":"ext_call","arguments":{"tool":"ext_x_greet"}}`),
+			Params: json.RawMessage(`{"name":"ext_write","arguments":{"tool":"ext_x_greet"}}`),
 		},
 		{Method: protocol.MethodToolsCall, Extension: "x", Params: json.RawMessage(`{"name":"greet"}`)},
 	} {

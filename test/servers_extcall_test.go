@@ -40,7 +40,7 @@ func askedServers(t *testing.T) (*exthost.Host, string) {
 	return h, hosttest.ServeOptions(t, httpserver.Options{Backend: h, Serves: h.Serves}) + "/mcp"
 }
 
-// Direct calls and calls by ext_call are equal for official clients and servers of both eras: the server's
+// Direct calls and calls by ext_write are equal for official clients and servers of both eras: the server's
 // requests, progress and result.
 func TestExtCallWithOfficialClients(t *testing.T) {
 	processtest.Leaks(t)
@@ -78,7 +78,7 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list, err := s.ListTools(hosttest.Deadline(t), nil); err != nil || len(list.Tools) != 2 {
+		if list, err := s.ListTools(hosttest.Deadline(t), nil); err != nil || len(list.Tools) != 4 {
 			t.Errorf("%s: %+v, %v", version, list, err)
 		}
 		call := func(name string, arguments any, steps int) []string {
@@ -111,20 +111,20 @@ func TestExtCallWithOfficialClients(t *testing.T) {
 			{"ext_x_work", `{}`, "", 3}, {"ext_x_refuse", `{}`, "", 0}, {"ext_x_fail", `{}`, "", 0},
 		} {
 			direct := call(tt.tool, json.RawMessage(tt.arguments), tt.steps)
-			wrapped := call("ext_call", map[string]any{"tool": tt.tool, "arguments": json.RawMessage(tt.arguments)},
+			wrapped := call("ext_write", map[string]any{"tool": tt.tool, "arguments": json.RawMessage(tt.arguments)},
 				tt.steps)
 			for i := range direct { // the SDK names the called tool
-				direct[i] = strings.ReplaceAll(direct[i], tt.tool, "ext_call")
+				direct[i] = strings.ReplaceAll(direct[i], tt.tool, "ext_write")
 			}
 			if diff := cmp.Diff(direct, wrapped); diff != "" || !strings.Contains(strings.Join(wrapped, " "), tt.want) {
-				t.Errorf("%s of %s: want %q (-direct +by ext_call):\n%s", tt.tool, version, tt.want, diff)
+				t.Errorf("%s of %s: want %q (-direct +by ext_write):\n%s", tt.tool, version, tt.want, diff)
 			}
 		}
 		ctx, cancel := context.WithCancel(hosttest.Deadline(t))
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := s.CallTool(ctx,
-				&mcp.CallToolParams{Name: "ext_call", Arguments: map[string]any{"tool": "ext_x_wait"}})
+				&mcp.CallToolParams{Name: "ext_write", Arguments: map[string]any{"tool": "ext_x_wait"}})
 			waiting <- err
 		}()
 		hosttest.Eventually(t, "the call is under way",
@@ -185,7 +185,7 @@ func rawRequest(t *testing.T, url, method, params string) string {
 	return string(body)
 }
 
-// A raw client of 2026-07-28 answers input requests of a tool called by ext_call, and runs it as a task.
+// A raw client of 2026-07-28 answers input requests of a tool called by ext_write, and runs it as a task.
 func TestExtCallWithInputRequests(t *testing.T) {
 	processtest.Leaks(t)
 	f := hosttest.NewFolder(t).Add("newer", rich("newer", "")).Add("older", rich("older", "")).Add("tasks",
@@ -203,7 +203,7 @@ func TestExtCallWithInputRequests(t *testing.T) {
 		"ext_newer_both":  "file:///raw accept",
 		"ext_older_ask":   "accept",
 	} {
-		call := fmt.Sprintf(`"name":"ext_call","arguments":{"tool":%q,"arguments":{}}`, tool)
+		call := fmt.Sprintf(`"name":"ext_write","arguments":{"tool":%q,"arguments":{}}`, tool)
 		first := rawRequest(t, url, "tools/call", "{"+call+"}")
 		if got, _ := rawjson.Text(rawjson.Get(json.RawMessage(first), "resultType")); got != "input_required" {
 			t.Errorf("%s: %s", tool, first)
@@ -224,7 +224,7 @@ func TestExtCallWithInputRequests(t *testing.T) {
 			t.Errorf("%s goes on with %s: %s", tool, state, second)
 		}
 	}
-	begun := rawRequest(t, url, "tools/call", `{"name":"ext_call","arguments":{"tool":"ext_tasks_later"}}`)
+	begun := rawRequest(t, url, "tools/call", `{"name":"ext_write","arguments":{"tool":"ext_tasks_later"}}`)
 	task, _ := rawjson.Text(rawjson.Get(json.RawMessage(begun), "taskId"))
 	if task == "" {
 		t.Fatalf("a task: %s", begun)
@@ -237,7 +237,7 @@ func TestExtCallWithInputRequests(t *testing.T) {
 	// Legacy clients state the task beside the name.
 	s := &protocol.Session{ID: "s", Caller: "ada", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{}`)}
 	raw, err := doAs(t, h, s, "", "tools/call",
-		`{"name":"ext_call","arguments":{"tool":"ext_early_later"},"task":{"ttl":60000}}`)
+		`{"name":"ext_write","arguments":{"tool":"ext_early_later"},"task":{"ttl":60000}}`)
 	id, _ := rawjson.Text(rawjson.Get(rawjson.Get(raw, "task"), "taskId"))
 	if err != nil || id == "" {
 		t.Fatalf("%s, %v", raw, err)

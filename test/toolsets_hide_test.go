@@ -131,7 +131,7 @@ func openShown(t testing.TB, toolsets map[string]config.Toolset, o exthost.Optio
 		}
 	}
 	cfg := f.Config()
-	cfg.Toolsets = toolsets
+	cfg.Toolsets, cfg.Tools.Call = toolsets, "one" // its name has none of those of tools
 	d := config.Destination{
 		Type:    config.DestinationStdio,
 		Command: []string{hosttest.Exe(t)},

@@ -23,6 +23,16 @@ type Source struct {
 	Tools []protocol.Tool
 	// Withheld names tools to leave out of every list. Their registered names stay reserved.
 	Withheld []string
+	// Risk returns the risk of a tool by its own name and its annotations. Default: [RiskOf].
+	Risk func(tool string, annotations json.RawMessage) protocol.Risk
+}
+
+// riskOf returns the risk of a tool.
+func (s *Source) riskOf(tool string, annotations json.RawMessage) protocol.Risk {
+	if s.Risk == nil {
+		return RiskOf(annotations)
+	}
+	return s.Risk(tool, annotations).Known()
 }
 
 // Catalog is an immutable, sorted set of tools. The zero value is empty. It is safe for concurrent use.
@@ -47,10 +57,11 @@ type Entry struct {
 
 	// Descriptor is the MCP descriptor with Name and Description; Own has the extension's own name and no label.
 	// Other members, unknown ones included, keep their bytes and order, except: input_schema and output_schema
-	// become inputSchema and outputSchema, an input schema without a type gets "object", optional null members are
-	// removed, and so are line breaks between tokens.
+	// become inputSchema and outputSchema, an input schema without a type gets "object", annotations that do not state
+	// Risk do so, optional null members are removed, and so are line breaks between tokens.
 	Descriptor, Own json.RawMessage
 
+	Risk        protocol.Risk   // see [Source.Risk]
 	InputSchema json.RawMessage // as in Descriptor
 	Annotations json.RawMessage // as sent; nil if there are none
 	Raw         json.RawMessage // the descriptor as sent, for pinning
@@ -106,7 +117,8 @@ type candidate struct {
 	protocol.Tool
 	plain   string // see plainName
 	members []member
-	reused  *Entry // the entry of prev with the same bytes; if set, only Name and Raw of Tool are set
+	risk    protocol.Risk
+	reused  *Entry // the entry of prev with the same bytes and risk; if set, only Name and Raw of Tool are set
 }
 
 // described is a source with its descriptors read.
@@ -126,7 +138,7 @@ func describe(s Source, prev *Catalog) described {
 		if len(t.Raw) == 0 {
 			t.Raw = declaredDescriptor(t)
 		}
-		if e := known[string(t.Raw)]; e != nil {
+		if e := known[string(t.Raw)]; e != nil && e.Risk == s.riskOf(e.Tool, e.Annotations) {
 			o.candidates = append(o.candidates, candidate{
 				Tool:   protocol.Tool{Name: e.Tool, Raw: e.Raw},
 				plain:  plainName(s.Extension, e.Tool),
@@ -139,8 +151,12 @@ func describe(s Source, prev *Catalog) described {
 			o.faults = append(o.faults, diagnostic("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
 			continue
 		}
-		o.candidates = append(o.candidates,
-			candidate{Tool: parsed, plain: plainName(s.Extension, parsed.Name), members: ms})
+		o.candidates = append(o.candidates, candidate{
+			Tool:    parsed,
+			plain:   plainName(s.Extension, parsed.Name),
+			members: ms,
+			risk:    s.riskOf(parsed.Name, parsed.Annotations),
+		})
 	}
 	slices.SortStableFunc(o.candidates, func(a, b candidate) int {
 		if a.plain != b.plain {
@@ -257,6 +273,7 @@ func (c *Catalog) registered(name string) *Entry {
 func (c *Catalog) build(name, extension string, o candidate, prev *Catalog) (*Entry, []protocol.Diagnostic) {
 	if o.reused != nil { // the registered name has changed
 		o.Tool, o.members, _ = parse(o.Raw)
+		o.risk = o.reused.Risk
 	}
 	doc, ds := inspect(o.Tool)
 	if slices.ContainsFunc(ds, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
@@ -281,14 +298,17 @@ func newEntry(name, extension string, o candidate) *Entry {
 		Tool:        o.Name,
 		Title:       display.Visible(o.Title),
 		Description: labelled(extension, plain),
+		Risk:        o.risk,
 		InputSchema: o.InputSchema,
 		Annotations: o.Annotations,
 		Raw:         o.Raw,
 	}
-	input := member{"inputSchema", o.InputSchema}
-	e.Descriptor = object(set(o.members, member{"name", rawjson.Quote(name)},
-		member{"description", rawjson.Quote(e.Description)}, input))
-	own := []member{input}
+	own := []member{{"inputSchema", o.InputSchema}}
+	if RiskOf(o.Annotations) != o.risk {
+		own = append(own, member{"annotations", annotate(o.Annotations, o.risk)})
+	}
+	e.Descriptor = object(set(o.members, append([]member{{"name", rawjson.Quote(name)},
+		{"description", rawjson.Quote(e.Description)}}, own...)...))
 	if plain != o.Description {
 		own = append(own, member{"description", rawjson.Quote(plain)})
 	}

@@ -12,9 +12,15 @@ const MaxName = 64
 // Names of the host's search tools. No tool of an extension can get one: a registered name has an id and another _
 // after ext_, and a selection refuses these names.
 const (
-	FindName = "ext_find"
-	CallName = "ext_call"
+	FindName    = "ext_find"
+	CallName    = "ext_call"
+	ReadName    = "ext_read"
+	WriteName   = "ext_write"
+	DestroyName = "ext_destroy"
 )
+
+// SearchNames returns the names of the host's search tools.
+func SearchNames() []string { return []string{FindName, CallName, ReadName, WriteName, DestroyName} }
 
 // plainName returns ext_{extension}_{tool} in the characters that all vendors accept. It may be too long or not
 // unique. The host's own tools keep their names.

@@ -47,7 +47,7 @@ func (c *Catalog) Select(choose func(*Entry) (Shown, bool), prev *Catalog) (sele
 	for name, all := range claims {
 		for _, one := range all {
 			if len(name) <= MaxName &&
-				(len(all) == 1 && name != FindName && name != CallName || one.entry.Extension == "") {
+				(len(all) == 1 && !slices.Contains(SearchNames(), name) || one.entry.Extension == "") {
 				one.to[name] = prev.shown(one.entry, one.as)
 			} else {
 				refused = append(refused, one.entry)

@@ -3,13 +3,16 @@ package builtin
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/glob"
 	"github.com/exthost/exthost/protocol"
 )
@@ -25,6 +28,7 @@ import (
 //	  tools: ["ext_files_*"]  # registered names; an allow rule covers only the extension that the pattern names
 //	  extensions: [files]     # ids
 //	  methods: ["tools/*"]    # MCP method names, in both directions
+//	  risk: [read]            # of the tool: read, write, destroy; requests that are about no tool have none
 //	  reason: "ask Ada"       # part of the denial
 //
 // The default does not apply to requests for lists. Lists omit the tools that the caller may not
@@ -45,7 +49,31 @@ type accessRule struct {
 	Tools      glob.List `json:"tools"`
 	Extensions glob.List `json:"extensions"`
 	Methods    glob.List `json:"methods"`
+	Risk       riskList  `json:"risk"`
 	Reason     string    `json:"reason"`
+}
+
+// riskList is a list of risks in the config of a policy.
+type riskList []protocol.Risk
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (l *riskList) UnmarshalJSON(b []byte) error {
+	var list []protocol.Risk
+	if err := json.Unmarshal(b, &list); err != nil {
+		return fmt.Errorf("%s is not a list such as [read, write]", b)
+	}
+	known := protocol.Risk("").Values()
+	for _, risk := range list {
+		if slices.Contains(known, string(risk)) {
+			continue
+		}
+		if near := text.Nearest(string(risk), known); near != "" {
+			return fmt.Errorf("%q is no risk, did you mean %s?", risk, near)
+		}
+		return fmt.Errorf("%q is no risk; there are %s", risk, strings.Join(known, ", "))
+	}
+	*l = list
+	return nil
 }
 
 const (
@@ -128,14 +156,8 @@ func (p *access) Decide(_ context.Context, flow governance.Flow, x *governance.E
 }
 
 // Visible implements [governance.Visibler].
-func (p *access) Visible(caller, extension, tool string) bool {
-	effect, _ := p.effect(&governance.Exchange{
-		Method:    protocol.MethodToolsCall,
-		Caller:    caller,
-		Extension: extension,
-		Tool:      tool,
-		ToChild:   true,
-	})
+func (p *access) Visible(caller string, t governance.Tool) bool {
+	effect, _ := p.effect(t.Called(caller))
 	return effect == allowed
 }
 
@@ -167,5 +189,6 @@ func (p *access) meant(patterns glob.List, x *governance.Exchange) bool {
 func (r *accessRule) fits(x *governance.Exchange) bool {
 	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
 	return fits(r.Callers, x.Caller) && (len(r.Nodes) == 0 || x.IsFrom(r.Nodes)) && fits(r.Tools, x.Tool) &&
-		fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method)
+		fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method) &&
+		(len(r.Risk) == 0 || slices.Contains(r.Risk, x.ToolRisk()))
 }

@@ -128,7 +128,8 @@ func TestAccess(t *testing.T) {
 				t.Errorf("the response: %s", got)
 			}
 			if tt.x.Tool != "" {
-				visible := p.(governance.Visibler).Visible(tt.x.Caller, tt.x.Extension, tt.x.Tool)
+				visible := p.(governance.Visibler).Visible(tt.x.Caller,
+					governance.Tool{Extension: tt.x.Extension, Name: tt.x.Tool})
 				if visible != (tt.want == "allow") {
 					t.Errorf("visible: %t", visible)
 				}
@@ -156,8 +157,48 @@ func TestAccessByNode(t *testing.T) {
 			t.Errorf("%s at %q: %s", tt.tool, tt.node, got)
 		}
 	}
-	if v := p.(governance.Visibler); !v.Visible("ada", "files", "own") || v.Visible("ada", "files", "shared") {
+	own, shared := governance.Tool{Extension: "files", Name: "own"}, governance.Tool{Extension: "files", Name: "shared"}
+	if v := p.(governance.Visibler); !v.Visible("ada", own) || v.Visible("ada", shared) {
 		t.Error("the lists are not those of this host's callers")
+	}
+}
+
+// Rules select tools by their risk, in calls and in lists. A tool whose risk is not known counts as one that destroys.
+func TestAccessByRisk(t *testing.T) {
+	p := newPolicy(t, "access", `{"default": "deny", "rules": [
+		{"effect": "deny", "risk": ["destroy"], "callers": ["ada"], "reason": "ask an adult"},
+		{"effect": "allow", "risk": ["read", "destroy"]}]}`)
+	for _, tt := range []struct {
+		caller, want string
+		risk         protocol.Risk
+	}{
+		{"ada", "allow", "read"}, {"ada", `deny unauthorized: caller "ada" may not use ext_files_x`, "write"},
+		{"ada", "deny unauthorized: ask an adult", "destroy"}, {"ada", "deny unauthorized: ask an adult", ""},
+		{"root", "allow", "destroy"}, {"root", `deny unauthorized: caller "root" may not use ext_files_x`, "write"},
+	} {
+		x := call("ext_files_x", `{}`)
+		x.Caller, x.Risk = tt.caller, tt.risk
+		if got := ask(t, p, governance.Request, x); got != tt.want {
+			t.Errorf("%s, risk %q: %s, want %s", tt.caller, tt.risk, got, tt.want)
+		}
+		listed := p.(governance.Visibler).Visible(tt.caller,
+			governance.Tool{Extension: "files", Name: "ext_files_x", Risk: tt.risk})
+		if listed != (tt.want == "allow") {
+			t.Errorf("%s, risk %q: listed %t", tt.caller, tt.risk, listed)
+		}
+	}
+	read := governance.Exchange{Method: "resources/read", Caller: "root", Extension: "files", ToChild: true}
+	if got := ask(t, p, governance.Request, read); !strings.HasPrefix(got, "deny") {
+		t.Errorf("what is about no tool is allowed by its risk: %s", got)
+	}
+	for text, want := range map[string]string{
+		`{"rules": [{"effect": "deny", "risk": ["destory"]}]}`: "did you mean destroy?",
+		`{"rules": [{"effect": "deny", "risk": ["high"]}]}`:    "there are read, write, destroy",
+		`{"rules": [{"effect": "deny", "risk": "read"}]}`:      "not a list such as",
+	} {
+		if _, err := builtin.New(spec(t, "access", text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func TestPatternsMeanOneExtension(t *testing.T) {
 			p.(builtin.Namer).Name(tt.known)
 			d, err := p.Decide(t.Context(), governance.Request, &x)
 			if got := d.Action == governance.Allow; err != nil || got != want ||
-				p.(governance.Visibler).Visible("", tt.extension, tt.tool) != want {
+				p.(governance.Visibler).Visible("", governance.Tool{Extension: tt.extension, Name: tt.tool}) != want {
 				t.Errorf("%s %s on %s of %s: allowed %v, %v", effect, tt.pattern, tt.tool, tt.extension, got, err)
 			}
 		}

@@ -27,13 +27,14 @@ import (
 //	code: no_rm                             # default: the category's
 //	expiry: 10m                             # for ask; default 5m
 //
-// Variables: method, caller, session, node, extension, tool, direction (to_extension, to_caller)
-// and flow (request, response) are strings; node is the cluster node of the caller, empty for this
-// host. arguments holds the tool's arguments, or the params of another method. result is null in
-// the request flow. error is null, or {code, message, data} when the extension answered with an
-// error; result then is {content, isError, structuredContent} with that message and data. In
-// category authentication, headers is the map of the request's HTTP headers by name in lower case,
-// or null when the call did not come over HTTP. Whole numbers are int, others double.
+// Variables: method, caller, session, node, extension, tool, risk (read, write, destroy; empty
+// without a tool), direction (to_extension, to_caller) and flow (request, response) are strings;
+// node is the cluster node of the caller, empty for this host. arguments holds the tool's
+// arguments, or the params of another method. result is null in the request flow. error is null, or
+// {code, message, data} when the extension answered with an error; result then is {content,
+// isError, structuredContent} with that message and data. In category authentication, headers is
+// the map of the request's HTTP headers by name in lower case, or null when the call did not come
+// over HTTP. Whole numbers are int, others double.
 //
 // An expression that uses result or error runs in the response flow, one that uses flow in both,
 // any other in the request flow. A missing member is an error, as is a text of more than 1 MiB in
@@ -104,7 +105,8 @@ func newEnv(c governance.Category) (*cel.Env, error) {
 		cel.Variable("result", cel.DynType),
 		cel.Variable("error", cel.DynType),
 	}
-	for _, name := range []string{"method", "caller", "session", "node", "extension", "tool", "direction", "flow"} {
+	for _, name := range []string{"method", "caller", "session", "node", "extension", "tool", "risk", "direction",
+		"flow"} {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}
 	if c == governance.Authentication {

@@ -131,6 +131,14 @@ func TestDecisions(t *testing.T) {
 			}
 		})
 	}
+	for risk, want := range map[protocol.Risk]string{"read": "allow", "write": "allow", "destroy": "ask", "": "ask"} {
+		risky := call("ext_files_x", `{}`)
+		risky.Risk = risk
+		got := ask(t, newPolicy(t, `{"when": "risk == 'destroy'", "action": "ask"}`), governance.Request, risky)
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("risk %q: %s, want %s", risk, got, want)
+		}
+	}
 	p := newPolicy(t, `{"when": "arguments.a == 1 || arguments.uri == 'file:///'"}`)
 	for text, want := range map[string]string{
 		`{"a":1}`: "deny",

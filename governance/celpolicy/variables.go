@@ -49,6 +49,7 @@ var values = map[string]func(*variables) any{
 	"node":      func(v *variables) any { return v.x.Node },
 	"extension": func(v *variables) any { return v.x.Extension },
 	"tool":      func(v *variables) any { return v.x.Tool },
+	"risk":      func(v *variables) any { return string(v.x.ToolRisk()) },
 	"direction": func(v *variables) any { return v.x.Direction() },
 	"flow":      func(v *variables) any { return string(v.flow) },
 	"headers": func(v *variables) any {

@@ -9,7 +9,7 @@ import { get, postText } from "./api.js";
 
 export function tools(nav) {
   const columns = sortable([["Tool", (t) => t.name], ["Description", null], ["Calls", (t) => t.use?.calls], ["Denied", (t) => share(t.use?.denied, t.use)],
-    ["Failed", (t) => share(t.use && t.use.errors + t.use.tool_errors, t.use)], ["p50 / p95", (t) => t.use?.latency?.p95_ms], ["Tokens", (t) => t.tokens]]);
+    ["Failed", (t) => share(t.use && t.use.errors + t.use.tool_errors, t.use)], ["p50 / p95", (t) => t.use?.latency?.p95_ms], ["Risk", (t) => risks.indexOf(t.risk)], ["Tokens", (t) => t.tokens]]);
   const list = table(".catalog", columns.heads);
   const rows = new Rows(list.body, (t) => row(t, nav));
   const total = el("span.total");
@@ -47,16 +47,19 @@ export function tools(nav) {
   };
 }
 
+const risks = ["read", "write", "destroy"]; // the lowest first
+
 const share = (part, use) => (use?.calls ? part / use.calls : undefined);
 
 function row(t, nav) {
   const href = `#/tools/${encodeURIComponent(t.name)}`;
   const cell = (name) => el("td.number", { "data-name": name });
-  const about = el("td.about"), cost = cell("Tokens"), calls = cell("Calls"), denied = cell("Denied"), failed = cell("Failed"), took = cell("p50 / p95");
+  const about = el("td.about"), risk = el("td", { "data-name": "Risk" }), cost = cell("Tokens"), calls = cell("Calls"), denied = cell("Denied"), failed = cell("Failed"), took = cell("p50 / p95");
   return {
-    node: el("tr", { onclick: (e) => { if (!e.target.closest("a")) nav(href); } }, el("th", { scope: "row" }, el("a", { href }, t.name)), about, calls, denied, failed, took, cost),
+    node: el("tr", { onclick: (e) => { if (!e.target.closest("a")) nav(href); } }, el("th", { scope: "row" }, el("a", { href }, t.name)), about, calls, denied, failed, took, risk, cost),
     update(t) {
       setText(about, t.description);
+      setText(risk, t.risk);
       setText(cost, count(t.tokens));
       const u = t.use;
       setText(calls, u ? count(u.calls) : "–");
@@ -112,7 +115,7 @@ function content(t, args) {
   const hints = Object.entries(d.annotations ?? {}).map(([k, v]) => `${k}: ${v}`).join(", ");
   return [
     el("p", {}, t.description),
-    facts([["extension", t.extension || "the host"], ["own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["annotations", hints],
+    facts([["extension", t.extension || "the host"], ["own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["risk", t.risk], ["annotations", hints],
       ["calls", t.use && `${count(t.use.calls)}, ${count(t.use.denied)} denied, ${count(t.use.errors)} failed, ${count(t.use.tool_errors)} errors of the tool`],
       ["latency", t.use?.latency && `p50 ${duration(t.use.latency.p50_ms)}, p95 ${duration(t.use.latency.p95_ms)}`]]),
     el("h3", {}, "Try it"), el("p.hint", {}, "A real call, made by the caller operator: it passes governance, and may have effects."), args.node, el("div.actions", {}, run, args.change), answer.node,

@@ -202,7 +202,8 @@ func (s *subject) probeAnnotations(_ context.Context) error {
 					fmt.Sprintf("%s: %s is %s, and neither true nor false", e.Tool, name, cut(text)))
 			}
 		}
-		if readOnly(e) && string(rawjson.Get(e.Annotations, "destructiveHint")) == "true" {
+		says := func(hint string) bool { return string(rawjson.Get(e.Annotations, hint)) == "true" }
+		if says("readOnlyHint") && says("destructiveHint") {
 			failures = append(failures, e.Tool+" says that it only reads and that it destroys")
 		}
 		if rawjson.Get(e.Annotations, "readOnlyHint") == nil && rawjson.Get(e.Annotations, "destructiveHint") == nil {

@@ -6,13 +6,12 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
 
-// readOnly reports whether a tool is annotated as read-only.
-func readOnly(e *tools.Entry) bool {
-	return string(rawjson.Get(e.Annotations, "readOnlyHint")) == "true"
-}
+// readOnly reports whether a tool changes nothing, by its annotations and the manifest.
+func readOnly(e *tools.Entry) bool { return e.Risk == protocol.RiskRead }
 
 // mayCall reports whether probes may call a tool with any arguments.
 func (s *subject) mayCall(e *tools.Entry) bool {

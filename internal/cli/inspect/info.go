@@ -190,7 +190,8 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	}[i.HooksSee])
 	tools := make([]string, len(list))
 	for n, t := range list {
-		tools[n] = fmt.Sprintf("%s  ~%d tokens  %s", t.Name, t.Tokens, hosts.Description(t.Description, t.Extension))
+		tools[n] = fmt.Sprintf("%s  %s  ~%d tokens  %s", t.Name, t.Risk, t.Tokens,
+			hosts.Description(t.Description, t.Extension))
 	}
 	row("tools", tools...)
 	row("skills", i.skills()...)

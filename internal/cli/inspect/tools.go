@@ -61,8 +61,8 @@ func toolsList(c *console.Console) *cobra.Command {
 		Short: "List every tool with its cost in tokens",
 		Args:  console.NoArgs,
 		Long: "List the tools that a client is offered, with an estimate of what each costs in every " +
-			"model\nrequest, and in a cluster the nodes that have it. Tools that policies hide from the caller are " +
-			"named\non stderr. " + askedHost,
+			"model\nrequest, the most that a call of it can do, and in a cluster the nodes that have it. Tools " +
+			"that\npolicies hide from the caller are named on stderr. " + askedHost,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, v) },
 	}
 	viewerFlags(cmd, &v)
@@ -83,7 +83,7 @@ func listTools(ctx context.Context, c *console.Console, v viewer) error {
 		return err
 	}
 	names, sum := []string{}, 0
-	rows := [][]string{{"TOOL", "TOKENS", "DESCRIPTION"}}
+	rows := [][]string{{"TOOL", "TOKENS", "RISK", "DESCRIPTION"}}
 	clustered := slices.ContainsFunc(list.Tools, func(t httpserver.Tool) bool { return len(t.Nodes) > 0 })
 	add := func(node string, row ...string) {
 		if clustered {
@@ -96,10 +96,10 @@ func listTools(ctx context.Context, c *console.Console, v viewer) error {
 	}
 	for _, t := range list.Tools {
 		names, sum = append(names, t.Name), sum+t.Tokens
-		add(cmp.Or(strings.Join(t.Nodes, ", "), "-"), t.Name, strconv.Itoa(t.Tokens),
+		add(cmp.Or(strings.Join(t.Nodes, ", "), "-"), t.Name, strconv.Itoa(t.Tokens), string(t.Risk),
 			hosts.Description(t.Description, t.Extension))
 	}
-	add("", console.Plural(len(list.Tools), "tool"), strconv.Itoa(sum), "")
+	add("", console.Plural(len(list.Tools), "tool"), strconv.Itoa(sum), "", "")
 	return c.Print(console.Document{Kind: "tools", Value: list.Tools, Names: names, Rows: rows})
 }
 

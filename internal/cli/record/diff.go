@@ -259,14 +259,11 @@ func (d *differ) leftOut(n *player.Call, before, now *tools.Entry) string {
 		return "its arguments hold a secret, which was masked"
 	case n.Asks:
 		return "it asks its client something"
-	case !d.all && (!reads(before) || !reads(now)):
+	case !d.all && (before.Risk != protocol.RiskRead || now.Risk != protocol.RiskRead):
 		return "the tool may change something; --all calls it"
 	}
 	return ""
 }
-
-// reads reports whether a tool declares itself read-only.
-func reads(e *tools.Entry) bool { return string(rawjson.Get(e.Annotations, "readOnlyHint")) == "true" }
 
 // toolsOf returns the tools of an extension by their own names.
 func toolsOf(h *exthost.Host, id string) map[string]*tools.Entry {

@@ -26,11 +26,13 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/text"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
 )
 
 // Item is what the user agrees to with one yes: a folder with its extensions, or the configuration of the working
@@ -214,6 +216,7 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	if i.locked != nil {
 		i.asks = append(i.asks, "has another plugin.toml than exthost.lock states, which is written there then")
 	}
+	i.asks = append(i.asks, risks(cfg, c)...)
 	i.describeSandbox(cfg, c)
 	if len(m.Hooks) > 0 || m.Capabilities != nil && len(m.Capabilities.Hooks) > 0 {
 		sees := map[string]string{
@@ -222,6 +225,37 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 		}[cfg.Extensions.Entries[c.ID].Hooks]
 		i.asks = append(i.asks, "its hooks see "+cmp.Or(sees, "the calls of its own tools"))
 	}
+}
+
+// risks says what calls of the tools of c can do, as far as its manifest says it and the operator does not.
+func risks(cfg *config.Config, c *discovery.Candidate) (lines []string) {
+	said := make(map[string]protocol.Risk)
+	for _, t := range runtime.Declared(c.Manifest) {
+		said[t.Name] = tools.RiskOf(rawjson.Get(t.Raw, "annotations"))
+	}
+	for name, risk := range c.Manifest.Risk {
+		if said[name] != protocol.RiskDestroy {
+			said[name] = risk
+		}
+	}
+	of := make(map[protocol.Risk][]string)
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		risk := cmp.Or(cfg.Extensions.Entries[c.ID].Tools[name].Risk, said[name])
+		of[risk] = append(of[risk], name)
+	}
+	for _, line := range []struct {
+		risk protocol.Risk
+		says string
+	}{
+		{protocol.RiskDestroy, "tools that may delete or overwrite: "},
+		{protocol.RiskWrite, "tools that may change something: "},
+		{protocol.RiskRead, "tools that it says change nothing: "},
+	} {
+		if names := of[line.risk]; len(names) > 0 {
+			lines = append(lines, line.says+consent.Some(names))
+		}
+	}
+	return lines
 }
 
 // describeSandbox adds the sandbox of a process that c starts, and what this system does not enforce of it.

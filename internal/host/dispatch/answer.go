@@ -51,7 +51,7 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	x, session, pipeline := &c.Exchange, c.Request.Session, c.Snapshot.Policies.Pipeline
+	x, session, policies := &c.Exchange, c.Request.Session, c.Snapshot.Policies
 	view := tools.View{
 		Pages:  snapshot.ShowsPages(session),
 		Modern: session != nil && protocol.IsModern(session.Version),
@@ -59,10 +59,10 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 	if list, ok := c.searchList(view.Modern); ok && x.Extension == "" {
 		return list, nil
 	}
-	if !pipeline.MayHide() {
+	if !policies.Pipeline.MayHide() {
 		return c.View.Tools(c.Snapshot.Catalog).List(x.Extension, p.Cursor, view, nil)
 	}
 	return c.View.Tools(c.Snapshot.Catalog).List(x.Extension, p.Cursor, view, func(e *tools.Entry) bool {
-		return pipeline.Visible(x.Caller, e.Extension, e.Registered())
+		return policies.Shows(x.Caller, e)
 	})
 }

@@ -124,6 +124,9 @@ func (c *Call) routeMethod(a Aggregator) error {
 		return protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", r.Method)
 	}
 	c.Exchange.Tool = a.ToolOf(r)
+	if e, ok := c.Snapshot.Catalog.Lookup(c.Exchange.Tool); ok {
+		c.Exchange.Risk = e.Risk
+	}
 	if r.Extension == "" {
 		return nil
 	}
@@ -170,10 +173,15 @@ func (c *Call) routeTool() error {
 	if may, _ := c.entry.ForPages(); c.parsed.ofPage && !may {
 		return notForPages(c.entry)
 	}
+	if c.parsed.by != "" {
+		if err := c.Snapshot.Config.Tools.CheckCaller(c.parsed.by, c.entry); err != nil {
+			return err
+		}
+	}
 	if c.Target = nil; c.entry.Extension != "" {
 		c.Target = c.Snapshot.Target(c.entry.Extension)
 	}
-	c.Exchange.Extension, c.Exchange.Tool = c.entry.Extension, c.entry.Registered()
+	c.Exchange.Extension, c.Exchange.Tool, c.Exchange.Risk = c.entry.Extension, c.entry.Registered(), c.entry.Risk
 	c.params = c.parsed.params(c.entry.Tool)
 	c.Exchange.Request = c.params
 	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)
@@ -206,7 +214,7 @@ func (c *Call) unknownTool(extension, name string) error {
 	for _, e := range c.View.Tools(c.Snapshot.Catalog).Entries() {
 		switch {
 		// hidden tools are not suggested either
-		case !c.Snapshot.Policies.Pipeline.Visible(c.Exchange.Caller, e.Extension, e.Registered()):
+		case !c.Snapshot.Policies.Shows(c.Exchange.Caller, e):
 		case extension == "":
 			known = append(known, e.Name)
 			if e.Tool == name {

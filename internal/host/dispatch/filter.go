@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/internal/host/bridge"
 	"github.com/exthost/exthost/internal/host/policies"
@@ -99,7 +100,8 @@ func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge
 	if d != nil {
 		seen = slices.DeleteFunc(seen, func(tool json.RawMessage) bool {
 			name, _ := rawjson.Text(rawjson.Get(tool, "name"))
-			return !p.Pipeline.Visible(c.Exchange.Caller, c.Exchange.Extension, d.ToolName(name))
+			return !p.Pipeline.Visible(c.Exchange.Caller,
+				governance.Tool{Extension: c.Exchange.Extension, Name: d.ToolName(name)})
 		})
 	}
 	if len(seen) == len(list) {

@@ -45,8 +45,7 @@ func (c *Call) replays(err error) bool {
 	return c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)
 }
 
-// repeatable reports whether the tool is annotated as read-only or idempotent.
+// repeatable reports whether the tool changes nothing, or is annotated as idempotent.
 func repeatable(e *tools.Entry) bool {
-	says := func(hint string) bool { return string(rawjson.Get(e.Annotations, hint)) == "true" }
-	return says("readOnlyHint") || says("idempotentHint")
+	return e.Risk == protocol.RiskRead || string(rawjson.Get(e.Annotations, "idempotentHint")) == "true"
 }

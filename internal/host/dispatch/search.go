@@ -9,16 +9,16 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// unwrap returns the call inside a call of ext_call, and other calls unchanged. It runs first, so that the inner
-// call is treated as if its caller had made it directly.
+// unwrap returns the call inside a call of a tool that calls others, and other calls unchanged. It runs first, so that
+// the inner call is treated as if its caller had made it directly.
 func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *toolCall, error) {
-	if r.Extension != "" || t.name != tools.CallName {
+	if r.Extension != "" || !toolsearch.Calls(t.name) {
 		return r, t, nil
 	}
-	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(tools.CallName) {
+	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(t.name) {
 		return r, t, nil // the session has no such tool
 	}
-	params, err := toolsearch.Wrapped(t.rest, t.arguments)
+	params, err := toolsearch.Wrapped(t.name, t.rest, t.arguments)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -27,7 +27,7 @@ func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *too
 		return nil, nil, err
 	}
 	direct := *r
-	direct.Params = params
+	direct.Params, inner.by = params, t.name
 	return &direct, inner, nil
 }
 
@@ -55,7 +55,8 @@ func (c *Call) find(params json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := found.Text("Call one with " + tools.CallName + `: {"tool": NAME, "arguments": {…}}.`)
+	listing := &c.Snapshot.Config.Tools
+	text := found.Text(func(e *tools.Entry) string { return listing.Caller(e.Risk) })
 	return append(rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), text), `}]}`...), nil
 }
 

@@ -17,6 +17,7 @@ type toolCall struct {
 	arguments json.RawMessage // an object, without _meta, which only the host may write
 	rest      json.RawMessage // the original params if these have more members; else nil
 	ofPage    bool            // the call was bound to the server of a page
+	by        string          // the tool that calls others, which the caller called; "": the caller called this one
 }
 
 // maxToolName bounds the name of a tool in a call, in bytes: traces, events and approval requests store the name,

@@ -163,7 +163,7 @@ func (g *Gateway) inputSchema(s *protocol.Session, extension, tool string) json.
 	}
 	if d := now.Destinations[extension]; d != nil {
 		hs := d.Handshake()
-		if hs == nil || !view.Shows(extension, tool) {
+		if hs == nil || !view.ShowsTool(extension, tool) {
 			return nil
 		}
 		i := slices.IndexFunc(hs.Tools, func(t protocol.Tool) bool { return t.Name == tool })

@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
+	"github.com/exthost/exthost/tools"
 )
 
 // Set is the policies of one configuration. It is immutable.
@@ -146,6 +147,11 @@ func (set *Set) Changed(before *Set) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Shows reports whether the policies let a caller see a tool of the catalog in lists.
+func (set *Set) Shows(caller string, e *tools.Entry) bool {
+	return set.Pipeline.Visible(caller, governance.Tool{Extension: e.Extension, Name: e.Registered(), Risk: e.Risk})
 }
 
 // Offloads reports whether a policy of the set cuts results and stores the rest.

@@ -11,11 +11,13 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
 )
 
 // CodeDiffers is the code of the diagnostic about a tool that differs between this host and a replica.
@@ -231,6 +233,23 @@ func toolsOf(places []*peers.Place) (list []protocol.Tool) {
 		}
 	}
 	return list
+}
+
+// risksOf returns the risk of each tool at the nodes that have it, the highest if they differ.
+func risksOf(places []*peers.Place) map[string]protocol.Risk {
+	risks := make(map[string]protocol.Risk)
+	for _, p := range places {
+		for _, t := range p.Tools {
+			risk, stated := p.Risks[t.Name]
+			if !stated {
+				risk = tools.RiskOf(rawjson.Get(t.Raw, "annotations"))
+			}
+			if known, ok := risks[t.Name]; !ok || risk.Exceeds(known) {
+				risks[t.Name] = risk
+			}
+		}
+	}
+	return risks
 }
 
 // differences is the Differs of [unit.Remote].

@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
+	"github.com/exthost/exthost/tools"
 )
 
 // Host presents the host to its cluster.
@@ -123,9 +124,13 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 	for x := range s.Local {
 		hs, state, before := x.Handshake(), x.Unit.Status().State, known[x.ID()]
 		var own []protocol.Tool
+		risks := make(map[string]protocol.Risk)
 		for _, e := range s.Catalog.Extension(x.ID()) {
-			if x.LocalTool(e.Tool) != nil { // else only other nodes have the tool
-				own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw})
+			if x.LocalTool(e.Tool) == nil { // only other nodes have the tool
+				continue
+			}
+			if own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw}); e.Risk != tools.RiskOf(e.Annotations) {
+				risks[e.Tool] = e.Risk
 			}
 		}
 		if hs == nil && len(own) == 0 {
@@ -148,6 +153,7 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 			Replay:     x.Spec.Options.Replay,
 			Pages:      s.Policies.Offloads(),
 			Tools:      own,
+			Risks:      risks,
 			// this node serves the skills in its folder, whatever protocol the extension speaks
 			Capabilities: s.Capabilities(x),
 		}

@@ -58,6 +58,7 @@ func (s *set) follow(places []*peers.Place, local *unit.Extension) {
 		Nodes:   nodes,
 		Reason:  reason(places),
 		Tools:   toolsOf(places),
+		Risks:   risksOf(places),
 		Pages:   slices.ContainsFunc(places, func(p *peers.Place) bool { return p.Pages }),
 		Acquire: s.acquire,
 		Differs: func(own []protocol.Tool) []protocol.Diagnostic { return differences(s.id, places, own) },

@@ -1,13 +1,16 @@
 package snapshot
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -43,7 +46,9 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 		}
 		withheld, found := p.Policies.Withheld(x.Unit, offered)
 		diags = append(diags, found...)
-		sources = append(sources, tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld})
+		diags = append(diags, p.unknownTools(x, offered)...)
+		sources = append(sources,
+			tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld, Risk: p.risksOf(x)})
 	}
 	for d := range p.orderedDestinations {
 		diags = append(diags, p.Policies.WithheldBefore(d.Unit)...)
@@ -58,6 +63,51 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 		known.Tools = append(known.Tools, catalog.WithheldOf(id)...)
 	}
 	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
+}
+
+// risksOf returns the function that returns the risks of an extension's tools: the operator's word counts before that
+// of the manifest and of the tool.
+func (p *Plan) risksOf(x *unit.Extension) func(tool string, annotations json.RawMessage) protocol.Risk {
+	stated := p.Config.Extensions.Entries[x.ID()].Tools
+	return func(tool string, annotations json.RawMessage) protocol.Risk {
+		return cmp.Or(stated[tool].Risk, x.RiskOf(tool, annotations))
+	}
+}
+
+// unknownTools reports the tools that the configuration or the manifest has settings for, and that the extension does
+// not offer: a misspelled name protects nothing.
+func (p *Plan) unknownTools(x *unit.Extension, offered []protocol.Tool) (diags []protocol.Diagnostic) {
+	if len(offered) == 0 {
+		return nil
+	}
+	names := make([]string, len(offered))
+	for i, t := range offered {
+		names[i] = t.Name
+	}
+	report := func(key, tool string) {
+		if slices.Contains(names, tool) {
+			return
+		}
+		d := protocol.Diagnostic{
+			Level:     protocol.LevelWarn,
+			Code:      policies.CodeUnmatched,
+			Extension: x.ID(),
+			Path:      x.Candidate.Path,
+			Message:   fmt.Sprintf("%s names %q, and the extension offers no such tool", key, display.Escape(tool)),
+			Hint:      "exthost tools list shows the names, behind ext_" + x.ID() + "_",
+		}
+		if near := text.Nearest(tool, names); near != "" {
+			d.Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		diags = append(diags, d)
+	}
+	for _, tool := range slices.Sorted(maps.Keys(p.Config.Extensions.Entries[x.ID()].Tools)) {
+		report("extensions.entries."+x.ID()+".tools", tool)
+	}
+	for _, tool := range slices.Sorted(maps.Keys(x.Candidate.Manifest.Risk)) {
+		report("[risk]", tool)
+	}
+	return diags
 }
 
 // hasRemotePages reports whether another node holds long results of its extensions, to be read in pages.

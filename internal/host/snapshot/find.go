@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/text/display"
@@ -67,7 +68,7 @@ func (s *Snapshot) Offered(toolset, caller string) (shown, hidden []*tools.Entry
 		return nil, nil, err
 	}
 	for _, e := range view.Tools(s.Catalog).Entries() {
-		if s.Policies.Pipeline.Visible(caller, e.Extension, e.Registered()) {
+		if s.Policies.Shows(caller, e) {
 			shown = append(shown, e)
 		} else {
 			hidden = append(hidden, e)
@@ -86,7 +87,16 @@ func (p *Plan) ListsOtherwise(next *Plan) bool {
 		}
 		return of
 	}
-	return !reflect.DeepEqual(p.Config.Toolsets, next.Config.Toolsets) ||
+	risks := func(p *Plan) map[string]map[string]config.ToolEntry {
+		of := make(map[string]map[string]config.ToolEntry)
+		for id, entry := range p.Config.Extensions.Entries {
+			if len(entry.Tools) > 0 {
+				of[id] = entry.Tools
+			}
+		}
+		return of
+	}
+	return !reflect.DeepEqual(p.Config.Toolsets, next.Config.Toolsets) || !reflect.DeepEqual(risks(p), risks(next)) ||
 		!reflect.DeepEqual(p.Config.Tools, next.Config.Tools) || !maps.Equal(modes(p), modes(next))
 }
 
@@ -117,13 +127,10 @@ func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolsearch.Answe
 // visible returns a function that reports whether a caller sees a tool, restricted by also. It returns also
 // itself if policies hide nothing.
 func (s *Snapshot) visible(caller string, also func(*tools.Entry) bool) func(*tools.Entry) bool {
-	pipeline := s.Policies.Pipeline
-	if !pipeline.MayHide() {
+	if !s.Policies.Pipeline.MayHide() {
 		return also
 	}
-	return func(e *tools.Entry) bool {
-		return (also == nil || also(e)) && pipeline.Visible(caller, e.Extension, e.Registered())
-	}
+	return func(e *tools.Entry) bool { return (also == nil || also(e)) && s.Policies.Shows(caller, e) }
 }
 
 // ShowsPages reports whether tools that only pages of MCP Apps call are listed to s: not if its client declares
@@ -157,16 +164,17 @@ func (s *Snapshot) SearchList(of *protocol.Session) (list []*tools.Entry, search
 		return nil, false
 	}
 	visible := s.visible(of.Caller, forModels(of))
-	for _, e := range toolsearch.Own().Entries() {
-		if view.Excludes(e.Name) || visible != nil && !visible(e) {
-			return nil, false
-		}
+	search, ok := listing.Search(func(e *tools.Entry) bool {
+		return view.Searches(e) && (visible == nil || visible(e))
+	})
+	if !ok {
+		return nil, false
 	}
 	entries := shownOf(view.Tools(s.Catalog), visible)
 	if !listing.Searches(mode, of.ClientInfo, entries) {
 		return nil, false
 	}
-	return listing.List(entries), true
+	return listing.List(search, entries), true
 }
 
 // Listed returns the list of a session: all tools that it sees, or the search list.

@@ -2,6 +2,7 @@ package unit
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -39,10 +40,11 @@ type Extension struct {
 
 // Remote is the part of an extension that other nodes run.
 type Remote struct {
-	Nodes  []string        // nodes that run it
-	Reason string          // why the extension takes no calls there; "": it takes calls
-	Tools  []protocol.Tool // its tools there
-	Pages  bool            // a node holds long results of the extension, to be read in pages
+	Nodes  []string                 // nodes that run it
+	Reason string                   // why the extension takes no calls there; "": it takes calls
+	Tools  []protocol.Tool          // its tools there
+	Risks  map[string]protocol.Risk // of these tools, by the word of the nodes
+	Pages  bool                     // a node holds long results of the extension, to be read in pages
 	// Differs reports the tools of other nodes that are never called, because callers are shown this host's
 	// descriptors.
 	Differs func(own []protocol.Tool) []protocol.Diagnostic
@@ -294,6 +296,21 @@ func (x *Extension) Tools() ([]protocol.Tool, []protocol.Diagnostic) {
 		return withMissing(own, e.Tools), slices.Concat(diags, e.Differs(own))
 	}
 	return own, diags
+}
+
+// RiskOf returns the risk of a tool of the extension, without the operator's word: as its manifest says, or the node
+// that has the tool, else as its annotations say. A manifest does not lower the risk of a tool that is annotated as
+// destructive.
+func (x *Extension) RiskOf(tool string, annotations json.RawMessage) protocol.Risk {
+	risk := tools.RiskOf(annotations)
+	alone := x.Candidate.Manifest.Transport.Kind == status.TransportCluster // only other nodes run it
+	if e := x.remote.Load(); e != nil && (alone || x.LocalTool(tool) == nil) {
+		return e.Risks[tool].Known()
+	}
+	if stated, ok := x.Candidate.Manifest.Risk[tool]; ok && risk != protocol.RiskDestroy {
+		return stated.Known()
+	}
+	return risk
 }
 
 // LocalTool returns a tool that the extension has at this host, nil if there is no such tool.

@@ -157,11 +157,11 @@ func TestText(t *testing.T) {
 		"first": "The tools that match best:\n{\"name\":\"ext_a_one\",\"description\":\"[ext:a] First \\\"one\\\". " +
 			"More.\",\"inputSchema\":{\"type\":\"object\"}}\n",
 		"number":  "\nMore of big:\next_big_number_13()\n",
-		"numbers": "\n25 more are not shown; search with other words.\n\nend",
+		"numbers": "\n25 more are not shown; search with other words.\n\nCall one with ext_call: ",
 		"nothing": "No tool matches these words. There are tools of a, big. Search again, with words that their " +
 			"tools may use.",
 	} {
-		if text := x.Find(query, nil).Text("end"); !strings.Contains(text, want) {
+		if text := x.Find(query, nil).Text(byOne); !strings.Contains(text, want) {
 			t.Errorf("%s: no %q in\n%s", query, want, text)
 		}
 	}
@@ -241,7 +241,7 @@ func TestBounds(t *testing.T) {
 	if n := len(countWords(catalog.Entries()[1])); n > maxToolWords {
 		t.Errorf("a tool has %d words", n)
 	}
-	text := New(catalog, silent, nil).Find("fat", nil).Text("")
+	text := New(catalog, silent, nil).Find("fat", nil).Text(byOne)
 	if len(text) > maxDefinitions || !strings.Contains(text, "\next_a_one(argument0?: string, ") ||
 		!strings.Contains(text, `{"name":"ext_a_fat_but_small",`) {
 		t.Errorf("%d bytes: %.2000s", len(text), text)

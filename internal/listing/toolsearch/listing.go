@@ -14,9 +14,12 @@ import (
 // Listing is the configuration of lists of tools of all extensions.
 type Listing struct {
 	// what tools/list returns to a client of all extensions. all (default) lists every tool. search lists ext_find,
-	// which finds tools by the words of a task, ext_call, which calls them, and the favourites. auto is search if the
-	// list would have more than search_above tokens, unless the client is known to load tools on demand
+	// which finds tools by the words of a task, those that call them, and the favourites. auto is search if the list
+	// would have more than search_above tokens, unless the client is known to load tools on demand
 	Mode string `json:"mode" jsonschema:"enum=all,enum=search,enum=auto"`
+	// what calls the tools that a search finds. split (default): ext_read, ext_write and ext_destroy, each the tools of
+	// one risk, so that a client can ask its user before some alone. one: ext_call, all of them
+	Call string `json:"call" jsonschema:"enum=split,enum=one"`
 	// tokens of a list, as exthost tools list estimates them, above which auto searches; default 10000
 	SearchAbove int `json:"search_above" jsonschema:"minimum=0"`
 	// patterns of names such as ext_git_log of the tools that stay listed in mode search; at most 100 tools stay;
@@ -31,8 +34,14 @@ const (
 	ModeAuto   = "auto"
 )
 
+// The values of Listing.Call. The zero value is CallSplit.
+const (
+	CallSplit = "split"
+	CallOne   = "one"
+)
+
 // DefaultListing returns the listing of a configuration without one.
-func DefaultListing() Listing { return Listing{Mode: ModeAll, SearchAbove: 10_000} }
+func DefaultListing() Listing { return Listing{Mode: ModeAll, Call: CallSplit, SearchAbove: 10_000} }
 
 const (
 	maxPatterns   = 100
@@ -85,10 +94,22 @@ func (l *Listing) Searches(mode string, clientInfo json.RawMessage, entries []*t
 	return sum > l.SearchAbove
 }
 
+// Search returns the search tools that shows returns true for. Without ext_find, and without one that calls others,
+// there is no search.
+func (l *Listing) Search(shows func(*tools.Entry) bool) (list []*tools.Entry, ok bool) {
+	finds := false
+	for _, e := range Own().Entries() {
+		if l.serves(e.Name) && shows(e) {
+			list, finds = append(list, e), finds || e.Name == tools.FindName
+		}
+	}
+	return list, finds && len(list) > 1
+}
+
 // List returns the list of a client in mode search: the search tools, the host's other tools, and the favourites.
 // entries are the tools that the client may see.
-func (l *Listing) List(entries []*tools.Entry) []*tools.Entry {
-	list, kept, size := slices.Clone(Own().Entries()), 0, 0
+func (l *Listing) List(search, entries []*tools.Entry) []*tools.Entry {
+	list, kept, size := slices.Clone(search), 0, 0
 	for _, e := range entries {
 		if e.Extension == "" {
 			list = append(list, e)

@@ -37,8 +37,9 @@ func TestListIsBounded(t *testing.T) {
 		{nil, "", 3}, {[]string{"ext_x_t00*"}, "", 13}, {[]string{"ext_y_*", "*_t001"}, "", 4},
 		{[]string{"*"}, "", 3 + maxFavourites}, {[]string{"*"}, big, 3 + maxBytes/50_150},
 	} {
-		l := Listing{Favourites: test.favourites}
-		list := l.List(entries(t, 200, test.more))
+		l := Listing{Favourites: test.favourites, Call: CallOne}
+		search, _ := l.Search(func(*tools.Entry) bool { return true })
+		list := l.List(search, entries(t, 200, test.more))
 		if names := []string{
 			list[0].Name,
 			list[1].Name,
@@ -76,9 +77,66 @@ func TestWrapped(t *testing.T) {
 			`{"name":"t","arguments":{"n":1.0},"_meta":{"progressToken":12345678901234567890},"task":{"ttl":1.0}}`},
 		{`{"_meta":{}}`, `{"arguments":{"a":1},"tool":"a\"b"}`, `{"_meta":{},"arguments":{"a":1},"name":"a\"b"}`},
 	} {
-		if got, err := Wrapped(json.RawMessage(test.params), json.RawMessage(test.arguments)); err != nil ||
-			string(got) != test.want {
+		got, err := Wrapped(tools.CallName, json.RawMessage(test.params), json.RawMessage(test.arguments))
+		if err != nil || string(got) != test.want {
 			t.Errorf("%s %s: %s, %v; want %s", test.params, test.arguments, got, err, test.want)
+		}
+	}
+}
+
+// byOne is the tool that calls every tool.
+func byOne(*tools.Entry) string { return tools.CallName }
+
+// Each risk has one tool that calls the tools of that risk and no others, and says by its annotations what it is.
+func TestCallersAreSplitByRisk(t *testing.T) {
+	catalog, _ := tools.NewCatalog(1, []tools.Source{{Extension: "x", Tools: []protocol.Tool{
+		{Raw: json.RawMessage(`{"name":"get","annotations":{"readOnlyHint":true}}`)},
+		{Raw: json.RawMessage(`{"name":"put"}`)},
+		{Raw: json.RawMessage(`{"name":"rm","annotations":{"destructiveHint":true}}`)},
+	}}}, nil)
+	own := map[string]string{"ext_x_get": "ext_read", "ext_x_put": "ext_write", "ext_x_rm": "ext_destroy"}
+	for name, right := range own {
+		e, _ := catalog.Lookup(name)
+		caller, _ := Own().Lookup(right)
+		if risk := tools.RiskOf(caller.Annotations); risk != e.Risk {
+			t.Errorf("the annotations of %s say %s, and it calls tools of %s", right, risk, e.Risk)
+		}
+		for _, by := range tools.SearchNames()[1:] {
+			for _, call := range []string{"", CallSplit, CallOne} {
+				l, want := Listing{Call: call}, right
+				if call == CallOne {
+					want = tools.CallName
+				}
+				err := l.CheckCaller(by, e)
+				if (err == nil) != (by == want) || err != nil && !strings.Contains(err.Error(), "with "+want+",") {
+					t.Errorf("call: %q: %s by %s: %v", call, name, by, err)
+				}
+			}
+		}
+	}
+	text := New(catalog, silent, nil).Find("get put rm", nil).Text(func(e *tools.Entry) string { return own[e.Name] })
+	for name, by := range own {
+		if !strings.Contains(text, `{"name":"`+name+`","callWith":"`+by+`",`) {
+			t.Errorf("no %s beside %s in %s", by, name, text)
+		}
+	}
+}
+
+// The search is listed with the tools that call others and are shown; without any, and without ext_find, there is none.
+func TestSearchWithoutItsTools(t *testing.T) {
+	for _, test := range []struct{ call, hidden, want string }{
+		{CallSplit, "", "ext_destroy ext_find ext_read ext_write"}, {"", "", "ext_destroy ext_find ext_read ext_write"},
+		{CallSplit, "ext_destroy", "ext_find ext_read ext_write"}, {CallOne, "", "ext_call ext_find"},
+		{CallSplit, "ext_find", ""}, {CallOne, "ext_call", ""}, {CallSplit, "ext_destroy ext_read ext_write", ""},
+	} {
+		l := Listing{Call: test.call}
+		list, ok := l.Search(func(e *tools.Entry) bool { return !slices.Contains(strings.Fields(test.hidden), e.Name) })
+		var names []string
+		for _, e := range list {
+			names = append(names, e.Name)
+		}
+		if got := strings.Join(names, " "); ok != (test.want != "") || ok && got != test.want {
+			t.Errorf("%+v: %s, %t", test, got, ok)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestFindSkills(t *testing.T) {
 		}
 	}
 	long := Answer{Skills: []Skill{{"kit", "a", strings.Repeat("x", 5000), "skill://kit/a/SKILL.md"}}}
-	if text := long.Text(""); len(text) > 600 || !strings.Contains(text, `{"kind":"skill","name":"a"`) {
+	if text := long.Text(byOne); len(text) > 600 || !strings.Contains(text, `{"kind":"skill","name":"a"`) {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}
 }

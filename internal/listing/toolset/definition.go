@@ -20,6 +20,9 @@ type Definition struct {
 	// behind ext_git_; default: everything
 	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"` // patterns of what clients do not see, even if included
+	// risks of the tools that clients see: read, write, destroy; tools of destinations, whose risks are not known,
+	// count as destroy; default: all
+	Risk []protocol.Risk `json:"risk,omitempty"`
 	// patterns of the names of skills that clients see, such as git-*; default: the skills whose files include shows
 	Skills []string `json:"skills,omitempty"`
 	// the prefix of the names of tools and prompts in place of ext_; "": none; default ext_
@@ -104,6 +107,13 @@ func (d *Definition) validate() (list []Problem) {
 			"",
 		})
 	}
+	if d.Risk != nil && len(d.Risk) == 0 {
+		list = append(list, Problem{"risk", "is empty", "leave it out for every risk, or state such as [read]"})
+	}
+	return append(list, d.validateDescribe()...)
+}
+
+func (d *Definition) validateDescribe() (list []Problem) {
 	for _, name := range slices.Sorted(maps.Keys(d.Describe)) {
 		if text := d.Describe[name]; strings.TrimSpace(text) == "" || len(text) > tools.MaxDescription {
 			list = append(list,

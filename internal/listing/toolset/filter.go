@@ -97,7 +97,10 @@ func (v *View) ShowsItem(extension, method string, item json.RawMessage) bool {
 		return rawjson.Text(value)
 	}
 	switch method {
-	case protocol.MethodToolsList, protocol.MethodPromptsList:
+	case protocol.MethodToolsList:
+		name, ok := text("name")
+		return ok && v.ShowsTool(extension, name)
+	case protocol.MethodPromptsList:
 		name, ok := text("name")
 		return ok && v.Shows(extension, name)
 	case protocol.MethodResourceTemplates:

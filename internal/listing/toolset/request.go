@@ -24,7 +24,11 @@ func (v *View) Check(extension, method string, params json.RawMessage) error {
 		return err
 	}
 	switch kind {
-	case "tool", "prompt":
+	case "tool":
+		if v.ShowsTool(extension, name) {
+			return nil
+		}
+	case "prompt":
 		if v.Shows(extension, name) {
 			return nil
 		}

@@ -226,3 +226,57 @@ func FuzzReadings(f *testing.F) {
 		}
 	})
 }
+
+// A toolset of risks shows the tools of these, and of what is not in the catalog, whose risk is not known, nothing
+// unless it shows what may destroy.
+func TestRisksSelectTools(t *testing.T) {
+	tool := func(name, annotations string) protocol.Tool {
+		return protocol.Tool{Raw: json.RawMessage(`{"name":"` + name + `","annotations":` + annotations + `}`)}
+	}
+	catalog, _ := tools.NewCatalog(1, []tools.Source{{Extension: "git", Tools: []protocol.Tool{
+		tool("log", `{"readOnlyHint":true}`), tool("commit", `{}`), tool("gc", `{"destructiveHint":true}`),
+	}}}, nil)
+	all := []Extension{{ID: "git", Opaque: true}, {ID: "dest", Opaque: true}}
+	for _, test := range []struct {
+		risks  []protocol.Risk
+		shows  string // of the tools of git
+		others bool   // tools that are not in the catalog
+	}{
+		{nil, "commit gc log", true},
+		{[]protocol.Risk{"read"}, "log", false},
+		{[]protocol.Risk{"read", "write"}, "commit log", false},
+		{[]protocol.Risk{"destroy"}, "gc", true},
+	} {
+		views := NewViews(map[string]Definition{"x": {Risk: test.risks}}, catalog, all, nil)
+		v, _ := views.Of("x")
+		var names []string
+		for _, e := range v.Tools(catalog).Entries() {
+			names = append(names, e.Tool)
+		}
+		if got := strings.Join(names, " "); got != test.shows {
+			t.Errorf("%q shows %s, want %s", test.risks, got, test.shows)
+		}
+		for _, name := range []string{"log", "commit", "gc"} {
+			if has := v.Has("git", "ext_git_"+name); has != slices.Contains(names, name) {
+				t.Errorf("%q has tasks of %s: %t", test.risks, name, has)
+			}
+		}
+		call := json.RawMessage(`{"name":"any","arguments":{}}`)
+		list := v.Filter("dest", protocol.MethodToolsList, json.RawMessage(`{"tools":[{"name":"any"}]}`))
+		if calls := v.Check("dest", protocol.MethodToolsCall, call) == nil; calls != test.others ||
+			v.Has("dest", "ext_dest_any") != test.others || strings.Contains(string(list), "any") != test.others {
+			t.Errorf("%q: a tool of a destination is called: %t, and listed %s", test.risks, calls, list)
+		}
+		if v.Check("dest", protocol.MethodPromptsGet, call) != nil || !v.Resource("git", "file:///x") {
+			t.Errorf("%q hides what is no tool", test.risks)
+		}
+		if whole := v.whole("git"); whole != (test.risks == nil) {
+			t.Errorf("%q shows all of git: %t", test.risks, whole)
+		}
+	}
+	for _, p := range (&Definition{Risk: []protocol.Risk{}}).validate() {
+		if p.Key != "risk" {
+			t.Errorf("an empty list of risks: %+v", p)
+		}
+	}
+}

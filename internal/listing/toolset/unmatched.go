@@ -53,7 +53,7 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 		for field, patterns := range map[string][]pattern{"include": view.include, "exclude": view.exclude} {
 			for _, p := range patterns {
 				// the search tools are in no catalog
-				if !mayMatch(p) && (field == "include" || !p.matches(tools.FindName) && !p.matches(tools.CallName)) {
+				if !mayMatch(p) && (field == "include" || !slices.ContainsFunc(tools.SearchNames(), p.matches)) {
 					warn(name, CodeUnmatched, hint(p.text), "%q of %s matches nothing that there is", p.text, field)
 				}
 			}

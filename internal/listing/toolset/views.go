@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -101,6 +102,8 @@ func (p *pattern) mayMatch(prefix, with string) bool {
 // names.
 type View struct {
 	prefix           string
+	risks            []protocol.Risk          // of the shown tools; none: all
+	riskOf           map[string]protocol.Risk // of catalog tools by registered name, if risks select
 	describe         map[string]string
 	prefixes         glob.Prefixes
 	include, exclude []pattern
@@ -114,6 +117,7 @@ type View struct {
 func newView(d Definition, prefixes glob.Prefixes) *View {
 	v := &View{
 		prefix:   nativePrefix,
+		risks:    d.Risk,
 		describe: d.Describe,
 		prefixes: prefixes,
 		reached:  make(map[string]bool),
@@ -121,6 +125,9 @@ func newView(d Definition, prefixes glob.Prefixes) *View {
 	}
 	if d.Prefix != nil {
 		v.prefix = *d.Prefix
+	}
+	if len(d.Risk) > 0 {
+		v.riskOf = make(map[string]protocol.Risk)
 	}
 	for _, text := range d.Include {
 		v.include = append(v.include, newPattern(text, prefixes))
@@ -140,11 +147,33 @@ func (v *View) choose(e *tools.Entry) (tools.Shown, bool) {
 	if e.Extension == "" {
 		return tools.Shown{Name: e.Name, Description: v.describe[e.Name]}, !v.excludes(e.Name)
 	}
-	return tools.Shown{Name: v.Rename(e.Name), Description: v.describe[e.Name]}, v.Admits(e.Extension, e.Name)
+	if v.riskOf != nil {
+		v.riskOf[e.Name] = e.Risk
+	}
+	return tools.Shown{Name: v.Rename(e.Name), Description: v.describe[e.Name]},
+		v.Admits(e.Extension, e.Name) && v.ShowsRisk(e.Risk)
 }
 
-// Excludes reports whether the toolset excludes a tool of the host.
-func (v *View) Excludes(name string) bool { return v != nil && v.excludes(name) }
+// ShowsRisk reports whether the toolset shows tools of a risk.
+func (v *View) ShowsRisk(r protocol.Risk) bool {
+	return v == nil || len(v.risks) == 0 || slices.Contains(v.risks, r.Known())
+}
+
+// Excludes reports whether the toolset excludes a tool of the host. One that excludes ext_call means all tools that
+// call others.
+func (v *View) Excludes(name string) bool {
+	if v == nil {
+		return false
+	}
+	return v.excludes(name) ||
+		v.excludes(tools.CallName) && name != tools.FindName && slices.Contains(tools.SearchNames(), name)
+}
+
+// Searches reports whether sessions may be listed a search tool: ext_find, and a tool that calls others of which the
+// toolset may show some.
+func (v *View) Searches(e *tools.Entry) bool {
+	return !v.Excludes(e.Name) && (e.Name == tools.FindName || e.Name == tools.CallName || v.ShowsRisk(e.Risk))
+}
 
 func (v *View) excludes(name string) bool {
 	return slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.matches(name) })
@@ -180,7 +209,7 @@ func (v *View) mayShow(extension, with string) bool {
 // whole reports whether the patterns show all of an extension, whatever it has.
 func (v *View) whole(extension string) bool {
 	prefix := tools.Prefix(extension)
-	if len(v.skills) > 0 || !v.reached[extension] ||
+	if len(v.skills) > 0 || len(v.risks) > 0 || !v.reached[extension] ||
 		slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.mayMatch(prefix, "") }) {
 		return false
 	}
@@ -225,10 +254,15 @@ func (v *View) Native(name string) (registered string, ok bool) {
 	return nativePrefix + rest, ok
 }
 
-// Shows reports whether the toolset shows a tool or prompt of an extension by the extension's own name. It is for
-// names that are not in the catalog.
+// Shows reports whether the toolset shows a prompt of an extension by the extension's own name, or anything else that
+// is not in the catalog.
 func (v *View) Shows(extension, own string) bool {
 	return v == nil || v.reached[extension] && v.Admits(extension, tools.NameOf(extension, own))
+}
+
+// ShowsTool is Shows for a tool that is not in the catalog, whose risk is not known.
+func (v *View) ShowsTool(extension, own string) bool {
+	return v.Shows(extension, own) && v.ShowsRisk("")
 }
 
 // Has reports whether the toolset shows a tool of an extension by its registered name, existing or not. It is for
@@ -241,8 +275,15 @@ func (v *View) Has(extension, registered string) bool {
 	case registered == "":
 		return v.whole(extension)
 	}
-	return v.reached[extension] && v.Admits(extension, registered) &&
+	return v.reached[extension] && v.Admits(extension, registered) && v.hasRisk(registered) &&
 		!slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
+}
+
+// hasRisk reports whether the toolset shows tools of the risk that a tool had when the view was made. The risk of a
+// tool that was not in the catalog is not known.
+func (v *View) hasRisk(registered string) bool {
+	risk, known := v.riskOf[registered]
+	return known && v.ShowsRisk(risk) || !known && v.ShowsRisk("")
 }
 
 // Resource reports whether the toolset shows a resource, a template by its text, or an item of an extension of MCP.

@@ -75,7 +75,7 @@ func (h *host) runsTasks(t *testing.T, url string, s server) {
 			[]string{"task", "result # Research Report: hosts"}},
 		{"v2", "modern", "/mcp", registered("newer", "later"), later, []string{"task", "result later"}},
 		{"v2", "modern", "/newer/mcp", "later", later, []string{"task", "result later"}},
-		{"v2", "modern", "/mcp", "ext_call", args{"tool": registered("newer", "later")},
+		{"v2", "modern", "/mcp", "ext_write", args{"tool": registered("newer", "later")},
 			[]string{"task", "result later"}},
 	} {
 		t.Run(tt.client+tt.front+" "+tt.versions, func(t *testing.T) {

@@ -50,7 +50,7 @@ async function v2() {
   const modern = { rawDispatch, v2RequestFraming: { protocolVersion: "2026-07-28", clientInfo: me, clientCapabilities } };
   const session = createTaskSessionFromClient(client, { endpointId: "exthost", ...(endpoint.versions === "modern" ? modern : {}) });
   const { tools } = await client.listTools();
-  const found = tools.find((t) => t.name === tool);  // ext_call is not in a list of all tools
+  const found = tools.find((t) => t.name === tool);  // ext_write is not in a list of all tools
   const execution = await session.callTool(tool, args, { declaration: { name: tool, ...found, taskSupport: found?.execution?.taskSupport } });
   const { outcome } = await execution.settle();
   await session.close();
