@@ -45,10 +45,12 @@ const maxEntries = 1_000_000
 
 // list returns the content of a folder. A directory that others can write is an error: they could add code after
 // verification.
-func list(dir string) (folder, error) {
-	l := lister{dir: dir, found: folder{}}
+func list(dir string) (folder, error) { return listed(&lister{dir: dir}) }
+
+func listed(l *lister) (folder, error) {
+	l.found = folder{}
 	conf := fastwalk.DefaultConfig
-	if err := fastwalk.Walk(&conf, dir, l.visit); err != nil {
+	if err := fastwalk.Walk(&conf, l.dir, l.visit); err != nil {
 		return nil, err
 	}
 	return l.found, nil
@@ -56,7 +58,8 @@ func list(dir string) (folder, error) {
 
 // lister collects files from concurrent callbacks.
 type lister struct {
-	dir string
+	dir    string
+	shared bool // the folder is not the store's, and who may write it is decided elsewhere
 
 	mu    sync.Mutex
 	found folder
@@ -70,7 +73,7 @@ func (l *lister) visit(path string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return ignoreMissing(err) // removed meanwhile
 	}
-	others := ownership.Own(path, info) != nil
+	others := !l.shared && ownership.Own(path, info) != nil
 	if d.IsDir() {
 		if others {
 			return writable(path)

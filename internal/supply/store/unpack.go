@@ -50,6 +50,16 @@ const (
 // Unpack adds the files of an archive below the path at, dropping the first strip elements of their names. The
 // error names the refused entry.
 func (t *Tree) Unpack(form Form, data []byte, at string, strip int) error {
+	return t.unpack(form, data, at, strip, nil)
+}
+
+// UnpackLinks is Unpack for an archive in which symbolic links may lead to files and directories of the archive. The
+// tree gets copies in their place.
+func (t *Tree) UnpackLinks(form Form, data []byte, at string, strip int) error {
+	return t.unpack(form, data, at, strip, &links{targets: map[string]string{}})
+}
+
+func (t *Tree) unpack(form Form, data []byte, at string, strip int, l *links) error {
 	if len(data) > MaxArchive {
 		return fmt.Errorf("the archive is over %d MiB", MaxArchive>>20)
 	}
@@ -60,7 +70,16 @@ func (t *Tree) Unpack(form Form, data []byte, at string, strip int) error {
 		at:    at,
 		strip: strip,
 		left:  func() int64 { return min(maxTree-t.bytes, budget-(t.bytes-before)) },
+		links: l,
 	}
+	if err := u.entries(form, data, budget); err != nil {
+		return err
+	}
+	return u.follow()
+}
+
+// entries adds all entries of the archive, links aside.
+func (u unpacking) entries(form Form, data []byte, budget int64) error {
 	switch form {
 	case Zip:
 		return u.zip(data)
@@ -75,11 +94,32 @@ func (t *Tree) Unpack(form Form, data []byte, at string, strip int) error {
 	return u.tar(io.LimitReader(z, budget+int64(maxFiles)*1024))
 }
 
+// Top returns the only directory of the tree's root, "" if there is anything else: the folder that many archives have
+// around their files.
+func (t *Tree) Top() (string, error) {
+	entries, err := os.ReadDir(t.dir)
+	if err != nil || len(entries) != 1 || !entries[0].IsDir() || strings.HasPrefix(entries[0].Name(), ".") {
+		return "", err
+	}
+	return entries[0].Name(), nil
+}
+
+// Clear removes all files of the tree.
+func (t *Tree) Clear() error {
+	if err := removeAll(t.dir); err != nil {
+		return err
+	}
+	t.names, t.kinds, t.bytes = map[string]string{}, map[string]bool{}, 0
+	return os.Mkdir(t.dir, 0o700)
+}
+
 type unpacking struct {
 	t     *Tree
 	at    string
 	strip int
 	left  func() int64 // bytes that may still be unpacked
+
+	links *links // symbolic links; nil: none is allowed
 }
 
 func (u unpacking) zip(data []byte) error {
@@ -92,6 +132,12 @@ func (u unpacking) zip(data []byte) error {
 	}
 	for _, f := range z.File {
 		mode := f.Mode()
+		if mode.Type() == fs.ModeSymlink && u.links != nil {
+			if err := u.zipLink(f); err != nil {
+				return err
+			}
+			continue
+		}
 		if kind := mode.Type(); kind != 0 && !kind.IsDir() {
 			return fmt.Errorf("%q is a %s; only files and directories are unpacked", f.Name, kindName(kind))
 		}
@@ -134,6 +180,10 @@ func (u unpacking) tar(r io.Reader) error {
 		case tar.TypeReg:
 			err = u.add(h.Name, false, h.FileInfo().Mode(), tr)
 		case tar.TypeSymlink:
+			if u.links != nil {
+				err = u.link(h.Name, h.Linkname)
+				break
+			}
 			err = fmt.Errorf("%q is a symbolic link to %q; only files and directories are unpacked", h.Name, h.Linkname)
 		case tar.TypeLink:
 			err = fmt.Errorf("%q is a hard link to %q; only files and directories are unpacked", h.Name, h.Linkname)
@@ -147,22 +197,30 @@ func (u unpacking) tar(r io.Reader) error {
 	}
 }
 
-// add adds one entry of the archive.
-func (u unpacking) add(name string, dir bool, mode fs.FileMode, r io.Reader) error {
+// place returns the path of an entry in the tree, "" for a directory that is dropped.
+func (u unpacking) place(name string, dir bool) (string, error) {
 	rel, err := clean(name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	parts := strings.Split(rel, "/")
 	if len(parts) <= u.strip {
 		if dir {
-			return nil
+			return "", nil
 		}
-		return fmt.Errorf("%q lies outside of the folder of the archive", name)
+		return "", fmt.Errorf("%q lies outside of the folder of the archive", name)
 	}
-	rel = path.Join(append([]string{u.at}, parts[u.strip:]...)...)
-	if rel == "." {
-		return nil
+	if rel = path.Join(append([]string{u.at}, parts[u.strip:]...)...); rel == "." {
+		return "", nil
+	}
+	return rel, nil
+}
+
+// add adds one entry of the archive.
+func (u unpacking) add(name string, dir bool, mode fs.FileMode, r io.Reader) error {
+	rel, err := u.place(name, dir)
+	if err != nil || rel == "" {
+		return err
 	}
 	if dir {
 		return u.t.mkdir(rel)
@@ -215,6 +273,12 @@ func (t *Tree) claim(rel string, dir bool) error {
 	}
 	t.names[key], t.kinds[key] = rel, dir
 	return nil
+}
+
+// unclaim forgets a path.
+func (t *Tree) unclaim(rel string) {
+	delete(t.names, fold(rel))
+	delete(t.kinds, fold(rel))
 }
 
 func (t *Tree) mkdir(rel string) error {

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	maxTarget = 4096 // bytes of a link's target
+	maxHops   = 8    // links from one to the next
+	maxLinks  = 1000 // in an archive
+)
+
+// links are the symbolic links of an archive.
+type links struct {
+	targets map[string]string // by path in the tree
+	copied  int               // files and directories visited for copies
+}
+
+// zipLink notes a symbolic link, whose target is the content of its entry.
+func (u unpacking) zipLink(f *zip.File) error {
+	r, err := f.Open()
+	if err != nil {
+		return fmt.Errorf("%q: %w", f.Name, err)
+	}
+	defer r.Close()
+	target, err := io.ReadAll(io.LimitReader(r, maxTarget))
+	if err != nil {
+		return fmt.Errorf("%q: %w", f.Name, err)
+	}
+	return u.link(f.Name, string(target))
+}
+
+// link notes a symbolic link. Its target must lie in the tree, by its text.
+func (u unpacking) link(name, target string) error {
+	rel, err := u.place(name, false)
+	if err != nil || rel == "" {
+		return err
+	}
+	to := path.Join(path.Dir(rel), target)
+	out := u.at != "" && to != u.at && !strings.HasPrefix(to, u.at+"/")
+	if target == "" || path.IsAbs(target) || strings.ContainsAny(target, "\\:\x00") || out ||
+		!filepath.IsLocal(filepath.FromSlash(to)) || to == "." {
+		return fmt.Errorf("%q is a symbolic link to %q, which is not in the package", name, target)
+	}
+	if len(u.links.targets) >= maxLinks {
+		return fmt.Errorf("the archive has over %d symbolic links", maxLinks)
+	}
+	u.links.targets[rel] = to
+	return u.t.claim(rel, false)
+}
+
+// follow puts copies of what they lead to in place of the links.
+func (u unpacking) follow() error {
+	if u.links == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.links.targets)) {
+		target, err := u.end(name)
+		if err != nil {
+			return err
+		}
+		if err := u.copyLinked(name, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end returns where a chain of links ends.
+func (u unpacking) end(name string) (string, error) {
+	at := name
+	for range maxHops {
+		target, is := u.links.targets[at]
+		if !is {
+			return at, nil
+		}
+		at = target
+	}
+	return "", fmt.Errorf("%q is a symbolic link that leads to over %d others", name, maxHops)
+}
+
+// copyLinked copies the file or the directory target to the place of a link.
+func (u unpacking) copyLinked(name, target string) error {
+	info, err := os.Lstat(filepath.Join(u.t.dir, filepath.FromSlash(target)))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is a symbolic link to %q, which is not in the package", name, target)
+	case info.Mode().IsRegular():
+		u.t.unclaim(name)
+		return u.copyFile(name, target, info.Mode())
+	case strings.HasPrefix(name+"/", target+"/"):
+		return fmt.Errorf("%q is a symbolic link to the directory that it is in", name)
+	}
+	for other := range u.links.targets {
+		if strings.HasPrefix(other, target+"/") {
+			return fmt.Errorf("%q is a symbolic link to a directory with the link %q, which is not followed", name,
+				other)
+		}
+	}
+	u.t.unclaim(name)
+	root := filepath.Join(u.t.dir, filepath.FromSlash(target))
+	return filepath.WalkDir(root, func(at string, d os.DirEntry, err error) error {
+		if u.links.copied++; u.links.copied > maxFiles {
+			return fmt.Errorf("%q is a symbolic link, and with it there are over %d files", name, maxFiles)
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(root, at)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		return u.copyFile(path.Join(name, rel), path.Join(target, rel), info.Mode())
+	})
+}
+
+// copyFile copies one file of the tree within it.
+func (u unpacking) copyFile(name, target string, mode os.FileMode) error {
+	f, err := os.Open(filepath.Join(u.t.dir, filepath.FromSlash(target)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return u.t.add(name, mode, f, u.left())
+}
