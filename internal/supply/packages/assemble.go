@@ -30,28 +30,35 @@ type archive struct {
 // drops it.
 func (i *Installer) assemble(ctx context.Context, from origin, parts []lock.Part, program string,
 ) (*store.Tree, error) {
+	tree, _, err := i.place(ctx, from, parts, program, false)
+	return tree, err
+}
+
+// place is assemble for parts whose places are not locked yet: with raise, a plugin of npm is placed in the root. It
+// returns the parts with their places.
+func (i *Installer) place(ctx context.Context, from origin, parts []lock.Part, program string, raise bool,
+) (*store.Tree, []lock.Part, error) {
 	client, err := from.client()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer client.Close()
 	tree, err := i.Store.New()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	err = i.unpackAll(ctx, client, from, tree, parts)
-	if err == nil {
+	if parts, err = i.unpackAll(ctx, client, from, tree, parts, raise); err == nil {
 		err = complete(tree, parts, program)
 	}
 	if err != nil {
-		return nil, errors.Join(err, tree.Drop())
+		return nil, nil, errors.Join(err, tree.Drop())
 	}
-	return tree, nil
+	return tree, parts, nil
 }
 
-// unpackAll unpacks the parts in order while later parts are being downloaded.
+// unpackAll unpacks the parts in order while later parts are being downloaded, and returns them with their places.
 func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree,
-	parts []lock.Part) error {
+	parts []lock.Part, raise bool) ([]lock.Part, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -71,20 +78,56 @@ func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from
 			}
 		}
 	})
-	for n, p := range parts {
+	placed := parts // the downloads go on with the slice that they have
+	for n := range parts {
 		a := <-arrived[n]
 		if a.err == nil {
-			a.err = tree.Unpack(a.form, a.data, p.Path, a.strip)
+			a.err = unpack(tree, a, placed[n])
 		}
+		if n == 0 && a.err == nil {
+			placed, a.err = settle(tree, a, parts, raise)
+		}
+		p := placed[n]
 		if a.err == nil {
 			a.err = sameName(tree.Dir(), p)
 		}
 		if a.err != nil {
-			return fmt.Errorf("%s %s: %w", p.Name, p.Version, a.err)
+			return nil, fmt.Errorf("%s %s: %w", p.Name, p.Version, a.err)
 		}
 		<-room
 	}
-	return nil
+	return placed, nil
+}
+
+// unpack adds a part to the tree. In what no registry has packed, symbolic links are common.
+func unpack(tree *store.Tree, a archive, p lock.Part) error {
+	if isLocal(p) || isGit(p) {
+		return tree.UnpackLinks(a.form, a.data, p.Path, a.strip)
+	}
+	return tree.Unpack(a.form, a.data, p.Path, a.strip)
+}
+
+// settle unpacks the first part again where its content decides about its place: an archive of a folder without that
+// folder, and with raise a plugin of npm in the root of the tree, because a plugin is one folder. It returns the parts
+// with their places.
+func settle(tree *store.Tree, a archive, parts []lock.Part, raise bool) ([]lock.Part, error) {
+	first := parts[0]
+	switch {
+	case isLocal(first) && first.Integrity != "":
+		top, err := tree.Top()
+		if err != nil || top == "" {
+			return parts, err
+		}
+		a.strip = 1
+	case raise && first.Path != "" && IsPlugin(filepath.Join(tree.Dir(), filepath.FromSlash(first.Path))):
+		parts = raised(parts)
+	default:
+		return parts, nil
+	}
+	if err := tree.Clear(); err != nil {
+		return parts, err
+	}
+	return parts, unpack(tree, a, parts[0])
 }
 
 // fetch downloads a part and verifies its hash.

@@ -18,9 +18,6 @@ import (
 	"github.com/exthost/exthost/internal/file"
 )
 
-// bundleFile is the manifest of an MCP bundle.
-const bundleFile = "manifest.json"
-
 // bundle holds the fields of bundleFile that are used.
 type bundle struct {
 	Name        string `json:"name"`

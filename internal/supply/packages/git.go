@@ -106,11 +106,8 @@ func gitArchive(ctx context.Context, env []string, address, commit string) ([]by
 	for line := range strings.SplitSeq(string(out), "\x00") {
 		mode, _, _ := strings.Cut(line, " ")
 		_, name, _ := strings.Cut(line, "\t")
-		switch mode {
-		case "160000":
+		if mode == "160000" {
 			return nil, fmt.Errorf("%q is a submodule: another repository, which is not taken", name)
-		case "120000":
-			return nil, fmt.Errorf("%q is a symbolic link; only files and directories are unpacked", name)
 		}
 	}
 	return g.run(ctx, "archive", "--format=tar", commit)

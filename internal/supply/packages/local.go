@@ -3,6 +3,7 @@ package packages
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -68,7 +69,8 @@ func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 		rel = "./" + rel
 	}
 	s.Name = rel
-	p := lock.Part{Name: strings.TrimSuffix(filepath.Base(abs), filepath.Ext(abs)), Version: "0.0.0", URL: rel}
+	name = strings.TrimSuffix(filepath.Base(abs), cmp.Or(endingOf(abs), filepath.Ext(abs)))
+	p := lock.Part{Name: name, Version: "0.0.0", URL: rel}
 	if s.Kind == Bundle {
 		data, _, err := file.ReadRegular(abs, store.MaxArchive, true)
 		if err != nil {
@@ -82,10 +84,7 @@ func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 // needsPackages reports whether dir has a package.json with dependencies, and is not a bundle.
 func needsPackages(dir string) bool {
 	p, err := readPackageJSON(dir)
-	if _, bundle := os.Lstat(filepath.Join(dir, bundleFile)); err != nil || bundle == nil {
-		return false
-	}
-	return len(p.Dependencies) > 0
+	return err == nil && formOf(dir) != formBundle && len(p.Dependencies) > 0
 }
 
 // resolveOf lets npm resolve the dependencies of a tree's package.json, using its package-lock.json if there is
@@ -125,7 +124,7 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 		a.form = store.Tar
 		a.data, a.err = pack(path)
 	default:
-		a.form = store.Zip
+		a.form = archives[endingOf(path)]
 		if a.data, _, a.err = file.ReadRegular(path, store.MaxArchive, true); a.err == nil {
 			a.err = download.Verify(a.data, p.Integrity)
 		}
@@ -133,7 +132,7 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 	return a
 }
 
-// pack returns a folder as a tar archive, without node_modules and .git.
+// pack returns a folder as a tar archive with its symbolic links, without node_modules and .git.
 func pack(dir string) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -146,8 +145,21 @@ func pack(dir string) ([]byte, error) {
 			return relErr
 		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git"):
 			return fs.SkipDir
+		case d.Name() == "node_modules" || d.Name() == ".git": // a link, or the file of a work tree
+			return nil
 		case d.IsDir():
 			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return w.WriteHeader(&tar.Header{
+				Name:     filepath.ToSlash(rel),
+				Linkname: filepath.ToSlash(target),
+				Mode:     0o777,
+				Typeflag: tar.TypeSymlink,
+			})
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is no file, and only files are taken", path)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -15,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
+	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
 // maxPackageJSON limits a package.json, in bytes.
@@ -35,6 +37,9 @@ type Run struct {
 	Version     string // stated in its files
 	Server      string // its name in the MCP registry; npm and PyPI only
 	Data        []Data // variables for its data; npm and PyPI only
+
+	// Plugin is the package as a plugin, which its own files say how to run; nil for a program.
+	Plugin *agentplugin.Plugin
 }
 
 // packageJSON holds the fields of a package.json that are used.
@@ -104,28 +109,39 @@ func (p *packageJSON) bin(wanted string) (clean string, err error) {
 
 // complete adds the files and modes that a package needs to run.
 func complete(tree *store.Tree, parts []lock.Part, program string) error {
-	switch {
-	case isWheel(parts[0]):
+	if isWheel(parts[0]) {
 		return addLauncher(tree, parts, program)
-	case isBundle(tree.Dir(), parts):
+	}
+	switch formOfParts(tree.Dir(), parts) {
+	case formPlugin:
+		return makeServersExecutable(tree.Dir())
+	case formBundle:
 		return makeExecutable(tree.Dir())
 	}
 	return nil
 }
 
-func isBundle(dir string, parts []lock.Part) bool {
-	_, err := os.Lstat(filepath.Join(dir, bundleFile))
-	return err == nil && parts[0].Path == ""
+// formOfParts returns the form of an assembled package. A wheel, and a package below its root as npm places it, is of
+// none of the forms.
+func formOfParts(dir string, parts []lock.Part) form {
+	if isWheel(parts[0]) || parts[0].Path != "" {
+		return ""
+	}
+	return formOf(dir)
 }
 
-// describePackage returns how a program of the package of the first part is run.
+// describePackage returns how a program of the package of the first part is run, or what of a plugin is.
 func describePackage(dir string, parts []lock.Part, program string) (Run, error) {
-	switch {
-	case isWheel(parts[0]):
+	if isWheel(parts[0]) {
 		return describeWheel(dir, parts[0], program)
-	case isBundle(dir, parts) && program != "":
-		return Run{}, errors.New("a bundle has one program, which is not named")
-	case isBundle(dir, parts):
+	}
+	form := formOfParts(dir, parts)
+	switch {
+	case program != "" && (form == formPlugin || form == formBundle):
+		return Run{}, fmt.Errorf("a %s has no programs to choose from, and %q is named", form, program)
+	case form == formPlugin:
+		return describePlugin(dir)
+	case form == formBundle:
 		return describeBundle(dir)
 	}
 	return describeNode(dir, parts[0].Path, program)
@@ -134,6 +150,10 @@ func describePackage(dir string, parts []lock.Part, program string) (Run, error)
 func describeNode(dir, at, program string) (Run, error) {
 	own := filepath.Join(dir, filepath.FromSlash(at))
 	p, err := readPackageJSON(own)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Run{}, fmt.Errorf("in its root there is no %s of Agent Plugins, no %s and no package.json, one of "+
+			"which would say what it runs", agentplugin.FileName, bundleFile)
+	}
 	if err != nil {
 		return Run{}, err
 	}

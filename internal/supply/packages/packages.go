@@ -29,6 +29,8 @@ type Installer struct {
 	// MinAge is the minimal age of every part of a package; 0 for any. AgeOf overrides it by package name.
 	MinAge time.Duration
 	AgeOf  map[string]time.Duration
+	// Programs adds a package of npm that is a plugin as the program that it also is.
+	Programs bool
 	// AllowScripts names the packages whose install scripts may run.
 	AllowScripts []string
 	// MCPRegistry is the URL of the MCP registry. Default: the official one.
@@ -61,8 +63,12 @@ type Package struct {
 func (p *Package) Same(e lock.Entry) bool {
 	folder := func(p lock.Part) bool { return isLocal(p) && p.Integrity == "" }
 	scripts := len(e.Scripts) > 0 && len(p.Scripts) == 0 && !slices.ContainsFunc(p.Parts, folder)
+	parts := p.Parts
+	if len(parts) > 0 && len(e.Parts) > 0 && e.Parts[0].Path == "" { // only its files tell that it is a plugin
+		parts = raised(parts)
+	}
 	return p.Tree == e.Tree || (p.Tree == "" || scripts) &&
-		slices.EqualFunc(p.Parts, e.Parts, func(a, b lock.Part) bool {
+		slices.EqualFunc(parts, e.Parts, func(a, b lock.Part) bool {
 			a.URL, b.URL = "", "" // mirrors differ
 			return a == b
 		})
@@ -170,19 +176,22 @@ func (i *Installer) Fetch(ctx context.Context, e lock.Entry) (aside store.Left, 
 
 // put assembles a resolved package and puts it into the store.
 func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
-	p := &Package{Source: r.source, Version: r.version, Parts: r.parts}
-	tree, err := i.assemble(ctx, r.from, r.parts, r.source.Program)
+	p := &Package{Source: r.source, Version: r.version}
+	// a server of the registry is a program, whatever else its package is
+	raise := r.server == nil && !i.Programs
+	tree, parts, err := i.place(ctx, r.from, r.parts, r.source.Program, raise)
 	if err != nil {
 		return nil, err
 	}
-	if p.Run, err = describePackage(tree.Dir(), r.parts, r.source.Program); err == nil {
+	p.Parts = parts
+	if p.Run, err = describePackage(tree.Dir(), parts, r.source.Program); err == nil {
 		err = r.server.check(&p.Run)
 	}
 	if err == nil {
-		p.Scripts, p.Held, err = i.scripts(tree.Dir(), r.parts)
+		p.Scripts, p.Held, err = i.scripts(tree.Dir(), parts)
 	}
 	if err == nil {
-		err = i.finish(ctx, tree, r.parts, p.Scripts)
+		err = i.finish(ctx, tree, parts, p.Scripts)
 	}
 	if err == nil {
 		p.Tree, p.Aside, err = i.Store.Put(tree)

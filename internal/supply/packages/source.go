@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -19,8 +20,8 @@ const (
 	NPM      Kind = "npm"      // a package in npm's registry
 	PyPI     Kind = "pypi"     // a package in a Python package index
 	Git      Kind = "git"      // a commit in a git repository
-	Bundle   Kind = "mcpb"     // an MCP bundle: a zip file with a manifest.json
-	Folder   Kind = "folder"   // a folder with a package.json or a manifest.json
+	Bundle   Kind = "mcpb"     // a zip or tar.gz file: an MCP bundle, or what a folder may be
+	Folder   Kind = "folder"   // a folder with a plugin.json, a package.json or a manifest.json
 	Registry Kind = "registry" // a server in the MCP registry, which refers to a package
 )
 
@@ -33,8 +34,8 @@ type Source struct {
 }
 
 // Forms lists the syntax of sources, for messages.
-const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITORY@COMMIT, FILE.mcpb, ./FOLDER or " +
-	"registry:SERVER"
+const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITORY@COMMIT, FILE.mcpb, FILE.zip, " +
+	"FILE.tar.gz, ./FOLDER or registry:SERVER"
 
 var (
 	npmName   = regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`)
@@ -66,6 +67,25 @@ func Parse(text string) (Source, error) {
 	return parsePath(text)
 }
 
+// archives are the forms of files that are a [Bundle], by the ending of their names.
+var archives = map[string]store.Form{
+	".mcpb":   store.Zip,
+	".dxt":    store.Zip,
+	".zip":    store.Zip,
+	".tgz":    store.TarGz,
+	".tar.gz": store.TarGz,
+}
+
+// endingOf returns the ending of an archive's name, "" for other names.
+func endingOf(name string) string {
+	for ending := range archives {
+		if strings.HasSuffix(name, ending) {
+			return ending
+		}
+	}
+	return ""
+}
+
 func parsePyPI(text, rest string) (Source, error) {
 	name, version, stated := strings.Cut(rest, "==")
 	if !pypiName.MatchString(name) || len(name) > maxName || stated && !pypiVer.MatchString(version) {
@@ -89,10 +109,10 @@ func parsePath(text string) (Source, error) {
 		return Source{}, fmt.Errorf("%q is no source, and no file or folder: %s", text, Forms)
 	case info.IsDir():
 		return Source{Kind: Folder, Name: filepath.Clean(text)}, nil
-	case filepath.Ext(text) == ".mcpb" || filepath.Ext(text) == ".dxt":
+	case endingOf(text) != "":
 		return Source{Kind: Bundle, Name: filepath.Clean(text)}, nil
 	}
-	return Source{}, fmt.Errorf("%q is neither a folder nor an .mcpb file", text)
+	return Source{}, fmt.Errorf("%q is neither a folder nor an archive: .mcpb, .zip or .tar.gz", text)
 }
 
 func parseNPM(text, rest string) (Source, error) {
@@ -154,10 +174,13 @@ func (s Source) String() string {
 
 // ID derives an extension id from the name, or from its scope or owner if the id would be reserved.
 func (s Source) ID() string {
-	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git"),
-		filepath.Ext(s.Name))
-	if s.Kind != Bundle {
-		name = strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git")
+	at := s.Name
+	if abs, err := filepath.Abs(at); err == nil && s.Kind == Folder { // which may be written as .
+		at = abs
+	}
+	name := strings.TrimSuffix(strings.ToLower(filepath.ToSlash(at)), ".git")
+	if s.Kind == Bundle {
+		name = strings.TrimSuffix(name, endingOf(name))
 	}
 	owner, name := splitOwner(name)
 	for _, word := range []string{"mcp-server-", "server-", "mcp-"} {
