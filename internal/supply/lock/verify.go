@@ -118,8 +118,8 @@ func (e *Entry) change(c *discovery.Candidate) (string, error) {
 }
 
 // Verify compares manifest, command lines and package of c with the lock file. It returns the directory of the
-// package, or "" without one, and the data files that the program has written there (beside). The error is a
-// [Refused], or comes from an unreadable lock file.
+// package, or "" without one or for a plugin, and the data files that the program has written there (beside). The error
+// is a [Refused], or comes from an unreadable lock file.
 func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, err error) {
 	e, id, ok, err := l.Entry(c)
 	if err != nil {
@@ -141,12 +141,13 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 		return "", nil, refuse(protocol.Untrusted, change+" that "+FileName+" states",
 			"exthost trust "+id+", where you agree to it")
 	}
+	if c.Portable() {
+		return "", nil, l.verifyPlugin(&e, id, c.Dir)
+	}
 	dir, beside, err = l.uses.Store.Verify(e.Tree)
 	switch {
 	case err == nil:
-		// the package may have been added in another directory: unless this one is listed too, [Uses.Release]
-		// could remove its tree
-		l.noted.Do(func() { _ = l.uses.Add(l.dir) })
+		l.note()
 		return dir, beside, nil
 	case errors.As(err, new(store.Missing)):
 		return "", nil, refuse(protocol.NotReady, "its package "+e.Source+" "+e.Version+" is not on this machine",
@@ -154,6 +155,25 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 	}
 	return "", nil, refuse(protocol.Untrusted, err.Error(),
 		"exthost add --locked "+id+", which restores them and deletes nothing")
+}
+
+// note lists the directory as one whose lock file names packages. They may have been added in another directory: unless
+// this one is listed too, [Uses.Release] could remove their trees.
+func (l *Packages) note() { l.noted.Do(func() { _ = l.uses.Add(l.dir) }) }
+
+// verifyPlugin compares a plugin, which is a copy of its package's tree, with the lock file. Files beside those of the
+// package are for consent to judge, which covers every byte of a plugin.
+func (l *Packages) verifyPlugin(e *Entry, id, dir string) error {
+	if l.Editing {
+		return nil
+	}
+	err := l.uses.Store.VerifyCopy(e.Tree, dir)
+	if err == nil {
+		l.note()
+		return nil
+	}
+	return refuse(protocol.Untrusted, err.Error(),
+		"exthost add --locked "+id+", which restores what is missing, and names what you have to move away")
 }
 
 // refers reports whether a manifest uses [Variable].

@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -231,4 +232,81 @@ func TestVerifyServersOfAManifest(t *testing.T) {
 	if dir, _, err := NewPackages(b.dir, b.uses).Verify(c); dir == "" || err != nil {
 		t.Errorf("%q, %v", dir, err)
 	}
+}
+
+// TestVerifyPlugin compares a plugin, which is a copy of its package's tree, with the lock file at every start.
+func TestVerifyPlugin(t *testing.T) {
+	b := newBench(t)
+	const about = `{"$schema": "` + agentplugin.PluginSchema + `", "name": "reports"}`
+	tree, err := b.uses.Store.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{agentplugin.FileName: about, "main.js": "1"} {
+		if err := tree.Add(name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hash, _, err := b.uses.Store.Put(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = b.uses.Store.Remove(hash) })
+	dir := filepath.Join(b.dir, "extensions", "reports")
+	if _, err := b.uses.Store.Exchange(dir, "", hash); err != nil {
+		t.Fatal(err)
+	}
+	candidate := func() *discovery.Candidate {
+		t.Helper()
+		found, err := discovery.Discover(t.Context(), discovery.Options{SearchPaths: []string{dir}})
+		if err != nil || len(found.Candidates) != 1 {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		return &found.Candidates[0]
+	}
+	e := b.entry()
+	e.Source, e.Tree, e.Manifest = "../reports", hash, Sum([]byte(about))
+	e.Command = CommandSum(candidate().OwnedBy)
+	f := &File{Version: version, Extensions: map[string]Entry{"reports": e}}
+	if err := f.Write(b.dir); err != nil {
+		t.Fatal(err)
+	}
+	verify := func(want string) {
+		t.Helper()
+		for _, editing := range []bool{true, false} {
+			l := NewPackages(b.dir, b.uses)
+			l.Editing = editing
+			at, _, err := l.Verify(candidate())
+			switch {
+			case at != "":
+				t.Errorf("the package is in %s", at)
+			case want == "" || editing:
+				if err != nil {
+					t.Error(err)
+				}
+			case err == nil || !strings.Contains(err.Error(), want) || protocol.KindOf(err) != protocol.Untrusted:
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify("")
+	write("beside.js", "x") // for consent to judge
+	verify("")
+	write("main.js", "2")
+	verify("are not those that were added: main.js")
+	write("main.js", "1")
+	verify("")
+	write(agentplugin.FileName, about+" ")
+	verify("plugin.json is not the one that exthost.lock states")
+	write(agentplugin.FileName, about)
+	if _, err := b.uses.Store.Remove(hash); err != nil { // a clone has no package
+		t.Fatal(err)
+	}
+	verify("")
 }
