@@ -291,7 +291,11 @@ func (owner Candidate) server(name string) Candidate {
 		Sandbox:   m.Sandbox,
 		Meta:      m.Meta,
 	}
+	if m.Portable { // mcp.json has no description of a server
+		c.Manifest.Plugin.Description = m.Plugin.Description
+	}
 	c.Manifest.Transport.Literal = m.Portable
+	c.Manifest.Transport.Secrets, c.Manifest.ToolTexts = m.Servers.Secrets[name], m.Servers.Tools[name]
 	return c
 }
 

@@ -44,6 +44,10 @@ type Manifest struct {
 
 	// Portable is set for a package of Agent Plugins, which has no plugin.toml: package agentplugin makes the manifest.
 	Portable bool `toml:"-" json:"-"`
+	// Servers are the tables of such a package about one server, by the server.
+	Servers ServerTables `toml:"-" json:"-"`
+	// ToolTexts are those of the server that this is the manifest of, by tool.
+	ToolTexts map[string]ToolText `toml:"-" json:"-"`
 }
 
 // Plugin describes the extension.
@@ -137,6 +141,8 @@ type Transport struct {
 	// Literal is set for a server of Agent Plugins: no variable and no secret:// in its values is replaced, and
 	// "exthost" is no other command than any.
 	Literal bool `toml:"-" json:"-"`
+	// Secrets are the values of such a server that refer to stored secrets.
+	Secrets ServerSecrets `toml:"-" json:"-"`
 }
 
 // The values of Transport.Match and Latency.
@@ -158,9 +164,11 @@ func (t *Transport) SignsIn() bool {
 	if t.URL == "" || t.Kind == KindNATS || t.TokenEnv != "" || t.TokenFile != "" {
 		return false
 	}
-	for name := range t.Headers {
-		if strings.EqualFold(name, "Authorization") {
-			return false
+	for _, headers := range []map[string]string{t.Headers, t.Secrets.Headers} {
+		for name := range headers {
+			if strings.EqualFold(name, "Authorization") {
+				return false
+			}
 		}
 	}
 	return true

@@ -263,7 +263,9 @@ func (c *child) doHandshake(ctx context.Context) error {
 // publish makes h the current handshake, with the accepted part of o.
 func (c *child) publish(h *Handshake, o descriptors) {
 	o.execs = c.spec.Manifest.Hooks
+	o.tools = retold(o.tools, c.spec.Manifest.ToolTexts)
 	r := reviewDescriptors(c.spec.ID, o, c.spec.Manifest.Capabilities)
+	r.untold(c.spec.Manifest.ToolTexts)
 	h.Tools, h.Hooks, h.Undeclared, h.Diagnostics = r.tools, r.hooks, r.dropped, r.diagnostics
 	if o, ok := c.endpoint.(interface{ setTools([]protocol.Tool) }); ok {
 		o.setTools(h.Tools)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/exthost/exthost/internal/text/display"
@@ -133,6 +134,51 @@ func (r *review) warn(code, hint, format string, args ...any) {
 		Message:   fmt.Sprintf(format, args...),
 		Hint:      hint,
 	})
+}
+
+// retold returns descriptors with the texts that a package states in place of the server's. It leaves list as it is.
+func retold(list []json.RawMessage, texts map[string]manifest.ToolText) []json.RawMessage {
+	if len(texts) == 0 {
+		return list
+	}
+	list = slices.Clone(list)
+	for i, raw := range list {
+		t, err := parseTool(raw)
+		text, stated := texts[t.Name]
+		if err != nil || !stated {
+			continue
+		}
+		if text.Title != "" {
+			raw = rawjson.Set(raw, "title", rawjson.Quote(text.Title))
+		}
+		if text.Description != "" {
+			raw = rawjson.Set(raw, "description", rawjson.Quote(text.Description))
+		}
+		if len(text.Annotations) > 0 {
+			all := rawjson.Get(raw, "annotations")
+			if !rawjson.IsObject(all) {
+				all = emptyObject
+			}
+			for _, name := range slices.Sorted(maps.Keys(text.Annotations)) {
+				if value, err := manifest.EncodeJSON(text.Annotations[name]); err == nil {
+					all = rawjson.Set(all, name, value)
+				}
+			}
+			raw = rawjson.Set(raw, "annotations", all)
+		}
+		list[i] = raw
+	}
+	return list
+}
+
+// untold warns of texts about tools that the server does not offer.
+func (r *review) untold(texts map[string]manifest.ToolText) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if !slices.ContainsFunc(r.tools, func(t protocol.Tool) bool { return t.Name == name }) {
+			r.warn("capability_missing", "",
+				"the package has texts for the tool %q, but the server does not offer it", name)
+		}
+	}
 }
 
 // parseTool reads the name, which [capabilities] refers to. The catalog checks the rest of the descriptor.

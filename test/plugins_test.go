@@ -288,6 +288,69 @@ func TestPluginHeaders(t *testing.T) {
 	})
 }
 
+// TestPluginSecretsAndTexts gives each server of a plugin the secrets that its package asks for it, in variables and
+// headers, and replaces texts of its tools.
+func TestPluginSecretsAndTexts(t *testing.T) {
+	processtest.Leaks(t)
+	var mu sync.Mutex
+	got := http.Header{}
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return hosttest.OfficialServer() }, nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		got = r.Header.Clone()
+		mu.Unlock()
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	f := newPlugin(t, "reports", map[string]any{"extensions": map[string]any{agentplugin.Namespace: map[string]any{
+		"secrets": map[string]any{
+			"a":   map[string]any{"env": map[string]string{"REPORTS_KEY": "secret://reports"}},
+			"api": map[string]any{"headers": map[string]string{"x-key": "Key secret://hub"}},
+		},
+		"tools": map[string]any{
+			"a": map[string]any{
+				"look": map[string]any{
+					"description": "Looks around.",
+					"annotations": map[string]any{"readOnlyHint": true},
+				},
+				"gone": map[string]any{"title": "Is not there"},
+			},
+		},
+	}}})
+	f.stdio("a", map[string]string{"REPORTS_KEY": "of the package"}, nil)
+	f.stdio("b", nil, nil)
+	f.add("api", map[string]any{"type": "streamable-http", "url": server.URL + "/mcp",
+		"headers": map[string]string{"X-Key": "of the package"}})
+	h := f.Open((&vault{values: map[string]string{"reports": "s1", "hub": "s2"}}).options())
+	if s := look(t, h, "ext_reports_a_look"); s.Env["REPORTS_KEY"] != "s1" {
+		t.Errorf("REPORTS_KEY is %q", s.Env["REPORTS_KEY"])
+	}
+	if s := look(t, h, "ext_reports_b_look"); s.Env["REPORTS_KEY"] != "" {
+		t.Errorf("another server has the secret: %q", s.Env["REPORTS_KEY"])
+	}
+	if _, err := h.Call(hosttest.Deadline(t), "ext_reports_api_upper", map[string]any{"text": "a"}); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	if values := got.Values("X-Key"); !slices.Equal(values, []string{"Key s2"}) {
+		t.Errorf("X-Key is %q", values)
+	}
+	mu.Unlock()
+	for tool, want := range map[string]string{"ext_reports_a_look": "Looks around.",
+		"ext_reports_b_look": "Returns how it was started."} {
+		e, _ := h.Tools().Lookup(tool)
+		if e == nil || !strings.Contains(string(e.Raw), want) ||
+			strings.Contains(string(e.Raw), `"readOnlyHint":true`) != (tool == "ext_reports_a_look") {
+			t.Errorf("%s: %+v", tool, e)
+		}
+	}
+	if !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool {
+		return d.Extension == "reports.a" && strings.Contains(d.Message, `texts for the tool "gone"`)
+	}) {
+		t.Errorf("%v", h.Status().Diagnostics)
+	}
+}
+
 // TestPluginTables applies the tables of io.github.exthost to every server of a plugin, and lets them restrict it.
 func TestPluginTables(t *testing.T) {
 	processtest.Leaks(t)

@@ -175,6 +175,7 @@ func (r *reading) manifest() *manifest.Manifest {
 	}
 	if t, ok := r.tables(path, data, keys); ok {
 		m.Requires, m.Context, m.Runtime, m.Sandbox, m.Hooks = t.Requires, t.Context, t.Runtime, t.Sandbox, t.Hooks
+		m.Servers = manifest.ServerTables{Secrets: t.Secrets, Tools: t.Tools}
 	}
 	return m
 }
@@ -197,6 +198,7 @@ func (r *reading) tables(path string, data []byte, keys []string) (t manifest.Ta
 		Keys:     keys,
 		TOML:     stated,
 		TOMLPath: filepath.Join(r.dir, name),
+		Servers:  r.types,
 	})
 	for _, d := range diags {
 		if d.Level == protocol.LevelError {
@@ -210,7 +212,31 @@ func (r *reading) tables(path string, data []byte, keys []string) (t manifest.Ta
 		d.Message = Namespace + ": " + d.Message
 		r.report.Diagnostics = append(r.report.Diagnostics, d)
 	}
+	for server, secrets := range t.Secrets {
+		for name := range secrets.Headers {
+			if ownHeaders.MatchString(name) {
+				r.reject(strict.Pos{File: path}, "8", "",
+					"%s: secrets: the header %s of the server %q is the host's own", Namespace, short(name, 100),
+					short(server, 100))
+			}
+		}
+	}
 	return t, !r.plugin.Identity.Rejected
+}
+
+// types returns the types of the servers of mcp.json, nil if that cannot be used. It reports nothing.
+func (r *reading) types() map[string]string {
+	quiet := &reading{dir: r.dir, o: r.o, plugin: &Plugin{}}
+	m := &manifest.Manifest{Plugin: manifest.Plugin{ID: r.plugin.Identity.Name}}
+	quiet.servers(m)
+	if m.MCPServers == nil {
+		return nil
+	}
+	types := make(map[string]string, len(quiet.plugin.Servers))
+	for _, s := range quiet.plugin.Servers {
+		types[s.Name] = m.MCPServers[s.Name].Type
+	}
+	return types
 }
 
 // refuse rejects the plugin for a file that cannot be used.

@@ -29,6 +29,13 @@ func Fingerprint(s *runtime.Spec, env ...string) (string, error) {
 	part("host", []byte(fmt.Sprint(s.HostVersion, " ", protocol.Version)))
 	part("manifest", manifest)
 	part("config", s.Config)
+	if len(s.Manifest.ToolTexts) > 0 {
+		texts, err := json.Marshal(s.Manifest.ToolTexts)
+		if err != nil {
+			return "", err
+		}
+		part("texts", texts)
+	}
 	lookup := process.Lookup(s.Env)
 	names := slices.Concat(s.Manifest.Requires.Env, env)
 	slices.Sort(names)

@@ -76,16 +76,17 @@ func Asked(cfg *config.Config, c *discovery.Candidate) (names []string) {
 // OfTransport returns the texts of a transport, with path before each key. It omits environment variables that over
 // replaces.
 func OfTransport(path string, t *manifest.Transport, over map[string]string) Stated {
-	if t.Literal { // it refers to nothing
-		return Stated{}
+	s, env, headers := Stated{path + "url": t.URL}, t.Env, t.Headers
+	if t.Literal { // nothing else of it refers to anything
+		s, env, headers = Stated{}, t.Secrets.Env, t.Secrets.Headers
+		path = "secrets."
 	}
-	s := Stated{path + "url": t.URL}
-	for name, text := range t.Env {
+	for name, text := range env {
 		if _, replaced := over[name]; !replaced {
 			s[path+"env."+name] = text
 		}
 	}
-	for name, text := range t.Headers {
+	for name, text := range headers {
 		s[path+"headers."+name] = text
 	}
 	if t.OAuth != nil {
@@ -201,6 +202,10 @@ func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spe
 	}
 	t := &m.Transport
 	if t.Literal {
+		t.Headers = withSecrets(t)
+		for name, text := range t.Secrets.Headers {
+			t.Headers[name] = r.replace(text, "\r\n")
+		}
 		return &out, r.err
 	}
 	t.Headers = maps.Clone(t.Headers)
@@ -209,6 +214,19 @@ func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spe
 	}
 	t.URL = r.replace(t.URL, "\r\n")
 	return &out, r.err
+}
+
+// withSecrets returns the headers of t without those that the secrets of t replace, in whatever case.
+func withSecrets(t *manifest.Transport) map[string]string {
+	headers := make(map[string]string, len(t.Headers)+len(t.Secrets.Headers))
+	for name, text := range t.Headers {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(t.Secrets.Headers)), func(other string) bool {
+			return strings.EqualFold(name, other)
+		}) {
+			headers[name] = text
+		}
+	}
+	return headers
 }
 
 // run is one call of resolve, which looks up each secret once.

@@ -46,7 +46,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	if err := checkOwners(cfg, &s); err != nil {
 		return s, report, err
 	}
-	env := maps.Clone(s.Manifest.Transport.Env)
+	env := statedEnv(&s.Manifest.Transport)
 	if dir != "" {
 		env = maps.Clone(told)
 		maps.Copy(env, s.Manifest.Transport.Env)
@@ -84,11 +84,19 @@ func (e *Env) expand(cfg *config.Config, s *runtime.Spec, told map[string]string
 	return nil
 }
 
+// statedEnv returns the variables that a transport states. Those with secrets are resolved at each start.
+func statedEnv(t *manifest.Transport) map[string]string {
+	env := make(map[string]string, len(t.Env)+len(t.Secrets.Env))
+	maps.Copy(env, t.Env)
+	maps.Copy(env, t.Secrets.Env)
+	return env
+}
+
 // stating returns the variables whose values may refer to secrets: those that the operator states, and those of t.
 func stating(stated map[string]string, t *manifest.Transport) []string {
 	names := slices.Collect(maps.Keys(stated))
 	if t.Literal {
-		return names
+		return slices.AppendSeq(names, maps.Keys(t.Secrets.Env))
 	}
 	return slices.AppendSeq(names, maps.Keys(t.Env))
 }
@@ -134,12 +142,15 @@ func (e *Env) statedSpec(cfg *config.Config, c *discovery.Candidate) (runtime.Sp
 	return s, nil
 }
 
+// Plugins is the directory below a host's state directory that has the PLUGIN_DATA of each plugin, by its name.
+const Plugins = ".plugins"
+
 // stateOf returns the state directory of c below that of the host. The servers of a plugin share one, their
 // PLUGIN_DATA; it lies apart, since the name of a plugin may be that of an extension or, as pins.json, of a file of the
 // host.
 func stateOf(c *discovery.Candidate) string {
 	if c.Portable() {
-		return filepath.Join(".plugins", c.Owner)
+		return filepath.Join(Plugins, c.Owner)
 	}
 	return c.ID
 }
