@@ -3,6 +3,7 @@
 package packages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,9 +55,10 @@ func Add(c *console.Console) *cobra.Command {
 		Short: "Add a package of other people as an extension, locked by hashes",
 		Long: "Resolve a package, download it and what it needs, compare all of it with the hashes of the\n" +
 			"registry, write an extension that runs it with node or python3, show what it runs and asks for,\n" +
-			"and after your yes start it once and list its tools. exthost.lock states every hash; each start\n" +
-			"compares them, and asks no network. Install scripts do not run. A SOURCE is " + packages.Forms +
-			". What follows -- are arguments of the program.\n" +
+			"and after your yes start it once and list its tools. A plugin, a package with a plugin.json, is\n" +
+			"copied into the search path after your yes, and has all its servers and skills. exthost.lock\n" +
+			"states every hash; each start compares them, and asks no network. Install scripts do not run. A\n" +
+			"SOURCE is " + packages.Forms + ". What follows -- are arguments of the program.\n" +
 			"With --locked, fetch what exthost.lock names and this machine lacks; SOURCE is then an ID.",
 		Example: "  exthost add npm:@modelcontextprotocol/server-memory@^2026\n  exthost add " +
 			"npm:@modelcontextprotocol/server-filesystem -- /srv/data\n  exthost add --locked",
@@ -161,10 +163,7 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	if err != nil {
 		return err
 	}
-	id := t.id
-	if id == "" {
-		id = source.ID()
-	}
+	id := cmp.Or(t.id, source.ID())
 	d, err := newDraft(c, cfg, id)
 	if err != nil {
 		return err
@@ -179,6 +178,12 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	p, err := resolve(ctx, c, i, source)
 	if err != nil {
 		return err
+	}
+	if p.Run.Plugin != nil {
+		return t.addPlugin(ctx, c, cfg, i.Store, p, text, args)
+	}
+	if err := manifest.ValidateID(id); err != nil {
+		return errors.Join(console.Usagef("exthost add "+text+" --id ID", "%v", err), release(c, p.Tree))
 	}
 	defer func() {
 		if err != nil {
@@ -280,7 +285,7 @@ func (t *terms) fetchLocked(ctx context.Context, c *console.Console, ids []strin
 		return err
 	}
 	for _, id := range ids {
-		if err := fetch(ctx, c, i, id, f.Extensions[id]); err != nil {
+		if err := fetch(ctx, c, cfg, i, id, f.Extensions[id]); err != nil {
 			return err
 		}
 	}
@@ -288,8 +293,28 @@ func (t *terms) fetchLocked(ctx context.Context, c *console.Console, ids []strin
 		console.Plural(len(ids), "package")+" of exthost.lock: on this machine, with the hashes that it states")
 }
 
-// fetch downloads the package of one lock file entry into the store.
-func fetch(ctx context.Context, c *console.Console, i *packages.Installer, id string, e lock.Entry) error {
+// fetch downloads the package of one lock file entry into the store. A plugin is copied into its folder, unless it is
+// there as the lock file states it.
+func fetch(ctx context.Context, c *console.Console, cfg *config.Config, i *packages.Installer, id string, e lock.Entry,
+) error {
+	d, err := draftOf(c, cfg, id, e)
+	if err != nil {
+		return err
+	}
+	if d.store != nil && d.store.VerifyCopy(e.Tree, d.dir) == nil {
+		return nil
+	}
+	if err := download(ctx, c, i, id, e); err != nil {
+		return err
+	}
+	if tree, err := i.Store.Path(e.Tree); err == nil && packages.IsPlugin(tree) {
+		return d.restorePlugin(&i.Store, e)
+	}
+	return nil
+}
+
+// download downloads the package of one lock file entry into the store.
+func download(ctx context.Context, c *console.Console, i *packages.Installer, id string, e lock.Entry) error {
 	defer c.Progress(func() string { return "fetching " + e.Source })()
 	aside, err := i.Fetch(ctx, e)
 	tellLeft(c, "set aside, because the package has others or none in their place", aside)

@@ -20,11 +20,13 @@ import (
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/host/policies"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -47,12 +49,15 @@ type draft struct {
 	pkg    *packages.Package
 	asked  *trust.Pending
 
+	store  *store.Store // of a plugin, which the folder has a copy of; nil: plugin.toml runs a program
+	placed bool         // the plugin's files may be in the folder
+
 	carried []store.Copy // data files taken over from the previous version
 }
 
-// newDraft prepares a change of extension id in the first search path.
+// newDraft prepares a change of extension id in the first search path; id may be the name of a plugin.
 func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error) {
-	if err := manifest.ValidateID(id); err != nil {
+	if err := manifest.ValidateID(id); err != nil && agentplugin.ValidateName(id) != nil {
 		return nil, console.Usagef("exthost add SOURCE --id ID", "%v", err)
 	}
 	if len(cfg.Extensions.SearchPaths) == 0 {
@@ -84,13 +89,22 @@ func (d *draft) absent() error {
 		return err
 	}
 	_, err = os.Lstat(filepath.Join(d.dir, manifest.FileName))
-	if _, locked := f.Lookup(d.id); !locked && errors.Is(err, fs.ErrNotExist) {
+	_, locked := f.Lookup(d.id)
+	plugin := packages.IsPlugin(d.dir)
+	if !locked && !plugin && errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	hint := "exthost upgrade " + d.id
+	switch {
+	case plugin && !locked:
+		hint = "exthost trust " + d.id + ", which runs it where it lies"
+	case !plugin:
+		hint += "; or --id with another one"
 	}
 	return &console.Error{
 		Code: console.ExitFailed,
 		Text: fmt.Sprintf("there is an extension %s: %s", d.id, console.NearbyPath(d.dir)),
-		Hint: "exthost upgrade " + d.id + "; or --id with another one",
+		Hint: hint,
 	}
 }
 
@@ -125,6 +139,13 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	if m == nil {
 		return fmt.Errorf("%v", diags)
 	}
+	d.state(lock.Sum(text), m)
+	return nil
+}
+
+// state sets the next entry of the lock file, of the package whose manifest is m.
+func (d *draft) state(sum string, m *manifest.Manifest) {
+	p := d.pkg
 	d.next = lock.Entry{
 		Source:     p.Source.String(),
 		Program:    p.Source.Program,
@@ -132,26 +153,35 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 		Tree:       p.Tree,
 		Parts:      p.Parts,
 		Scripts:    p.Scripts,
-		Manifest:   lock.Sum(text),
+		Manifest:   sum,
 		Files:      d.asked.Items[0].Digest(),
 		Command:    lock.CommandSum(m),
 		Approved:   time.Now().UTC().Format(time.RFC3339),
 		ApprovedBy: hosts.Operator(),
 	}
-	return nil
 }
 
 // agree asks the user unless yes is set, and then writes the entry in the lock file.
 func (d *draft) agree(ctx context.Context, yes bool, next string) error {
+	if err := d.ask(ctx, d.asked.Items, yes, next); err != nil {
+		return err
+	}
+	return d.accept()
+}
+
+// ask asks the user about items unless yes is set.
+func (d *draft) ask(ctx context.Context, items []*trust.Item, yes bool, next string) error {
 	refused := &console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing is left of it"}
 	unasked := &console.Error{
 		Code: console.ExitDenied,
 		Text: "this needs an answer, and there is no terminal; nothing was written",
 		Hint: next,
 	}
-	if err := trust.Agree(ctx, d.c, d.asked.Items, yes, refused, unasked); err != nil {
-		return err
-	}
+	return trust.Agree(ctx, d.c, items, yes, refused, unasked)
+}
+
+// accept records the user's yes, and writes the entry in the lock file.
+func (d *draft) accept() error {
 	if err := d.asked.Accept(d.asked.Items); err != nil {
 		return err
 	}
@@ -169,13 +199,16 @@ func (d *draft) undo() (err error) {
 	if d.pkg == nil {
 		return nil
 	}
-	if d.text != nil {
+	switch {
+	case d.store != nil:
+		err = d.displace()
+	case d.text != nil:
 		err = file.WriteAtomic(filepath.Join(d.dir, manifest.FileName), d.text)
-	} else {
+	default:
 		_, err = removeFolder(d.dir)
-		if d.root {
-			_ = os.Remove(filepath.Dir(d.dir)) // fails if there is more in it by now
-		}
+	}
+	if d.text == nil && d.root {
+		_ = os.Remove(filepath.Dir(d.dir)) // fails if there is more in it by now
 	}
 	if d.record != nil {
 		if d.record.Trusted == nil && !d.record.Revoked {
@@ -297,9 +330,14 @@ func tellLeft(c *console.Console, why string, left store.Left) {
 // try starts the extension once, lists its tools and locks their hashes. If this machine lacks a requirement of the
 // extension, try only prints that. yes accepts changed tools without a question.
 func (d *draft) try(ctx context.Context, yes bool) (err error) {
+	servers := d.servers()
+	own := slices.Clone(servers)
+	if d.store != nil { // its skills and hooks
+		own = append(own, agentplugin.PluginID(d.id))
+	}
 	h, err := hosts.Open(ctx, d.c, d.stated,
 		exthost.Options{
-			Start: func(id string) bool { return id == d.id },
+			Start: func(id string) bool { return slices.Contains(own, id) },
 			Mode:  exthost.Mode{Inspect: true, StartLazy: true},
 		})
 	if err != nil {
@@ -307,8 +345,27 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 	s := h.Status()
-	n := slices.IndexFunc(s.Extensions, func(x status.Extension) bool { return x.ID == d.id })
-	if n < 0 {
+	var ready []string
+	var failed []status.Extension
+	found := false
+	for _, x := range s.Extensions {
+		if !slices.Contains(own, x.ID) {
+			continue
+		}
+		found = true
+		switch x.State {
+		case string(supervisor.Ready):
+			if slices.Contains(servers, x.ID) {
+				ready = append(ready, x.ID)
+			}
+		case status.StateSkipped, status.StateDisabled:
+			d.c.Tell(console.Safe(d.prefix(x.ID) + "not started: " + x.Reason +
+				strings.TrimSuffix("; "+hosts.Remedy(s, x), "; ")))
+		default:
+			failed = append(failed, x)
+		}
+	}
+	if !found {
 		return &console.Error{
 			Code: console.ExitFailed,
 			Text: d.id + " was not found, so that nothing is left of it",
@@ -316,46 +373,79 @@ func (d *draft) try(ctx context.Context, yes bool) (err error) {
 				"the usual reasons",
 		}
 	}
-	switch x := s.Extensions[n]; x.State {
-	case string(supervisor.Ready):
-		d.c.Tell("it offers:")
-		hashes := map[string]string{}
-		for _, e := range h.Tools().Entries() {
-			if e.Extension == d.id {
-				d.c.Tell(console.Safe(fmt.Sprintf("  %s  %s", e.Name,
-					console.Cut(hosts.Description(e.Description, d.id), 100))))
-				hashes[d.id+"/"+e.Tool] = policies.HashTool(e.Raw)
-			}
-		}
-		if err := d.acceptTools(ctx, h, yes); err != nil {
-			return err
-		}
-		return d.lockTools(hashes)
-	case status.StateSkipped, status.StateDisabled:
-		d.c.Tell(console.Safe("not started: " + x.Reason + strings.TrimSuffix("; "+hosts.Remedy(s, x), "; ")))
-		return nil
-	default:
-		left := ", and nothing is left of it"
-		if d.pkg == nil { // the extension existed before
-			left = ""
-		}
-		lines := append([]string{fmt.Sprintf("%s did not start%s: %s", d.id, left, cmp.Or(x.Reason, x.State))},
-			console.LastWords(hosts.Evidence(x))...)
-		return &console.Error{
-			Code: console.ExitExtension,
-			Text: console.SafeText(strings.Join(lines, "\n")),
-			Hint: "arguments of the program follow --, variables are named with --env",
+	if err := d.failed(failed, len(ready)); err != nil || len(ready) == 0 {
+		return err
+	}
+	d.c.Tell("it offers:")
+	hashes := map[string]string{}
+	for _, e := range h.Tools().Entries() {
+		if slices.Contains(ready, e.Extension) {
+			d.c.Tell(console.Safe(fmt.Sprintf("  %s  %s", e.Name,
+				console.Cut(hosts.Description(e.Description, e.Extension), 100))))
+			hashes[e.Extension+"/"+e.Tool] = policies.HashTool(e.Raw)
 		}
 	}
+	for _, id := range ready {
+		if err := d.acceptTools(ctx, h, id, yes); err != nil {
+			return err
+		}
+	}
+	return d.lockTools(hashes)
 }
 
-// acceptTools shows how the tools differ from those that the user accepted last, and accepts them after a yes.
-func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, yes bool) error {
+// servers returns the ids of what the extension runs: of a plugin those of its servers.
+func (d *draft) servers() (ids []string) {
+	if d.store == nil {
+		return []string{d.id}
+	}
+	for _, s := range agentplugin.Read(d.dir, agentplugin.Options{}).Servers {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+// prefix begins a line about one server of a plugin.
+func (d *draft) prefix(id string) string {
+	if d.store == nil {
+		return ""
+	}
+	return id + ": "
+}
+
+// failed returns the error of extensions that did not start. Servers of a plugin that did not start are named, and
+// leave the others and the skills.
+func (d *draft) failed(list []status.Extension, ready int) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if d.store != nil && (ready > 0 || len(skills.Read(d.dir).Skills) > 0) {
+		for _, x := range list {
+			d.c.Tell(console.Safe(fmt.Sprintf("%s did not start: %s", x.ID, cmp.Or(x.Reason, x.State))))
+		}
+		return nil
+	}
+	x := list[0]
+	left := ", and nothing is left of it"
+	if d.pkg == nil { // the extension existed before
+		left = ""
+	}
+	lines := append([]string{fmt.Sprintf("%s did not start%s: %s", x.ID, left, cmp.Or(x.Reason, x.State))},
+		console.LastWords(hosts.Evidence(x))...)
+	hint := "arguments of the program follow --, variables are named with --env"
+	if d.store != nil {
+		hint = "extensions.entries." + x.ID + ".env gives it variables; exthost validate lists what it states"
+	}
+	return &console.Error{Code: console.ExitExtension, Text: console.SafeText(strings.Join(lines, "\n")), Hint: hint}
+}
+
+// acceptTools shows how the tools of one extension differ from those that the user accepted last, and accepts them
+// after a yes.
+func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, id string, yes bool) error {
 	var digests []string
 	for _, p := range h.Admin().Pins() {
-		if p.Extension == d.id && p.Digest != "" {
+		if p.Extension == id && p.Digest != "" {
 			if digests == nil {
-				d.c.Tell("what it says of itself differs from what you accepted before:")
+				d.c.Tell(d.prefix(id) + "what it says of itself differs from what you accepted before:")
 			}
 			digests = append(digests, p.Digest)
 			for line := range strings.Lines(p.Diff) {
@@ -380,5 +470,5 @@ func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, yes bool) erro
 			return &console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing was changed"}
 		}
 	}
-	return h.Admin().AcceptTools(exthost.Selection{Extension: d.id, Digests: digests}, hosts.Operator())
+	return h.Admin().AcceptTools(exthost.Selection{Extension: id, Digests: digests}, hosts.Operator())
 }

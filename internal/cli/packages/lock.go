@@ -115,6 +115,7 @@ func (d *draft) lock(ctx context.Context, t *terms, text []byte) (err error) {
 	if err != nil {
 		return err
 	}
+	i.Programs = true // the command line runs one
 	p, err := resolve(ctx, d.c, i, source)
 	if err != nil {
 		return err

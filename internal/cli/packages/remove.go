@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -23,72 +22,122 @@ import (
 
 // Remove returns exthost remove.
 func Remove(c *console.Console) *cobra.Command {
-	return &cobra.Command{
+	var data, yes bool
+	cmd := &cobra.Command{
 		Use:   "remove ID...",
 		Short: "Remove extensions that were added as packages",
-		Long: "Remove the plugin.toml of each extension that exthost add wrote, its entry in exthost.lock, the\n" +
-			"agreement to run it, and the files of the package that no other directory uses. What its\n" +
-			"program has written stays, and is named: exthost add finds it again.",
-		Example:           "  exthost remove memory",
+		Long: "Remove what exthost add wrote of each extension, plugin.toml or the files of the plugin, its entry\n" +
+			"in exthost.lock, the agreement to run it, and the files of the package that no other directory\n" +
+			"uses. What its program has written stays, and is named: exthost add finds it again. With --data,\n" +
+			"delete its state directory too, of a plugin its PLUGIN_DATA, after a question. That goes also for\n" +
+			"the data of a plugin that is not of exthost.lock, or was removed before; its folder stays.",
+		Example:           "  exthost remove memory\n  exthost remove reports --data",
 		Args:              console.AtLeastOne("exthost remove ID", "exthost remove needs the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := hosts.Load(c)
-			if err != nil {
-				return err
-			}
-			f, ids, err := readPackages(cfg, args) // before anything is removed
-			if err != nil {
-				return err
-			}
-			for _, id := range ids {
-				if err := remove(cmd.Context(), c, cfg, id, f.Extensions[id]); err != nil {
-					return err
-				}
-			}
-			return nil
+			return removeAll(cmd.Context(), c, args, data, yes)
 		},
 	}
+	cmd.Flags().BoolVar(&data, "data", false, "delete their data too")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "delete the data without a question")
+	return cmd
 }
 
-// remove removes an extension with its entry e of the lock file.
-func remove(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lock.Entry) error {
-	d, err := newDraft(c, cfg, id)
+// removeAll removes extensions, and with data what their programs have written.
+func removeAll(ctx context.Context, c *console.Console, ids []string, data, yes bool) error {
+	cfg, _, err := hosts.Load(c)
 	if err != nil {
 		return err
 	}
+	f, err := readLock(cfg)
+	if err != nil {
+		return err
+	}
+	ids = distinct(ids)
+	plugins := map[string]bool{}
+	var drafts []*draft
+	for _, id := range ids { // before anything is removed
+		e := f.Extensions[id]
+		switch {
+		case e.Tree == "" && data && hasPluginData(id):
+			plugins[id] = true
+			continue
+		case e.Tree == "":
+			return notLocked(id)
+		}
+		d, err := draftOf(c, cfg, id, e)
+		if err != nil {
+			return err
+		}
+		drafts, plugins[id] = append(drafts, d), d.store != nil
+	}
+	r := &eraser{c: c}
+	if data {
+		if err := r.ask(ctx, cfg, ids, plugins, yes); err != nil {
+			return err
+		}
+	}
+	for _, d := range drafts {
+		if err := d.remove(ctx, f.Extensions[d.id], data); err != nil {
+			return err
+		}
+	}
+	return r.erase()
+}
+
+// distinct removes duplicates.
+func distinct(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
+
+// remove removes the extension with its entry e of the lock file. erased means that its data goes too.
+func (d *draft) remove(ctx context.Context, e lock.Entry, erased bool) error {
 	if real, err := filepath.EvalSymlinks(d.dir); err == nil {
 		if err := d.k.Store.Forget(real, consent.Extension); err != nil {
 			return err
 		}
 	}
-	left, err := removeFolder(d.dir)
+	left, err := d.removeFiles(e)
 	if err != nil {
 		return err
 	}
-	if err := unlist(cfg, id); err != nil {
+	if err := unlist(d.cfg, d.id); err != nil {
 		return err
 	}
-	did := fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))
-	if err := hosts.Apply(ctx, c, cfg, did); err != nil {
+	did := fmt.Sprintf("removed %s: %s and its entry in exthost.lock", d.id, console.NearbyPath(d.dir))
+	if err := hosts.Apply(ctx, d.c, d.stated, did); err != nil {
 		return err
 	}
-	tellLeft(c, "kept, because exthost add did not write them", store.Left{Dir: d.dir, Files: left})
-	if err := tellState(c, id); err != nil {
-		return err
+	tellLeft(d.c, "kept, because exthost add did not write them", store.Left{Dir: d.dir, Files: left})
+	if !erased {
+		if err := tellState(d.c, d.id, d.store != nil); err != nil {
+			return err
+		}
 	}
-	return release(c, e.Tree)
+	return release(d.c, e.Tree)
 }
 
-// tellState prints that the state of an extension is kept.
-func tellState(c *console.Console, id string) error {
-	state, err := exthost.DefaultStateDir()
+// removeFiles removes what exthost add wrote into the extension's folder, and returns what is left there.
+func (d *draft) removeFiles(e lock.Entry) (left []string, err error) {
+	if d.store == nil {
+		return removeFolder(d.dir)
+	}
+	left, err = d.store.Exchange(d.dir, e.Tree, "")
+	if _, unknown := errors.AsType[store.Missing](err); !unknown {
+		return left, err
+	}
+	d.c.Tell(console.Safe("which files of " + console.NearbyPath(d.dir) + " are those of the package is not known on " +
+		"this machine, so that all stay; it is a plugin that nobody trusts"))
+	return nil, nil
+}
+
+// tellState prints that the data of an extension is kept.
+func tellState(c *console.Console, id string, plugin bool) error {
+	dir, err := dataOf(id, plugin)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(state, id)
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		c.Tell(console.Safe("kept, its state directory " + dir + ", which nothing but you deletes"))
+		c.Tell(console.Safe("kept, its state directory " + dir + ", which only exthost remove " + id +
+			" --data deletes"))
 	}
 	return nil
 }

@@ -31,12 +31,13 @@ func Upgrade(c *console.Console) *cobra.Command {
 		Use:   "upgrade [ID...]",
 		Short: "Take the newest version of packages that their source allows",
 		Long: "Resolve the sources that exthost.lock states again, and for each package that is another one\n" +
-			"now show the difference: versions, what it needs, the command line and what it asks for. After\n" +
-			"your yes, start it once and write plugin.toml and exthost.lock. Without a yes everything stays.\n" +
-			"What you have added to plugin.toml stays. A named extension that npx, uvx or their kind download\n" +
-			"at each start is locked: it then runs the same package as exthost add would. Where exthost.lock\n" +
-			"states no tools of a package, because it lacked a variable when it was added, it is started\n" +
-			"once, and they are locked.\n\n" +
+			"now show the difference: versions, what it needs, the command line and what it asks for, of a\n" +
+			"plugin its servers, permissions and skills. After your yes, start it once and write plugin.toml, or\n" +
+			"the files of the plugin, and exthost.lock. Without a yes everything stays. What you\n" +
+			"have added to plugin.toml stays. A named extension that npx, uvx or their kind download at each\n" +
+			"start is locked: it then runs the same package as exthost add would. Where exthost.lock states no\n" +
+			"tools of a package, because it lacked a variable when it was added, it is started once, and they\n" +
+			"are locked.\n\n" +
 			"--dry-run lists for each package the version that is locked, the one that would be taken, and the\n" +
 			"latest one where the source states a version. No archive of a registry is downloaded, and nothing\n" +
 			"changes.",
@@ -124,13 +125,25 @@ func (t *terms) upgrade(ctx context.Context, c *console.Console, cfg *config.Con
 		c.Tell(console.Safe(fmt.Sprintf("%s: %s %s is the newest", id, e.Source, e.Version)))
 		return t.stateTools(ctx, c, cfg, id, e)
 	}
+	d, err := draftOf(c, cfg, id, e)
+	if err != nil {
+		return err
+	}
+	i.Programs = d.store == nil
 	p, err := resolve(ctx, c, i, source)
 	if err != nil {
 		return err
 	}
-	d, err := newDraft(c, cfg, id)
-	if err == nil {
-		d.text, err = os.ReadFile(filepath.Join(d.dir, manifest.FileName))
+	if d.store != nil {
+		d.pkg, d.entry = p, &e
+		return t.upgradePlugin(ctx, d, p)
+	}
+	if d.text, err = os.ReadFile(filepath.Join(d.dir, manifest.FileName)); err == nil && p.Run.Plugin != nil {
+		err = &console.Error{
+			Code: console.ExitFailed,
+			Text: console.Safe(p.Source.String() + " is a plugin now, and " + id + " is a program of it"),
+			Hint: "exthost remove " + id + "; exthost add " + e.Source,
+		}
 	}
 	if err != nil {
 		return errors.Join(err, release(c, p.Tree))
@@ -193,7 +206,7 @@ func (t *terms) stateTools(ctx context.Context, c *console.Console, cfg *config.
 	if e.Tools != nil {
 		return nil
 	}
-	d, err := newDraft(c, cfg, id)
+	d, err := draftOf(c, cfg, id, e)
 	if err != nil {
 		return err
 	}
@@ -225,6 +238,21 @@ func afterProgram(command string, words []string) []string {
 // differences lists what another version of a package changes.
 func differences(e *lock.Entry, p *packages.Package, before, after *manifest.Manifest) (lines []string) {
 	lines = append(lines, fmt.Sprintf("%s: %s → %s", e.Source, e.Version, p.Version))
+	lines = append(lines, partsChanged(e, p)...)
+	if a, b := before.Transport.CommandLine(), after.Transport.CommandLine(); !slices.Equal(a, b) {
+		lines = append(lines, "  runs: "+text.ShellLine(a)+" → "+text.ShellLine(b))
+	}
+	for _, name := range after.Requires.Env {
+		if !slices.Contains(before.Requires.Env, name) {
+			lines = append(lines, "  asks for "+name)
+		}
+	}
+	return append(lines, "")
+}
+
+// partsChanged lists the parts that another version of a package adds, replaces and drops, and those whose install
+// scripts did not run.
+func partsChanged(e *lock.Entry, p *packages.Package) (lines []string) {
 	was, is := map[string]string{}, map[string]string{}
 	for _, part := range e.Parts {
 		was[part.Path] = part.Name + " " + part.Version
@@ -248,16 +276,8 @@ func differences(e *lock.Entry, p *packages.Package, before, after *manifest.Man
 	if len(changes) > 0 {
 		lines = append(lines, "  packages: "+consent.Some(changes))
 	}
-	if a, b := before.Transport.CommandLine(), after.Transport.CommandLine(); !slices.Equal(a, b) {
-		lines = append(lines, "  runs: "+text.ShellLine(a)+" → "+text.ShellLine(b))
-	}
-	for _, name := range after.Requires.Env {
-		if !slices.Contains(before.Requires.Env, name) {
-			lines = append(lines, "  asks for "+name)
-		}
-	}
 	for _, name := range p.Held {
 		lines = append(lines, "  has install scripts, which did not run: "+name)
 	}
-	return append(lines, "")
+	return lines
 }

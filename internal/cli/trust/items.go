@@ -122,15 +122,30 @@ func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir str
 		return nil, err
 	}
 	folders := map[string]*Item{}
+	portable := len(found.Candidates) > 0
 	for _, c := range found.Candidates {
 		p.add(cfg, c, folders, true)
+		portable = portable && c.Portable()
 	}
 	for _, d := range found.Diagnostics {
-		if d.Level == protocol.LevelError {
+		if d.Level == protocol.LevelError && !portable { // a part of a plugin that is invalid leaves the others
 			return nil, errors.New(d.String())
 		}
 	}
 	return p, nil
+}
+
+// Staged returns what [Folder] returns about the files in dir, shown as what will lie in the folder to. A yes to it is
+// recorded with the items of that folder, once the files are there.
+func Staged(ctx context.Context, k *consent.Consent, cfg *config.Config, dir, to string) ([]*Item, error) {
+	p, err := Folder(ctx, k, cfg, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range p.Items {
+		i.place = console.NearbyPath(to)
+	}
+	return p.Items, nil
 }
 
 // Digest returns the hash of the item's files.
