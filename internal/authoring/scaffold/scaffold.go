@@ -58,7 +58,9 @@ func Languages() (names []string, about map[string]string) {
 type Options struct {
 	ID   string // of the extension
 	Dir  string // must be missing or empty
-	Lang string // one of Languages
+	Lang string // one of Languages, with Plugin one of PluginLanguages
+	// Plugin writes a package of Agent Plugins, for every client of that format.
+	Plugin bool
 	// Version is the exthost version for SDK files and Go modules.
 	Version string
 }
@@ -69,20 +71,12 @@ var ErrExists = errors.New("it exists already")
 // Create writes an extension and returns the names of its files. It overwrites nothing, and removes its files if it
 // fails.
 func Create(o Options) (files []string, err error) {
-	i := slices.IndexFunc(languages, func(l language) bool { return l.name == o.Lang })
-	if i < 0 {
-		names, _ := Languages()
-		return nil, fmt.Errorf("there is no language %q; there is %s", o.Lang, strings.Join(names, ", "))
-	}
-	if err := manifest.ValidateID(o.ID); err != nil {
-		return nil, err
-	}
 	if entries, err := os.ReadDir(o.Dir); err == nil && len(entries) > 0 {
 		return nil, fmt.Errorf("%s: %w", o.Dir, ErrExists)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	contents, err := languages[i].render(o)
+	contents, err := render(o)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +90,37 @@ func Create(o Options) (files []string, err error) {
 		return nil, err
 	}
 	for _, f := range contents {
-		if err := os.WriteFile(filepath.Join(o.Dir, f.name), f.data, f.mode); err != nil {
+		at := filepath.Join(o.Dir, filepath.FromSlash(f.name))
+		err := os.MkdirAll(filepath.Dir(at), 0o755)
+		if err == nil {
+			err = os.WriteFile(at, f.data, f.mode)
+		}
+		if err != nil {
 			cleanUp(o.Dir, existed, contents)
 			return nil, err
 		}
 		files = append(files, f.name)
 	}
 	return files, nil
+}
+
+// slashDir returns the directory for texts.
+func (o Options) slashDir() string { return filepath.ToSlash(o.Dir) }
+
+// render returns the files of an extension or a plugin, sorted by name.
+func render(o Options) ([]output, error) {
+	if o.Plugin {
+		return renderPlugin(o)
+	}
+	i := slices.IndexFunc(languages, func(l language) bool { return l.name == o.Lang })
+	if i < 0 {
+		names, _ := Languages()
+		return nil, fmt.Errorf("there is no language %q; there is %s", o.Lang, strings.Join(names, ", "))
+	}
+	if err := manifest.ValidateID(o.ID); err != nil {
+		return nil, err
+	}
+	return languages[i].render(o)
 }
 
 func exists(path string) bool {
@@ -113,7 +131,11 @@ func exists(path string) bool {
 // cleanUp removes the files that Create wrote.
 func cleanUp(dir string, keep bool, contents []output) {
 	for _, f := range contents {
-		_ = os.Remove(filepath.Join(dir, f.name))
+		at := filepath.Join(dir, filepath.FromSlash(f.name))
+		_ = os.Remove(at)
+		for at = filepath.Dir(at); len(at) > len(dir); at = filepath.Dir(at) {
+			_ = os.Remove(at) // fails unless empty
+		}
 	}
 	if !keep {
 		_ = os.Remove(dir) // fails unless empty
@@ -136,7 +158,7 @@ func (l language) render(o Options) (files []output, err error) {
 	for _, e := range entries {
 		sources = append(sources, path.Join("templates", l.name, e.Name()))
 	}
-	values := strings.NewReplacer("{{ID}}", o.ID, "{{Dir}}", filepath.ToSlash(o.Dir), "{{Main}}", l.main)
+	values := strings.NewReplacer("{{ID}}", o.ID, "{{Dir}}", o.slashDir(), "{{Main}}", l.main)
 	for _, source := range sources {
 		text, err := templates.ReadFile(source)
 		if err != nil {

@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/authoring/scaffold"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -140,6 +142,45 @@ func TestBundledSDKs(t *testing.T) {
 			!bytes.Contains(header, []byte("exthost SDK")) {
 			t.Errorf("%s is not the SDK of this tree: go run ./cmd/exthost init --update-sdk %s", file,
 				strings.TrimPrefix(filepath.Dir(file), "../../../"))
+		}
+	}
+}
+
+// TestPluginIsValid reads the plugins that are written as any client does.
+func TestPluginIsValid(t *testing.T) {
+	for _, lang := range scaffold.PluginLanguages() {
+		dir := filepath.Join(t.TempDir(), "my.tool")
+		o := scaffold.Options{ID: "my.tool", Dir: dir, Lang: lang, Plugin: true, Version: "1.2.3"}
+		files, err := scaffold.Create(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := agentplugin.Read(dir, agentplugin.Options{})
+		if p.Identity.Rejected || len(p.Diagnostics) > 0 || len(p.Servers) != 1 || !p.Servers[0].Valid {
+			t.Errorf("%s: %+v", lang, p)
+		}
+		if found := skills.Read(dir); len(found.Skills) != 1 || !found.Reports[0].Valid {
+			t.Errorf("%s: %+v", lang, found)
+		}
+		for _, name := range files {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil || bytes.Contains(data, []byte("{{")) || len(data) == 0 {
+				t.Errorf("%s: %s: %v\n%.200s", lang, name, err, data)
+			}
+		}
+		if _, err := scaffold.Create(o); !errors.Is(err, scaffold.ErrExists) {
+			t.Error(err)
+		}
+	}
+	for _, wrong := range []scaffold.Options{
+		{ID: "my_tool", Dir: filepath.Join(t.TempDir(), "a"), Lang: "node", Plugin: true},
+		{ID: "tool", Dir: filepath.Join(t.TempDir(), "a"), Lang: "bash", Plugin: true},
+	} {
+		if _, err := scaffold.Create(wrong); err == nil {
+			t.Errorf("%+v was taken", wrong)
+		}
+		if _, err := os.Stat(wrong.Dir); err == nil {
+			t.Errorf("%s is there", wrong.Dir)
 		}
 	}
 }

@@ -21,7 +21,9 @@ import (
 	"github.com/exthost/exthost/internal/authoring/check"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/manifest/sandbox"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -95,7 +97,7 @@ func Check(c *console.Console, whole func(_ context.Context, _ *console.Console,
 // extension in one directory. It returns an error if the flags say both.
 func wholeDirectory(c *console.Console, cmd *cobra.Command, args []string, start bool) (bool, error) {
 	_, err := os.Lstat(manifest.FileName)
-	whole := len(args) == 0 && (err != nil || len(c.Extensions) > 0)
+	whole := len(args) == 0 && (err != nil && !packages.IsPlugin(".") || len(c.Extensions) > 0)
 	if start && !whole {
 		return false, console.Usagef("exthost check --start",
 			"--start is about all extensions of a directory; exthost check DIR starts the one in DIR")
@@ -136,7 +138,7 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 	if err := nothingToCheck(s, dir); err != nil {
 		return nil, err
 	}
-	var results []check.Result
+	results := pluginResults(s)
 	for _, x := range s.Extensions {
 		stop := c.Progress(func() string { return "checking " + x.ID })
 		found, err := check.Run(ctx, h, x, o)
@@ -165,6 +167,35 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string,
 		}
 	}
 	return results, nil
+}
+
+// pluginResults reports on the plugins among the extensions: a server or a skill that is not used is a failure.
+func pluginResults(s status.Status) (results []check.Result) {
+	seen := map[string]bool{}
+	for _, x := range s.Extensions {
+		if filepath.Base(x.Path) != agentplugin.FileName || seen[x.Path] {
+			continue
+		}
+		seen[x.Path] = true
+		p := hosts.ReadPlugin(filepath.Dir(x.Path))
+		r := check.Result{
+			Extension: p.Identity.Name,
+			Probe:     "plugin",
+			About:     "the plugin is read without complaint, with its servers and skills",
+			Outcome:   check.Pass,
+		}
+		var lines []string
+		for _, d := range p.Diagnostics {
+			if lines = append(lines, console.Nearby(d).String()); d.Level == protocol.LevelError {
+				r.Outcome = check.Fail
+			} else if r.Outcome == check.Pass && d.Level == protocol.LevelWarn {
+				r.Outcome = check.Hint
+			}
+		}
+		r.Detail = strings.Join(lines, "\n")
+		results = append(results, r)
+	}
+	return results
 }
 
 // started reports whether the extension was started, quickly or not. Its author has then seen it run.
@@ -251,7 +282,8 @@ func nothingToCheck(s status.Status, dir string) error {
 	if len(s.Extensions) == 0 {
 		return &console.Error{
 			Code: console.ExitNotFound,
-			Text: fmt.Sprintf("there is no %s in %s", manifest.FileName, dir),
+			Text: fmt.Sprintf("there is no %s in %s, and no %s of a plugin", manifest.FileName, dir,
+				agentplugin.FileName),
 			Hint: "exthost init NAME --lang python, which makes one",
 		}
 	}
