@@ -62,7 +62,7 @@ func Ps(c *console.Console) *cobra.Command {
 				Value: console.OrEmpty(rows),
 				Names: pids,
 				Rows:  table,
-				Drop:  []string{"USER", "UP"},
+				Drop:  []string{"USER", "UP", "ADDRESS"},
 				Wrap:  true,
 			})
 		},

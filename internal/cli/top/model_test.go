@@ -129,13 +129,20 @@ func TestOverview(t *testing.T) {
 			{ID: "x1", Text: "x1\x1b[2J hangs", Next: "exthost restart x1"},
 		},
 	}
-	d.send(s, callMsg{Time: d.at, CallEvent: status.CallEvent{ID: 7, Tool: "ext_x1_say", Outcome: "call_timeout"}})
+	d.send(s, callMsg{Time: d.at, CallEvent: status.CallEvent{
+		ID:      7,
+		Tool:    "ext_x1_say",
+		Outcome: "call_timeout",
+		Took:    protocol.Duration(1500 * time.Millisecond),
+	}})
 	d.shows("pid 4711", "up 1h0m", "202 calls/s", "DEGRADED: x0 is slow", "NEEDS ATTENTION",
 		`x1\u001b[2J hangs; next: exthost restart x1`, "▶ x0", "1.5", "200",
 		"LATEST CALLS", "7  ext_x1_say", "call_timeout")
 	if strings.Contains(d.text(), "\x1b") {
 		t.Errorf("colours, or text of an extension that acts on the terminal: %q", d.text())
 	}
+	d.send(tea.WindowSizeMsg{Width: 80, Height: 24})
+	d.shows("call_timeout         1.5s  anonymous") // the tool gives way
 	d.at = d.at.Add(7 * time.Second)
 	d.shows("the host has said nothing for 7s")
 }

@@ -240,6 +240,8 @@ func (m *model) causeLines() (lines []string) {
 // callLines returns a title and the latest calls, at most n, the newest first.
 func (m *model) callLines(n int) []string {
 	lines := []string{m.paint(console.Bold, "LATEST CALLS")}
+	const others = 56 // columns of a line besides the tool
+	room := min(max(m.width-others, 12), 36)
 	for i := len(m.calls) - 1; i >= 0 && len(lines) <= n; i-- {
 		call := &m.calls[i]
 		colour := console.Green
@@ -249,9 +251,9 @@ func (m *model) callLines(n int) []string {
 		case call.Outcome != status.OutcomeOK:
 			colour = console.Red
 		}
-		lines = append(lines, fmt.Sprintf("  %s %6d  %-36s %s %8s  %s",
-			m.paint(console.Dim, call.Time.Local().Format("15:04:05")), call.ID,
-			console.Cut(console.Safe(cmp.Or(call.Tool, call.Method)), 36),
+		lines = append(lines, fmt.Sprintf("  %s %6d  %-*s %s %8s  %s",
+			m.paint(console.Dim, call.Time.Local().Format("15:04:05")), call.ID, room,
+			console.Cut(console.Safe(cmp.Or(call.Tool, call.Method)), room),
 			m.paint(colour, fmt.Sprintf("%-16s", call.Outcome)), console.Span(time.Duration(call.Took)),
 			console.Safe(cmp.Or(call.Caller, "anonymous"))))
 	}
