@@ -193,8 +193,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 func (h *Host) Status() status.Status {
 	now := h.snapshots.Load()
 	s := status.Status{
-		Version:     h.env.Version,
-		Diagnostics: h.diagnostics.All(slices.Concat(now.Diagnostics, h.gateway.Diagnostics())),
+		Version: h.env.Version,
+		Diagnostics: h.diagnostics.All(slices.Concat(now.Diagnostics, h.gateway.Diagnostics(),
+			now.Policies.Diagnostics())),
 	}
 	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
 		s.Trust = trust

@@ -18,17 +18,18 @@ import (
 
 // builtinCategories are where the examples of the built-in policies belong.
 var builtinCategories = map[string]string{
-	"access":      "authorization",
-	"approval":    "authorization",
-	"budget":      "rate_limiting",
-	"cel":         "authorization",
-	"hidden_text": "content",
-	"loop":        "rate_limiting",
-	"pin":         "authorization",
-	"rate_limit":  "rate_limiting",
-	"redact":      "content",
-	"schema":      "validation",
-	"size_cap":    "content",
+	"access":        "authorization",
+	"approval":      "authorization",
+	"budget":        "rate_limiting",
+	"cel":           "authorization",
+	"hidden_text":   "content",
+	"loop":          "rate_limiting",
+	"output_schema": "validation",
+	"pin":           "authorization",
+	"rate_limit":    "rate_limiting",
+	"redact":        "content",
+	"schema":        "validation",
+	"size_cap":      "content",
 }
 
 // builtinReference is a section for each built-in policy, of what the code says of

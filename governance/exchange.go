@@ -31,11 +31,14 @@ type Exchange struct {
 	Origin    string // the id of the decision at Node about the same call; "" for none
 	Extension string // the receiver or the sender; "" for a method of the host
 	// the registered name; for a task's methods, the tool whose call created the task; else ""
-	Tool    string
-	Risk    protocol.Risk   // of Tool; see [Exchange.ToolRisk]
-	ToChild bool            // false: the extension sends to its caller
-	Notify  bool            // a notification, which has no response flow
-	Request json.RawMessage // the params as they will be sent
+	Tool string
+	Risk protocol.Risk // of Tool; see [Exchange.ToolRisk]
+	// how a result does not match what the tool states about its results, "" if it does; promised is false for a result
+	// about which the tool states nothing. nil: it states nothing about any
+	Mismatch func(result json.RawMessage) (fault string, promised bool)
+	ToChild  bool            // false: the extension sends to its caller
+	Notify   bool            // a notification, which has no response flow
+	Request  json.RawMessage // the params as they will be sent
 	// the result, nil until there is one. For a Failure that may quote the extension, policies of
 	// the response flow see {code, message, data} of the Failure here
 	Response json.RawMessage

@@ -25,6 +25,7 @@ var verbs = map[string]processtest.Verb{
 
 	"declaring": serveDeclaring,
 	"app":       serveApp,
+	"promises":  servePromises,
 
 	"locked": func(string) { os.Exit(hosttest.HoldingALock(hosttest.Extension().Main)) },
 	"guard":  func(string) { os.Exit(hosttest.Guard().Main()) },

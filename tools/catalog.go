@@ -68,6 +68,7 @@ type Entry struct {
 
 	selected  *Entry // the catalog's entry that a selection shows as this one; nil outside selections
 	app       appUse
+	mismatch  Mismatch
 	schema    *schema.Schema // nil: every object is valid
 	schemaKey [sha256.Size]byte
 	tokens    int
@@ -315,7 +316,7 @@ func newEntry(name, extension string, o candidate) *Entry {
 	if e.Own = object(set(o.members, own...)); bytes.Equal(e.Own, e.Raw) {
 		e.Own = e.Raw // usually the same, so share the bytes
 	}
-	e.app = readAppUse(o.Raw)
+	e.app, e.mismatch = readAppUse(o.Raw), mismatchOf(o.OutputSchema)
 	e.tokens = (len(anthropicTool(e, e.Description, e.InputSchema)) + 3) / 4
 	return e
 }

@@ -34,17 +34,18 @@ func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
 // makers maps each built-in policy's name to its constructor.
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
-	"access":      newAccess,
-	"approval":    newApproval,
-	"budget":      newBudget,
-	CEL:           notLinked,
-	"hidden_text": newHiddenText,
-	"loop":        newLoop,
-	"pin":         newPin,
-	"rate_limit":  newRateLimit,
-	"redact":      newRedaction,
-	"schema":      newSchema,
-	"size_cap":    newSizeCap,
+	"access":        newAccess,
+	"approval":      newApproval,
+	"budget":        newBudget,
+	CEL:             notLinked,
+	"hidden_text":   newHiddenText,
+	"loop":          newLoop,
+	"output_schema": newOutputSchema,
+	"pin":           newPin,
+	"rate_limit":    newRateLimit,
+	"redact":        newRedaction,
+	"schema":        newSchema,
+	"size_cap":      newSizeCap,
 }
 
 func notLinked(s governance.Spec) (governance.Policy, error) {

@@ -28,7 +28,7 @@ func config(t testing.TB, text string) map[string]any {
 
 // categories are the categories of the policies in these tests.
 var categories = map[string]governance.Category{
-	"access": governance.Authorization, "schema": governance.Validation,
+	"access": governance.Authorization, "schema": governance.Validation, "output_schema": governance.Validation,
 	"rate_limit": governance.RateLimiting, "loop": governance.RateLimiting, "budget": governance.RateLimiting,
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/protocol"
@@ -437,6 +438,11 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
 	}) {
 		notes = append(notes, "tools changed: exthost status "+x.ID+", then exthost tools accept "+x.ID)
+	}
+	for _, d := range diags {
+		if d.Extension == x.ID && d.Code == builtin.CodeOutputMismatch {
+			notes = append(notes, d.Message)
+		}
 	}
 	if hint := hosts.Remedy(status.Status{Diagnostics: diags}, x); x.LeftOut() && hint != "" {
 		notes = append(notes, hint)

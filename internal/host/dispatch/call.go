@@ -125,7 +125,7 @@ func (c *Call) routeMethod(a Aggregator) error {
 	}
 	c.Exchange.Tool = a.ToolOf(r)
 	if e, ok := c.Snapshot.Catalog.Lookup(c.Exchange.Tool); ok {
-		c.Exchange.Risk = e.Risk
+		c.Exchange.Risk, c.Exchange.Mismatch = e.Risk, e.Mismatch()
 	}
 	if r.Extension == "" {
 		return nil
@@ -181,7 +181,8 @@ func (c *Call) routeTool() error {
 	if c.Target = nil; c.entry.Extension != "" {
 		c.Target = c.Snapshot.Target(c.entry.Extension)
 	}
-	c.Exchange.Extension, c.Exchange.Tool, c.Exchange.Risk = c.entry.Extension, c.entry.Registered(), c.entry.Risk
+	x := &c.Exchange
+	x.Extension, x.Tool, x.Risk, x.Mismatch = c.entry.Extension, c.entry.Registered(), c.entry.Risk, c.entry.Mismatch()
 	c.params = c.parsed.params(c.entry.Tool)
 	c.Exchange.Request = c.params
 	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)

@@ -154,6 +154,16 @@ func (set *Set) Shows(caller string, e *tools.Entry) bool {
 	return set.Pipeline.Visible(caller, governance.Tool{Extension: e.Extension, Name: e.Registered(), Risk: e.Risk})
 }
 
+// Diagnostics returns what policies report about extensions.
+func (set *Set) Diagnostics() (diags []protocol.Diagnostic) {
+	for _, m := range set.Members {
+		if p, ok := m.Policy.(builtin.Reporter); ok {
+			diags = append(diags, p.Diagnostics()...)
+		}
+	}
+	return diags
+}
+
 // Offloads reports whether a policy of the set cuts results and stores the rest.
 func (set *Set) Offloads() bool { return slices.ContainsFunc(set.Members, offloads) }
 
