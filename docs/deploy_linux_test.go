@@ -204,9 +204,9 @@ func TestDeployUnit(t *testing.T) {
 		t.Skip("NOT TESTED: examples/deploy/exthost.service: systemd-analyze is missing")
 	}
 	file := filepath.Join(t.TempDir(), "exthost.service")
-	text := strings.NewReplacer("/usr/local/bin/exthost", program(t), "User=exthost", "User=root").Replace(deployed(t,
-		"exthost.service"))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	text := deployed(t, "exthost.service")
+	runnable := strings.NewReplacer("/usr/local/bin/exthost", program(t), "User=exthost", "User=root").Replace(text)
+	if err := os.WriteFile(file, []byte(runnable), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("systemd-analyze", "verify", "--man=no", file).CombinedOutput()
@@ -215,6 +215,16 @@ func TestDeployUnit(t *testing.T) {
 	}
 	if err != nil || bytes.Contains(out, []byte("exthost.service:")) {
 		t.Errorf("%v: %s", err, out)
+	}
+	out, err = exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=30",
+		filepath.Join(root, "examples/deploy/exthost.service")).CombinedOutput()
+	if err != nil && !bytes.Contains(out, []byte("unrecognized option")) {
+		t.Errorf("the unit is rated worse than 3.0: %v: %s", err, out)
+	}
+	for _, covers := range []string{"ProtectKernelTunables", "ProtectKernelLogs", "ProcSubset"} {
+		if strings.Contains(text, "\n"+covers) {
+			t.Errorf("with %s the kernel lets an extension have no /proc of its own: no isolate, no namespaces", covers)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 )
 
@@ -80,5 +81,5 @@ func writePages(root *cobra.Command, dir string) error {
 		return err
 	}
 	root.DisableAutoGenTag = true // applies to subcommands too
-	return doc.GenManTree(root, &doc.GenManHeader{Source: root.Version, Manual: "exthost"}, dir)
+	return doc.GenManTree(root, &doc.GenManHeader{Source: "exthost " + exthost.Version(), Manual: "exthost"}, dir)
 }
