@@ -34,6 +34,7 @@ func TestReference(t *testing.T) {
 		{"docs/protocol.md", "kinds", kindsTable},
 		{"docs/errors.md", "exit codes", exitCodes},
 		{"docs/hooks.md", "points", pointsTable},
+		{"docs/diagnose.md", "metrics", metricsTable},
 	} {
 		p := readPage(t, part.page)
 		before, rest, ok1 := strings.Cut(p.text, "<!-- generated: "+part.name+" -->\n")
