@@ -101,7 +101,8 @@ func generate(t *testing.T) []byte {
 		r.CommentMap[name] = strings.ReplaceAll(comment, "\n", " ")
 	}
 	s := r.Reflect(&config.Config{})
-	s.ID, s.Title = "", "exthost configuration"
+	s.ID = "https://raw.githubusercontent.com/exthost/exthost/main/config/schema.json"
+	s.Title = "exthost configuration"
 	for name, def := range s.Definitions {
 		aliases(def, name == "Spec" || name == "MCP" || name == "Condition")
 	}

@@ -34,6 +34,7 @@ func TestSchemaIsCurrent(t *testing.T) {
 		{"tables.schema.json", "io.github.exthost in a plugin.json", &Tables{}, TablesSchema()},
 	} {
 		s := r.Reflect(f.of)
+		s.ID = reflector.ID("https://raw.githubusercontent.com/exthost/exthost/main/manifest/" + f.name)
 		s.Title = f.title
 		want, err := json.MarshalIndent(s, "", "  ")
 		if err != nil {
