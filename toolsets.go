@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
@@ -21,6 +22,20 @@ func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
 		return nil, err
 	}
 	return view.Tools(now.Catalog), nil
+}
+
+// Preview returns the tools of a toolset now, and those that it would have with these patterns, under its names. wrong
+// says which patterns match nothing or cannot be used, and that the toolset would show nothing. An unknown toolset has
+// no tools now.
+func (t Toolsets) Preview(name string, include, exclude []string) (now, then []*tools.Entry, wrong []config.Misfit) {
+	s := t.h.snapshots.Load()
+	if view, err := s.Toolsets.Of(name); err == nil && name != "" {
+		now = view.Tools(s.Catalog).Entries()
+	}
+	d := s.Config.Toolsets[name]
+	d.Include, d.Exclude = include, exclude
+	then, wrong = s.PreviewToolset(d)
+	return now, then, wrong
 }
 
 // Offered returns the tools of a toolset that policies show to a caller, and those that policies hide from that

@@ -1,11 +1,15 @@
 package config
 
 import (
-	"os"
-	"path/filepath"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/config/internal/edit"
+	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -16,85 +20,100 @@ type ClientEdit struct {
 	New     *Client             // adds a client
 	Replace func(Client) Client // maps the existing client to its new value
 	Remove  bool                // removes the existing client
+	Digest  string              // of the file, by [Digest]: another content is left as it is; "": whatever it is
 }
-
-// ByHand is the error for a file in a notation that is not changed automatically. It has the text that should replace
-// the client in the file; "" to remove the client.
-type ByHand = edit.ByHand
 
 // EditClient changes a client in the file that states it, and leaves every other byte of the file unchanged. New
 // clients go into the file of --config, else into the user's file, by default exthost.yaml. The error is of kind
-// tool_not_found for an unknown client, of kind invalid_arguments for a new one that exists, is invalid or exceeds
-// [MaxClients], a *[ByHand], a [Refused], or of kind config_invalid; the file is unchanged then.
+// tool_not_found for an unknown client or toolset, of kind invalid_arguments for a new client that exists or exceeds
+// [MaxClients] and for values that the configuration would refuse, a *[ByHand], a [Refused], or of kind config_invalid;
+// the file is unchanged then.
 func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 	if err := clienttoken.CheckName(c.Name); err != nil {
-		return Edited{}, protocol.Errorf(protocol.InvalidArguments, "%w", err)
+		return Edited{}, misfit(protocol.InvalidArguments, "name", "", err.Error())
 	}
-	file, _, _, err := plannedClient(o, c)
-	if err != nil {
-		return Edited{}, err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
-	}
-	unlock, err := edit.Lock(file)
-	if err != nil {
-		return Edited{}, err
-	}
-	defer unlock()
-	file, change, whole, err := plannedClient(o, c) // again under the lock: another program may have changed the file
-	if err != nil {
-		return Edited{}, err
-	}
-	var byHand *ByHand
-	line, created, err := edit.Write(file, func(data []byte) ([]byte, int, error) {
-		changed, line, err := edit.ApplyTable(file, data, change)
-		if err != nil {
-			byHand = &ByHand{File: file, Err: err}
-		}
-		return changed, line, err
-	})
-	switch {
-	case byHand != nil && !c.Remove:
-		byHand.Lines = whole.Lines(file)
-		fallthrough
-	case byHand != nil:
-		return Edited{}, byHand
-	}
-	return Edited{File: file, Line: line, Changed: err == nil, Created: created}, err
+	return makeEdit(c.Digest, func() (plannedEdit, error) { return plannedClient(o, c) })
 }
 
-// plannedClient returns the file to change, the change, and the whole client after it.
-func plannedClient(o LoadOptions, c ClientEdit) (file string, change, whole edit.Table, err error) {
-	change = edit.Table{Path: []string{"server", "clients", c.Name}, Remove: c.Remove}
+// plannedClient plans the change of a client.
+func plannedClient(o LoadOptions, c ClientEdit) (p plannedEdit, err error) {
+	change := edit.Table{Path: []string{"server", "clients", c.Name}, Remove: c.Remove}
 	cfg, err := Load(o)
 	if err != nil {
-		return "", change, whole, err
+		return p, err
 	}
 	now, known := cfg.Server.Clients[c.Name]
 	key := strict.Join("server.clients", c.Name)
 	var next Client
 	switch {
 	case known && c.New != nil:
-		return "", change, whole, protocol.Errorf(protocol.InvalidArguments, "there is a client %s already: %s", c.Name,
-			cfg.Origins.Of(key))
+		return p, misfit(protocol.InvalidArguments, "name", "",
+			fmt.Sprintf("there is a client %s already: %s", c.Name, cfg.Origins.Of(key)))
 	case c.New != nil && len(cfg.Server.Clients) >= MaxClients:
-		return "", change, whole, protocol.Errorf(protocol.InvalidArguments,
+		return p, protocol.Errorf(protocol.InvalidArguments,
 			"there are %d clients already, and there can be no more: remove one with exthost client remove",
 			MaxClients)
 	case c.New != nil:
 		next = *c.New
 	case !known:
-		return "", change, whole, protocol.Errorf(protocol.ToolNotFound, "there is no client %s", c.Name)
+		return p, protocol.Errorf(protocol.ToolNotFound, "there is no client %s", c.Name)
 	case !c.Remove:
 		next = c.Replace(now)
 	}
-	change.Set = clientSettings(now, next)
-	whole = edit.Table{Path: change.Path, Set: clientSettings(Client{}, next)}
-	if file = cfg.Origins.File(key); file == "" {
-		file, err = UserFile(o, "server")
+	if err := checkClient(o, cfg, next); err != nil && !c.Remove {
+		return p, err
 	}
-	return file, change, whole, err
+	change.Set = clientSettings(now, next)
+	if !c.Remove {
+		whole := edit.Table{Path: change.Path, Set: clientSettings(Client{}, next)}
+		p.lines = whole.Lines
+	}
+	if p.file = cfg.Origins.File(key); p.file == "" {
+		p.file, err = UserFile(o, "server")
+	}
+	p.apply = func(data []byte) ([]byte, int, error) { return edit.ApplyTable(p.file, data, change) }
+	return p, err
+}
+
+// checkClient returns the error for values of a client that the configuration would refuse.
+func checkClient(o LoadOptions, cfg *Config, c Client) error {
+	for _, part := range []struct {
+		field, value string
+		words        []string
+	}{
+		{"mode", c.Mode, []string{toolsearch.ModeAll, toolsearch.ModeSearch, toolsearch.ModeAuto}},
+		{"scope", c.Scope, []string{ScopeMetrics}},
+	} {
+		if part.value != "" && !slices.Contains(part.words, part.value) {
+			return misfit(protocol.InvalidArguments, part.field, text.Nearest(part.value, part.words),
+				fmt.Sprintf("%s is %s, not %.80q", part.field, strings.Join(part.words, " or "), part.value))
+		}
+	}
+	switch {
+	case c.Scope != "" && (c.Toolset != "" || c.Mode != ""):
+		return misfit(protocol.InvalidArguments, "scope", "",
+			fmt.Sprintf("a client of scope %s is listed no tools: leave out toolset and mode", c.Scope))
+	case c.Scope != "" && c.TokenHash == "":
+		return misfit(protocol.InvalidArguments, "scope", "",
+			fmt.Sprintf("a client of scope %s needs a token: exthost client rotate gives it one", c.Scope))
+	case c.Toolset == "":
+		return nil
+	}
+	if _, known := cfg.Toolsets[c.Toolset]; !known {
+		names := slices.Sorted(maps.Keys(cfg.Toolsets))
+		return misfit(protocol.ToolNotFound, "toolset", text.Nearest(c.Toolset, names),
+			fmt.Sprintf("there is no toolset %.80q", c.Toolset))
+	}
+	o.NoProject = true
+	own, err := Load(o)
+	if err != nil {
+		return err
+	}
+	if _, known := own.Toolsets[c.Toolset]; !known {
+		return misfit(protocol.ConfigInvalid, "toolset", "", fmt.Sprintf("toolset %s is stated by a project's file, "+
+			"which does not say what the user's clients see", c.Toolset))
+	}
+	return nil
 }
 
 // clientSettings returns the keys that differ between was and c. Others stay as the file has them: they may come from

@@ -22,7 +22,8 @@ import (
 
 // List is a change of a list of strings in a section of a file.
 type List struct {
-	Section, Key string   // Section.Key, such as extensions.disabled
+	// Section.Key, such as extensions.disabled. A section within others, such as toolsets.review, has to be there.
+	Section, Key string
 	Add          []string // appended in order, unless already in the list
 	Remove       string   // "" removes nothing; if Add is empty too, a missing list is added as []
 }
@@ -135,8 +136,10 @@ func (n notation) rewrite(data []byte, refusal error, wanted func(after map[stri
 }
 
 func list(doc map[string]any, section, key string) (values []string, ok bool) {
-	table, _ := doc[section].(map[string]any)
-	items, ok := table[key].([]any)
+	for _, part := range strings.Split(section, ".") {
+		doc, _ = doc[part].(map[string]any)
+	}
+	items, ok := doc[key].([]any)
 	for _, item := range items {
 		s, isText := item.(string)
 		ok = ok && isText
@@ -146,11 +149,16 @@ func list(doc map[string]any, section, key string) (values []string, ok bool) {
 }
 
 func (l *List) applied(doc map[string]any) (map[string]any, error) {
-	out, table := maps.Clone(doc), map[string]any{}
-	if have, ok := doc[l.Section].(map[string]any); ok {
-		maps.Copy(table, have)
-	} else if doc[l.Section] != nil {
-		return nil, byHand(l.Section, l.Key)
+	out := maps.Clone(doc)
+	table := out
+	for _, part := range strings.Split(l.Section, ".") {
+		have, ok := table[part].(map[string]any)
+		if !ok && table[part] != nil {
+			return nil, byHand(l.Section, l.Key)
+		}
+		below := map[string]any{}
+		maps.Copy(below, have)
+		table[part], table = below, below
 	}
 	values, ok := list(doc, l.Section, l.Key)
 	if !ok && table[l.Key] != nil {
@@ -166,7 +174,7 @@ func (l *List) applied(doc map[string]any) (map[string]any, error) {
 	for i, v := range values {
 		items[i] = v
 	}
-	table[l.Key], out[l.Section] = items, table
+	table[l.Key] = items
 	return out, nil
 }
 

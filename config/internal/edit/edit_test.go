@@ -104,6 +104,33 @@ func TestApplyChangesOneList(t *testing.T) {
 	}
 }
 
+// A list of a section within others is changed as any other, and one that is not there is left to a person.
+func TestApplyBelowATable(t *testing.T) {
+	for _, tt := range []struct{ name, file, before, after, add, remove string }{
+		{"a block", "a.yaml", "toolsets:\n  # mine\n  t:\n    include:\n      - a # first\n      - b\n    prefix: x\n",
+			"toolsets:\n  # mine\n  t:\n    include:\n      - a # first\n      - b\n      - ext_*\n    prefix: x\n", "ext_*", ""},
+		{"out of a block", "a.yaml", "toolsets:\n  t:\n    include:\n      - a # first\n      - b # out\n  u: {}\n",
+			"toolsets:\n  t:\n    include:\n      - a # first\n  u: {}\n", "", "b"},
+		{"another one's", "a.yaml", "toolsets: {u: {include: [a]}, t: {}}\n",
+			"toolsets: {u: {include: [a]}, t: {include: [x]}}\n", "x", ""},
+		{"a table", "a.toml", "[toolsets.u]\ninclude = [\"a\"]\n[toolsets.t] # mine\nprefix = \"x\"\n",
+			"[toolsets.u]\ninclude = [\"a\"]\n[toolsets.t] # mine\ninclude = [\"x\"]\nprefix = \"x\"\n", "x", ""},
+		{"out of an array", "a.toml", "[toolsets.t]\ninclude = [\"a\", \"b\"] # c\n",
+			"[toolsets.t]\ninclude = [\"b\"] # c\n", "", "a"},
+		{"no table", "a.yaml", "toolsets:\n  u: {}\n", "", "x", ""},
+		{"a text in its place", "a.yaml", "toolsets: {t: here}\n", "", "x", ""},
+	} {
+		l := List{Section: "toolsets.t", Key: "include", Remove: tt.remove}
+		if tt.add != "" {
+			l.Add = []string{tt.add}
+		}
+		got, _, err := Apply(tt.file, []byte(tt.before), l)
+		if (err != nil) != (tt.after == "") || string(got) != tt.after {
+			t.Errorf("%s: %v\n%s\nwant\n%s", tt.name, err, got, tt.after)
+		}
+	}
+}
+
 func TestApplyAddsSeveral(t *testing.T) {
 	got, _, err := Apply("a.yaml", nil, List{Section: "extensions", Key: "disabled", Add: []string{"a", "b"}})
 	if want := "extensions:\n  disabled: [a, b]\n"; err != nil || string(got) != want {

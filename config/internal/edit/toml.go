@@ -12,7 +12,8 @@ import (
 )
 
 func addTOML(text, section, key, item string) (string, error) {
-	if list, ok := strict.LocateTOML([]byte(text), section, key); ok {
+	within := strings.Split(section, ".")
+	if list, ok := strict.LocateTOML([]byte(text), append(within, key)...); ok {
 		f, simple := readFlow(text, list.Start)
 		if !simple {
 			return "", byHand(section, key)
@@ -24,7 +25,7 @@ func addTOML(text, section, key, item string) (string, error) {
 	if at := header.FindStringIndex(text); at != nil {
 		return insertBelow(text, at[0], line), nil
 	}
-	table, ok := strict.LocateTOML([]byte(text), section)
+	table, ok := strict.LocateTOML([]byte(text), within...)
 	switch {
 	case !ok:
 		return appended(text, "["+section+"]\n"+line+"\n"), nil
@@ -37,7 +38,7 @@ func addTOML(text, section, key, item string) (string, error) {
 }
 
 func removeTOML(text, section, key, value string) (string, error) {
-	list, _ := strict.LocateTOML([]byte(text), section, key)
+	list, _ := strict.LocateTOML([]byte(text), append(strings.Split(section, "."), key)...)
 	f, simple := readFlow(text, list.Start)
 	if !simple {
 		return "", byHand(section, key)

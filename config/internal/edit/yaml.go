@@ -27,7 +27,10 @@ func findYAML(text, section, key string) (*place, error) {
 		return p, nil
 	}
 	p.root = doc.Content[0]
-	p.sectionKey, p.section = member(p.root, section)
+	p.section = p.root
+	for _, part := range strings.Split(section, ".") {
+		p.sectionKey, p.section = member(p.section, part)
+	}
 	p.keyK, p.list = member(p.section, key)
 	return p, nil
 }

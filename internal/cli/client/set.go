@@ -2,16 +2,12 @@ package client
 
 import (
 	"errors"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/internal/listing/toolsearch"
 )
 
 // view is what a client sees, as the flags of exthost client add and set state it. A flag that is not given changes
@@ -43,62 +39,6 @@ func (v *view) of(c config.Client) config.Client {
 	return c
 }
 
-// checkToolset returns the error for a toolset that the client cannot have. One of a project's file is none for a
-// client of the user.
-func checkToolset(con *console.Console, cfg *config.Config, name string) error {
-	if name == "" {
-		return nil
-	}
-	if _, known := cfg.Toolsets[name]; !known {
-		return &console.Error{
-			Code: console.ExitNotFound,
-			Text: "there is no toolset " + name + console.DidYouMean(name, slices.Sorted(maps.Keys(cfg.Toolsets))),
-			Hint: "state it under toolsets in the user's configuration; exthost config show shows those there are",
-		}
-	}
-	o := hosts.LoadOptions(con)
-	o.NoProject = true
-	own, err := config.Load(o)
-	if err != nil {
-		return err
-	}
-	if _, known := own.Toolsets[name]; !known {
-		return &console.Error{
-			Code: console.ExitInvalid,
-			Text: "toolset " + name + " is stated by a project's file, which does not say what the user's clients see",
-			Hint: "state it in the user's configuration, or in one of --config FILE",
-		}
-	}
-	return nil
-}
-
-// check returns the error for values that the configuration would refuse.
-func (v *view) check(con *console.Console, cfg *config.Config, c config.Client) error {
-	again := "exthost client " + v.flags.Name() + " --help"
-	if err := checkToolset(con, cfg, c.Toolset); err != nil {
-		return err
-	}
-	for _, part := range []struct {
-		flag, value string
-		words       []string
-	}{
-		{"mode", c.Mode, []string{toolsearch.ModeAll, toolsearch.ModeSearch, toolsearch.ModeAuto}},
-		{"scope", c.Scope, []string{config.ScopeMetrics}},
-	} {
-		if part.value != "" && !slices.Contains(part.words, part.value) {
-			return console.Usagef(again, "--%s is %s, not %.80q", part.flag, strings.Join(part.words, " or "),
-				part.value)
-		}
-	}
-	if c.Scope != "" && (c.Toolset != "" || c.Mode != "") {
-		return console.Usagef(again, "a client of scope %s is listed no tools: leave out --toolset and --mode", c.Scope)
-	}
-	if c.Scope != "" && c.TokenHash == "" {
-		return console.Usagef("exthost client rotate gives it a token", "a client of scope %s needs a token", c.Scope)
-	}
-	return nil
-}
-
 func set(c *console.Console) *cobra.Command {
 	var v view
 	cmd := &cobra.Command{
@@ -117,11 +57,6 @@ func set(c *console.Console) *cobra.Command {
 			cfg, err := load(c)
 			if err != nil {
 				return err
-			}
-			if was, known := cfg.Server.Clients[args[0]]; known {
-				if err := v.check(c, cfg, v.of(was)); err != nil {
-					return err
-				}
 			}
 			done, err := change(c, cfg, config.ClientEdit{Name: args[0], Replace: v.of})
 			if wanted, ok := errors.AsType[*config.ByHand](err); ok {

@@ -77,6 +77,9 @@ func linesToWrite(wanted *config.ByHand, next string) error {
 // change changes the configuration. Its errors name the command to run next.
 func change(c *console.Console, cfg *config.Config, e config.ClientEdit) (config.Edited, error) {
 	done, err := config.EditClient(hosts.LoadOptions(c), e)
+	if wrong := config.MisfitsOf(err); wrong != nil && wrong[0].Field != "name" {
+		return done, refused(e, err)
+	}
 	wanted, byHand := errors.AsType[*config.ByHand](err)
 	switch {
 	case protocol.KindOf(err) == protocol.ToolNotFound:
@@ -94,6 +97,29 @@ func change(c *console.Console, cfg *config.Config, e config.ClientEdit) (config
 		}
 	}
 	return done, err
+}
+
+// refused returns the error for a value of a client that the configuration refuses.
+func refused(e config.ClientEdit, err error) error {
+	text, verb := protocol.Reason(err), "set"
+	if e.New != nil {
+		verb = "add"
+	}
+	switch protocol.KindOf(err) {
+	case protocol.ToolNotFound:
+		return &console.Error{
+			Code: console.ExitNotFound,
+			Text: text,
+			Hint: "state it under toolsets in the user's configuration; exthost config show shows those there are",
+		}
+	case protocol.ConfigInvalid:
+		return &console.Error{
+			Code: console.ExitInvalid,
+			Text: text,
+			Hint: "state it in the user's configuration, or in one of --config FILE",
+		}
+	}
+	return console.Usagef("exthost client "+verb+" --help", "%s", text)
 }
 
 // urlOf returns the address of the running host, or the configured address if no host serves HTTP.

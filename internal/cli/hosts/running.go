@@ -104,6 +104,23 @@ func OnMachine(ctx context.Context) (all []*Running, others int, err error) {
 // User returns the name of the host's user, else its uid.
 func (r *Running) User() string { return strings.TrimPrefix(userName(r.Info.UID), "user ") }
 
+// ReloadClients makes all running hosts of this user, in any directory, reload their clients, because most hosts read
+// the same file. failed says which hosts have not applied it, and why.
+func ReloadClients(ctx context.Context) (applied int, failed []string, err error) {
+	all, err := Everywhere(ctx)
+	for _, r := range all {
+		short, cancel := context.WithTimeout(ctx, AnswerTimeout)
+		err := r.Post(short, "/api/v1/clients/reload", nil, nil)
+		cancel()
+		if err != nil {
+			failed = append(failed, fmt.Sprintf("pid %d: %v", r.Info.PID, err))
+		} else {
+			applied++
+		}
+	}
+	return applied, failed, err
+}
+
 // UnknownClient returns the error for an unknown client name.
 func UnknownClient(name string, known []string) *console.Error {
 	return &console.Error{

@@ -208,7 +208,22 @@ func (s *Snapshot) SetToolsets(before *Snapshot) []protocol.Diagnostic {
 		s.Toolsets = toolset.NewViews(nil, nil, nil, nil)
 		return nil
 	}
-	var all []toolset.Extension
+	all := s.selectable()
+	var last *toolset.Views
+	if before != nil {
+		last = before.Toolsets
+	}
+	s.Toolsets = toolset.NewViews(defined, s.Catalog, all, last)
+	return s.Toolsets.Unmatched(defined, s.Catalog, all)
+}
+
+// PreviewToolset returns the catalog tools that a toolset would show, and what is wrong with its patterns.
+func (s *Snapshot) PreviewToolset(d toolset.Definition) ([]*tools.Entry, []toolset.Misfit) {
+	return toolset.Preview(d, s.Catalog, s.selectable())
+}
+
+// selectable returns the extensions and destinations that patterns of a toolset may select.
+func (s *Snapshot) selectable() (all []toolset.Extension) {
 	for x := range s.Ordered {
 		hs := x.Handshake()
 		more := hs == nil && !x.TellsTools()
@@ -236,10 +251,5 @@ func (s *Snapshot) SetToolsets(before *Snapshot) []protocol.Diagnostic {
 			all = append(all, toolset.Extension{ID: id, Absent: true})
 		}
 	}
-	var last *toolset.Views
-	if before != nil {
-		last = before.Toolsets
-	}
-	s.Toolsets = toolset.NewViews(defined, s.Catalog, all, last)
-	return s.Toolsets.Unmatched(defined, s.Catalog, all)
+	return all
 }

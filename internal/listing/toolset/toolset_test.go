@@ -191,7 +191,7 @@ func TestUnmatched(t *testing.T) {
 	}
 	want := []string{
 		`toolsets.x: "ext_a_log" of describe is a tool that the toolset does not show | take the name out of describe, or into include`,
-		`toolsets.x: "ext_gti_*" of include matches nothing that there is | exthost tools list shows the names`,
+		`toolsets.x: "ext_gti_*" of include matches nothing that there is | did you mean "ext_git_*"? exthost tools list shows the names`,
 		`toolsets.x: "ext_gti_log" of exclude matches nothing that there is | did you mean "ext_git_log"? exthost tools list shows the names`,
 	}
 	if strings.Join(texts, "\n") != strings.Join(want, "\n") {
