@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"math"
 	"os"
 	"time"
 
@@ -265,6 +266,55 @@ func (a Admin) Deny(id, by, reason string) error { return a.h.nodes.Local.Deny(i
 // count calls count this one too.
 func (a Admin) TestCall(ctx context.Context, c *protocol.Call) (Trace, error) {
 	return a.h.dispatcher.Test(ctx, c)
+}
+
+// Rehearsal is what one policy would decide about calls that have ended.
+type Rehearsal = policies.Rehearsal
+
+// RehearseOptions select a policy, by its name or by an entry, and calls.
+type RehearseOptions struct {
+	Policy string           // of the configuration; a disabled one too
+	Entry  *governance.Spec // a built-in policy that need not be in the configuration; nil: Policy names one
+	Last   int              // how many of the latest calls; default and maximum 256
+	Calls  []RecordedCall   // instead of the latest calls; nil: those
+}
+
+// RecordedCall is a request to an extension in a cassette.
+type RecordedCall = policies.RecordedCall
+
+// rehearsalTime bounds the time of a rehearsal.
+const rehearsalTime = 10 * time.Second
+
+// Rehearse has one policy decide about calls that have ended: those of a cassette, or the latest, with what the host has
+// kept of them, as [History] does.
+// Nothing is called and nothing is recorded. A built-in policy that counts begins with no counts, and counts by the
+// times of the calls. The policy decides as in mode enforce. The rehearsal ends after 10 s, or with ctx. The error is
+// tool_not_found for an unknown policy, invalid_arguments for one that cannot be rehearsed.
+func (a Admin) Rehearse(ctx context.Context, o RehearseOptions) (Rehearsal, error) {
+	s := a.h.snapshots.Enter()
+	defer s.Leave()
+	var r policies.Rehearsing
+	var err error
+	if o.Entry != nil {
+		r, err = a.h.policies.RehearsingEntry(*o.Entry)
+	} else {
+		r, err = a.h.policies.Rehearsing(s.Policies, o.Policy)
+	}
+	if err != nil {
+		return Rehearsal{}, err
+	}
+	calls := make([]stats.Recorded, len(o.Calls))
+	for i := range o.Calls {
+		if calls[i], err = o.Calls[i].Recorded(); err != nil {
+			return Rehearsal{}, err
+		}
+	}
+	if o.Calls == nil {
+		calls = a.History().Recorded(cmp.Or(max(o.Last, 0), math.MaxInt))
+	}
+	ctx, cancel := context.WithTimeout(ctx, rehearsalTime)
+	defer cancel()
+	return a.h.policies.Rehearse(ctx, r, calls, a.History().Excerpt), nil
 }
 
 // TestHooks simulates an event of any point, and runs its hooks like [Host.RunHooks]. The hooks really run, with all

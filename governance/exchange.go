@@ -46,6 +46,15 @@ type Exchange struct {
 	Verdict  Verdict         // the decision that ended the exchange, for audit
 	Began    time.Time       // when the exchange entered the pipeline; zero in a pipeline without policies
 	Replayed bool            // sent again after the child died
+	At       time.Time       // the time by which policies that count decide; zero: the present
+}
+
+// Now returns the time by which policies that count decide about x.
+func (x *Exchange) Now() time.Time {
+	if x.At.IsZero() {
+		return time.Now()
+	}
+	return x.At
 }
 
 // ReturnsTool reports whether the response is a tool's result: the response to tools/call, or to

@@ -207,9 +207,9 @@ func (p *Pipeline) Reply(ctx context.Context, x *Exchange) error {
 	return r.finish(ctx)
 }
 
-// Test runs the request flow of x without sending it, and returns the trace and the denial,
-// if any. No person is asked, audit does not run and the trace is not kept. Policies that
-// count requests do count this one.
+// Test runs the request flow of x without sending it, and the response flow of x.Response, if x has
+// one. It returns the trace and the denial, if any. No person is asked, audit does not run and the
+// trace is not kept. Policies that count requests do count this one.
 func (p *Pipeline) Test(ctx context.Context, x *Exchange) (Trace, error) {
 	if !p.under.Enter() {
 		return Trace{}, protocol.Errorf(protocol.ShuttingDown, "policies are stopping: %w", ErrClosed)
@@ -218,6 +218,9 @@ func (p *Pipeline) Test(ctx context.Context, x *Exchange) (Trace, error) {
 	r := p.begin(x)
 	r.dryRun = true
 	err := r.decide(ctx, Request)
+	if err == nil && x.Response != nil && x.Verdict.Action != Respond {
+		err = r.decide(ctx, Response)
+	}
 	if err != nil {
 		r.fail(err)
 	}

@@ -217,6 +217,16 @@ func TestDryRun(t *testing.T) {
 	if diff := cmp.Diff([]string{"request watch", "request next"}, s.steps); diff != "" || len(traces.Latest(1)) != 0 {
 		t.Error(diff)
 	}
+	s.steps = nil
+	ended := toolCall()
+	ended.Response = json.RawMessage(`{"content":[]}`)
+	if trace, err := p.Test(t.Context(), ended); err != nil || trace.Sent || len(trace.Steps) != 6 {
+		t.Errorf("of one that has ended: %v, %+v", err, trace)
+	}
+	both := []string{"request watch", "request next", "response watch", "response next"}
+	if diff := cmp.Diff(both, s.steps); diff != "" {
+		t.Error(diff)
+	}
 	denies := newPipeline(t, governance.Options{},
 		member("no", governance.Validation, always(governance.Decision{Action: governance.Deny})))
 	if trace, err := denies.Test(t.Context(), toolCall()); protocol.KindOf(err) != protocol.Rejected ||

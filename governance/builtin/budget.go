@@ -83,7 +83,7 @@ func (p *budget) Decide(ctx context.Context, flow governance.Flow, x *governance
 	if !x.ToChild || x.Notify {
 		return governance.Decision{}, nil
 	}
-	key, now, window := keyOf(x), time.Now(), time.Duration(p.Window)
+	key, now, window := keyOf(x), x.Now(), time.Duration(p.Window)
 	if p.Per == "caller" {
 		key.session = ""
 	}

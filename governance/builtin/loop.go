@@ -66,7 +66,7 @@ func (p *loop) Decide(_ context.Context, flow governance.Flow, x *governance.Exc
 		return governance.Decision{}, nil
 	}
 	key := loopKey{keyOf(x), x.Tool, maphash.Bytes(p.seed, rawjson.Get(x.Request, "arguments"))}
-	now, window := time.Now(), time.Duration(p.Window)
+	now, window := x.Now(), time.Duration(p.Window)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	times := p.seen.get(key)

@@ -277,6 +277,28 @@ func TestRateLimitForgets(t *testing.T) {
 	}
 }
 
+// Policies that count decide by the time of an exchange that was in the past.
+func TestCountsByTheTimeOfTheExchange(t *testing.T) {
+	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, config := range map[string]string{
+		"rate_limit": `{"limits": [{"calls": 1, "window": "1m"}]}`,
+		"loop":       `{"calls": 1, "window": "1m"}`,
+		"budget":     `{"calls": 1, "window": "1m"}`,
+	} {
+		p := newPolicy(t, name, config)
+		var got []string
+		for _, after := range []time.Duration{0, time.Second, 2 * time.Minute, 2*time.Minute + time.Second} {
+			x := call("read", `{}`)
+			x.At = began.Add(after)
+			answer, _, _ := strings.Cut(ask(t, p, governance.Request, x), " ")
+			got = append(got, answer)
+		}
+		if diff := cmp.Diff([]string{"allow", "deny", "allow", "deny"}, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPolicy(t, "loop", `{"calls": 2, "window": "10s"}`)

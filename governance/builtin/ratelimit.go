@@ -110,7 +110,7 @@ func (p *rateLimiter) Decide(ctx context.Context, flow governance.Flow, x *gover
 	if p.shared != nil {
 		return p.decideShared(ctx, x)
 	}
-	now := time.Now()
+	now := x.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.Limits {

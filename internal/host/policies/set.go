@@ -103,12 +103,16 @@ func (s *State) programMembers() []governance.Member {
 	return members
 }
 
-func (s *State) newBuiltin(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
-	create := builtin.New
+// createBuiltin makes a built-in policy that counts for itself and opens nothing.
+func (s *State) createBuiltin(spec governance.Spec) (governance.Policy, error) {
 	if spec.Builtin == builtin.CEL && s.options.Kinds.CEL != nil {
-		create = s.options.Kinds.CEL
+		return s.options.Kinds.CEL(spec)
 	}
-	p, err := create(spec)
+	return builtin.New(spec)
+}
+
+func (s *State) newBuiltin(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
+	p, err := s.createBuiltin(spec)
 	if err != nil {
 		return nil, err
 	}

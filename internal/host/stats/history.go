@@ -114,6 +114,47 @@ func (h *History) Calls(n int) []status.PastCall {
 	return list
 }
 
+// Recorded is an ended call with what is kept of its payloads.
+type Recorded struct {
+	status.CallEvent
+	Began time.Time
+	// as sent and as received; nil for a payload that was not kept whole, and for a result that there was not
+	Request, Response json.RawMessage
+}
+
+// Recorded returns the last n recorded calls, oldest first. Their payloads are not masked.
+func (h *History) Recorded(n int) []Recorded {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := []Recorded{}
+	first := h.ended - min(h.ended, uint64(max(0, min(n, keptCalls)))) + 1
+	for id := first; id <= h.ended; id++ {
+		k := &h.ring[id%keptCalls]
+		r := Recorded{CallEvent: k.event, Began: k.at.Add(-time.Duration(k.event.Took)), Request: k.request.whole()}
+		r.Stages = nil
+		if o := k.event.Outcome; o == status.OutcomeOK || o == status.OutcomeToolError {
+			r.Response = k.response.whole()
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// whole returns a copy of the payload; nil if only its beginning is recorded.
+func (p payload) whole() json.RawMessage {
+	if p.bytes > len(p.text) || p.bytes == 0 {
+		return nil
+	}
+	return json.RawMessage(slices.Clone(p.text))
+}
+
+// Excerpt returns the beginning of a payload, with secrets masked.
+func (h *History) Excerpt(raw json.RawMessage) *status.Excerpt {
+	var p payload
+	p.keep(raw)
+	return h.excerpt(p)
+}
+
 // latest copies the last n calls, so that the lock is not held while they are masked.
 func (h *History) latest(n int) (list []kept) {
 	h.mu.Lock()
