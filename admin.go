@@ -285,8 +285,8 @@ type RecordedCall = policies.RecordedCall
 // rehearsalTime bounds the time of a rehearsal.
 const rehearsalTime = 10 * time.Second
 
-// Rehearse has one policy decide about calls that have ended: those of a cassette, or the latest, with what the host has
-// kept of them, as [History] does.
+// Rehearse has one policy decide about calls that have ended: those of a cassette, or the latest, with what the host
+// has kept of them, as [History] does.
 // Nothing is called and nothing is recorded. A built-in policy that counts begins with no counts, and counts by the
 // times of the calls. The policy decides as in mode enforce. The rehearsal ends after 10 s, or with ctx. The error is
 // tool_not_found for an unknown policy, invalid_arguments for one that cannot be rehearsed.

@@ -167,7 +167,8 @@ func TestEditClientIsBoundToTheFile(t *testing.T) {
 		name := map[bool]string{true: "ada", false: "eve"}[field == "name"]
 		err := add(name, "", change)
 		if wrong := config.MisfitsOf(err); len(wrong) != 1 || wrong[0].Field != field ||
-			field == "toolset" && wrong[0].Suggestion != "review" || field == "mode" && wrong[0].Suggestion != "search" {
+			field == "toolset" && wrong[0].Suggestion != "review" ||
+			field == "mode" && wrong[0].Suggestion != "search" {
 			t.Errorf("%s: %+v, %v", field, wrong, err)
 		}
 	}

@@ -17,10 +17,10 @@ import (
 
 // Admin returns the handler of the operator's API of a host, below /api/v1. The OpenAPI document at
 // /api/v1/openapi.json describes the API. A failed operation answers {"error": [Fault]}. Admin checks no token:
-// middleware in front of it must. Without trust, nothing waits to be trusted.
-func Admin(h *exthost.Host, trust Trust) http.Handler {
+// middleware in front of it must. Without desk, nothing waits to be trusted and the configuration is not changed.
+func Admin(h *exthost.Host, desk Desk) http.Handler {
 	mux := http.NewServeMux()
-	for _, o := range operations(trust) {
+	for _, o := range operations(desk) {
 		mux.HandleFunc(o.method+" "+apiRoot+o.path, func(w http.ResponseWriter, r *http.Request) {
 			if err := o.serve(h, w, r); err != nil {
 				fault := FaultOf(err)
@@ -55,9 +55,9 @@ func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Reques
 }
 
 // operations returns all operations in the order of the OpenAPI document.
-func operations(trust Trust) []operation {
+func operations(desk Desk) []operation {
 	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations, historyOperations,
-		trustOperations(trust))
+		trustOperations(desk), accessOperations(access{desk}))
 }
 
 var hostOperations = []operation{

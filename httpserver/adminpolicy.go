@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -29,6 +30,15 @@ var policyOperations = []operation{
 		body:    TestCall{},
 		answer:  TestResult{},
 		handle:  testCall,
+	},
+	{
+		method: "POST",
+		path:   "/policies/rehearse",
+		summary: "Have one policy decide about the latest calls, which the host has kept, without making them and " +
+			"without a record",
+		body:   PolicyRehearsal{},
+		answer: exthost.Rehearsal{},
+		handle: rehearse,
 	},
 	{
 		method:  "GET",
@@ -226,6 +236,43 @@ func testCall(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return NewTestResult(h.Admin().TestCall(r.Context(), c.Call()))
+}
+
+// PolicyRehearsal is the body of a request to have a policy decide about the latest calls: one of the configuration by
+// its name, or one that an entry of plugins states.
+type PolicyRehearsal struct {
+	Policy string `json:"policy,omitempty"`
+	Entry  string `json:"entry,omitempty"` // instead of a name: the entry, as YAML, of a built-in policy
+	Last   int    `json:"last,omitempty"`  // how many calls; default and maximum 256
+	// Instead of the latest calls: those of a cassette, oldest first, at most 10,000.
+	Calls []exthost.RecordedCall `json:"calls,omitempty"`
+}
+
+// maxRehearsed bounds the calls that a request may bring along.
+const maxRehearsed = 10_000
+
+func rehearse(h *exthost.Host, r *http.Request) (any, error) {
+	var body PolicyRehearsal
+	if err := decodeLarge(r, "the policy", maxArguments, &body); err != nil {
+		return nil, err
+	}
+	if len(body.Calls) > maxRehearsed {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%d calls are more than %d", len(body.Calls),
+			maxRehearsed)
+	}
+	if (body.Policy == "") == (body.Entry == "") {
+		return nil, protocol.Errorf(protocol.InvalidArguments,
+			`the name of a policy or an entry is needed, such as {"policy": "no_rm", "last": 100}`)
+	}
+	o := exthost.RehearseOptions{Policy: body.Policy, Last: body.Last, Calls: body.Calls}
+	if body.Entry != "" {
+		spec, err := config.ParsePolicy(body.Entry)
+		if err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "%w", err)
+		}
+		o.Entry = &spec
+	}
+	return h.Admin().Rehearse(r.Context(), o)
 }
 
 const defaultDecisions = 100

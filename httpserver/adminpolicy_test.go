@@ -136,6 +136,111 @@ func TestPolicyAPI(t *testing.T) {
 	}
 }
 
+// A policy decides about the calls that were made, by its name or by an entry that is in no file yet. Nothing is
+// called, asked or recorded.
+func TestRehearsal(t *testing.T) {
+	s, h := governedServer(t)
+	for _, tool := range []string{"say", "rm", "say"} {
+		askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_"+tool+"/call", `{"mail":"ada@example.org"}`, nil)
+	}
+	before := h.Admin().Measures()
+	traces, audit := len(h.Admin().Traces(100)), h.Status().Audit.Path
+	written, err := os.ReadFile(audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rehearse := func(body map[string]any) (r exthost.Rehearsal, code int, failed Fault) {
+		t.Helper()
+		data, _ := json.Marshal(body)
+		var text string
+		code = askAdmin(t, s, "POST", "/api/v1/policies/rehearse", string(data), &text)
+		if code == http.StatusOK {
+			err = json.Unmarshal([]byte(text), &r)
+		} else {
+			failure := failure{}
+			err = json.Unmarshal([]byte(text), &failure)
+			failed = failure.Error
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, code, failed
+	}
+	entry := func(category, rest string) string {
+		return "- {name: mine, category: " + category + ", mode: shadow, builtin: " + rest + "}"
+	}
+	for name, tt := range map[string]struct {
+		body                          map[string]any
+		calls, denied, changed, asked int
+		reason                        string
+	}{
+		"by its name":   {map[string]any{"policy": "rm"}, 3, 1, 0, 0, "may not use ext_kit_rm"},
+		"the last call": {map[string]any{"policy": "rm", "last": 1}, 1, 0, 0, 0, ""},
+		"a policy that asks": {map[string]any{"entry": entry("authorization", `approval, match: {tools: ["*_say"]}`)}, 3, 0,
+			0, 2, ""},
+		"params and results": {map[string]any{"entry": entry("content", `redact`)}, 3, 0, 3, 0, ""},
+		"a policy that counts": {map[string]any{"entry": entry("rate_limiting",
+			"rate_limit, config: {limits: [{calls: 1, window: 1h}]}")}, 3, 2, 0, 0, "at most 1 call an hour"},
+	} {
+		r, code, failed := rehearse(tt.body)
+		if code != http.StatusOK || r.Calls != tt.calls || r.Denied != tt.denied || r.Changed != tt.changed ||
+			r.Asked != tt.asked || r.Failed+r.Left+r.Skipped != 0 {
+			t.Errorf("%s: %d %+v %+v", name, code, r, failed)
+		}
+		for _, d := range r.Otherwise {
+			if !strings.Contains(d.Reason, tt.reason) || d.ID == 0 || d.Time.IsZero() {
+				t.Errorf("%s: %+v", name, d)
+			}
+			if d.Changed != nil && strings.Contains(d.Changed.Text, "ada@example.org") {
+				t.Errorf("%s: what is masked is shown: %s", name, d.Changed.Text)
+			}
+		}
+	}
+	cassette := []map[string]any{
+		{"id": 7, "time": "2030-01-01T00:00:00Z", "extension": "kit", "sent": json.RawMessage(
+			`{"id":1,"method":"tools/call","params":{"name":"rm","arguments":{}}}`), "received": json.RawMessage(
+			`{"id":1,"result":{"content":[]}}`)},
+		{"id": 8, "time": "2030-01-01T01:00:00Z", "extension": "kit", "sent": json.RawMessage(
+			`{"id":2,"method":"tools/call","params":{"name":"say"}}`)},
+	}
+	if r, code, failed := rehearse(map[string]any{"policy": "rm", "calls": cassette}); code != http.StatusOK ||
+		r.Calls != 2 || r.Denied != 1 || r.Otherwise[0].ID != 7 || r.Otherwise[0].Tool != "ext_kit_rm" {
+		t.Errorf("calls of a cassette: %d %+v %+v", code, r, failed)
+	}
+	for name, tt := range map[string]struct {
+		body map[string]any
+		code int
+		text string
+	}{
+		"no call": {map[string]any{"policy": "rm", "calls": []any{map[string]any{"id": 3, "sent": "x"}}},
+			http.StatusBadRequest, "call 3 is no request"},
+		"a name that there is not": {map[string]any{"policy": "rn"}, http.StatusNotFound, `did you mean "rm"`},
+		"neither":                  {map[string]any{}, http.StatusBadRequest, "is needed"},
+		"both":                     {map[string]any{"policy": "rm", "entry": "x"}, http.StatusBadRequest, "is needed"},
+		"no entry":                 {map[string]any{"entry": "x"}, http.StatusBadRequest, "want one entry of plugins"},
+		"an odd key": {map[string]any{"entry": "{name: x, category: content, buitlin: redact}"},
+			http.StatusBadRequest, "builtin"},
+		"a program": {map[string]any{"entry": "{name: x, category: content, cmd: [touch, here]}"},
+			http.StatusBadRequest, "runs a program"},
+		"an odd config": {map[string]any{"entry": "{name: x, category: authorization, builtin: access, config: {rule: []}}"},
+			http.StatusBadRequest, "rule"},
+		"pins":          {map[string]any{"policy": "pins"}, http.StatusBadRequest, "exthost policy pins"},
+		"the audit log": {map[string]any{"policy": "audit_log"}, http.StatusBadRequest, "decides about nothing"},
+	} {
+		if r, code, failed := rehearse(tt.body); code != tt.code || !strings.Contains(failed.Message, tt.text) {
+			t.Errorf("%s: %d %+v %+v", name, code, failed, r)
+		}
+	}
+	after := h.Admin().Measures()
+	if got := h.Admin().History().Calls(100); len(got) != 3 || len(h.Admin().ApprovalRequests()) != 0 ||
+		len(h.Admin().Traces(100)) != traces || cmp.Diff(before.Policies, after.Policies) != "" {
+		t.Errorf("the rehearsals have left traces: %d calls, %d decisions", len(got), len(h.Admin().Traces(100)))
+	}
+	if now, err := os.ReadFile(audit); err != nil || string(now) != string(written) {
+		t.Errorf("the audit log has records of rehearsals: %v", err)
+	}
+}
+
 // The middleware sets the approver, and an approval request can be answered once.
 func TestApprovalAPI(t *testing.T) {
 	s, h := governedServer(t)

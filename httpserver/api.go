@@ -64,8 +64,11 @@ func number(r *http.Request, name string, byDefault int) (int, error) {
 }
 
 // decode reads an object of the operator's API from the body; an empty body is an empty object.
-func decode(r *http.Request, what string, into any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20))
+func decode(r *http.Request, what string, into any) error { return decodeLarge(r, what, 1<<20, into) }
+
+// decodeLarge is decode for a body of at most so many bytes.
+func decodeLarge(r *http.Request, what string, most int64, into any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, most))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		return protocol.Errorf(protocol.InvalidArguments, what+" cannot be read: %w", err)

@@ -213,10 +213,14 @@ func (b *browser) await(condition string) {
 	}
 }
 
+// keyCodes are the codes of keys that the browser itself acts on.
+var keyCodes = map[string]int{"Tab": 9, "Escape": 27}
+
 // press types a key.
 func (b *browser) press(key, text string) {
 	b.t.Helper()
-	b.do("Input.dispatchKeyEvent", object{"type": "keyDown", "key": key, "text": text}, nil)
+	down := object{"type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": keyCodes[key]}
+	b.do("Input.dispatchKeyEvent", down, nil)
 	b.do("Input.dispatchKeyEvent", object{"type": "keyUp", "key": key}, nil)
 }
 

@@ -103,11 +103,66 @@ func serveAdmin(t *testing.T, o exthost.Options) (*httptest.Server, *exthost.Hos
 	return s, h
 }
 
-// untrusted is a directory with an extension that was not trusted yet.
-type untrusted struct{ agreed atomic.Bool }
+// desk is that of a directory with an extension that was not trusted yet, and with the user's configuration.
+type desk struct {
+	agreed atomic.Bool
+	dir    string
+}
 
-func (u *untrusted) Untrusted(context.Context) ([]status.Untrusted, error) {
-	if u.agreed.Load() {
+// newDesk returns a desk whose user's file has this text.
+func newDesk(t *testing.T, text string) *desk {
+	t.Helper()
+	d := &desk{dir: t.TempDir()}
+	if err := os.Mkdir(filepath.Dir(d.file()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.file(), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// file returns the user's configuration file.
+func (d *desk) file() string { return filepath.Join(d.dir, "user", "exthost.yaml") }
+
+// LoadOptions implements [Desk].
+func (d *desk) LoadOptions() config.LoadOptions {
+	return config.LoadOptions{Dir: d.dir, UserDir: filepath.Dir(d.file()), SystemDir: "none", Environ: []string{}}
+}
+
+// Edit implements [Desk].
+func (d *desk) Edit(_ context.Context, edit func() error) ([]string, error) { return nil, edit() }
+
+// states has a host with this configuration read its clients and toolsets from the files of the desk.
+func (d *desk) states(t *testing.T, o *exthost.Options, cfg *config.Config) {
+	t.Helper()
+	before := o.Reread
+	o.Reread = func() (*config.Config, error) {
+		next := *cfg
+		if before != nil {
+			other, err := before()
+			if err != nil {
+				return nil, err
+			}
+			next = *other
+		}
+		stated, err := config.Load(d.LoadOptions())
+		if err != nil {
+			return nil, err
+		}
+		next.Toolsets, next.Server.Clients = stated.Toolsets, stated.Server.Clients
+		return &next, nil
+	}
+	begun, err := o.Reread()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Toolsets, cfg.Server.Clients = begun.Toolsets, begun.Server.Clients
+}
+
+// Untrusted implements [Desk].
+func (d *desk) Untrusted(context.Context) ([]status.Untrusted, error) {
+	if d.agreed.Load() {
 		return nil, nil
 	}
 	return []status.Untrusted{{
@@ -120,8 +175,9 @@ func (u *untrusted) Untrusted(context.Context) ([]status.Untrusted, error) {
 	}}, nil
 }
 
-func (u *untrusted) Agree(_ context.Context, digest string) error {
-	if digest != "sha256:1" || u.agreed.Swap(true) {
+// Agree implements [Desk].
+func (d *desk) Agree(_ context.Context, digest string) error {
+	if digest != "sha256:1" || d.agreed.Swap(true) {
 		return protocol.Errorf(protocol.DescriptorChanged, "nothing has this digest")
 	}
 	return nil

@@ -75,7 +75,8 @@ func generateOpenAPI(t *testing.T) []byte {
 		make(object),
 	}
 	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest",
-		"tools", "internal/observe/journal", "governance/audit"} {
+		"tools", "internal/observe/journal", "governance/audit", "config", "internal/listing/toolset",
+		"internal/host/policies"} {
 		if err := g.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}
@@ -319,8 +320,10 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	o := exthost.Options{Policies: []governance.Member{asks}}
 	cfg := config.Default()
 	rulings(&o, cfg)
+	files := newDesk(t, "toolsets: {talk: {include: [ext_kit_*]}}\n")
+	files.states(t, &o, cfg)
 	h := openKitWith(t, cfg, o)
-	s := httptest.NewServer(Admin(h, &untrusted{}))
+	s := httptest.NewServer(Admin(h, files))
 	defer s.Close()
 	c := readContract(t, openAPI)
 	ids := map[string]func() string{
@@ -330,10 +333,20 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		"/decisions/{id}":         func() string { return h.Admin().Traces(1)[0].ID },
 	}
 	bodies := map[string]string{
-		"/tools/{name}/call":   `{"n":1}`,
-		"/policies/test":       `{"tool":"ext_kit_say"}`,
-		"/approvals/{id}/deny": `{"reason":"no"}`,
-		"/trust":               `{"digest":"sha256:1"}`,
+		"/tools/{name}/call":       `{"n":1}`,
+		"/policies/test":           `{"tool":"ext_kit_say"}`,
+		"/policies/rehearse":       `{"policy":"asks"}`,
+		"/approvals/{id}/deny":     `{"reason":"no"}`,
+		"/trust":                   `{"digest":"sha256:1"}`,
+		"/toolsets/{name}/preview": `{"include":["ext_kit_say"]}`,
+	}
+	edits := map[string]string{
+		"/clients/{name}/add":     `"toolset":"talk"`,
+		"/clients/{name}/set":     `"mode":"search"`,
+		"/clients/{name}/remove":  "",
+		"/toolsets/{name}/add":    `"include":["ext_kit_say"]`,
+		"/toolsets/{name}/set":    `"include":["ext_kit_*"],"exclude":["ext_kit_die"]`,
+		"/toolsets/{name}/remove": "",
 	}
 	var answer string
 	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer) // produces evidence
@@ -345,6 +358,9 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		id := "kit"
 		if ids[o.path] != nil {
 			id = ids[o.path]()
+		}
+		if more, edits := edits[o.path]; edits {
+			bodies[o.path] = bound(t, files.file(), more)
 		}
 		path, what := apiRoot+o.path, o.method+" "+o.path
 		asked := strings.NewReplacer("{id}", id, "{name}", "ext_kit_say", "{extension}", "kit", "{tool}",

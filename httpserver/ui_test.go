@@ -105,12 +105,11 @@ func (aside) Status() *status.Cluster {
 	}
 }
 
-// serveFleet serves the dashboard of a fleet and returns its URL and the host.
-func serveFleet(t *testing.T) (url string, h *exthost.Host) {
+// serveFleet serves the dashboard of a fleet and returns its URL, the host, and the files of its configuration.
+func serveFleet(t *testing.T) (url string, h *exthost.Host, files *desk) {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{fleet(t)}
-	cfg.Toolsets = map[string]config.Toolset{"talk": {Include: []string{"ext_kit_*"}, Exclude: []string{"*_fail"}}}
 	members := []governance.Member{
 		{
 			Spec:   governance.Spec{Name: "asks before failing", Category: governance.Authorization},
@@ -135,14 +134,23 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 	}
 	o := exthost.Options{Policies: members, Cluster: aside{}}
 	rulings(&o, cfg)
+	files = newDesk(t, "# mine\ntoolsets:\n  talk:\n    include:\n      - ext_kit_* # all of it\n"+
+		"    exclude: [\"*_fail\"]\n")
+	files.states(t, &o, cfg)
 	h = openHost(t, cfg, o)
-	addr := serve(t, Options{Backend: h, Admin: Admin(h, &untrusted{}), OperatorToken: "operators-own"}, nil)
-	return "http://" + addr + "/ui/", h
+	addr := serve(t, Options{
+		Backend:       h,
+		Admin:         Admin(h, files),
+		Clients:       h.Clients(),
+		Toolsets:      h.Toolsets(),
+		OperatorToken: "operators-own",
+	}, nil)
+	return "http://" + addr + "/ui/", h, files
 }
 
 // TestDashboard visits all views in a browser.
 func TestDashboard(t *testing.T) {
-	url, h := serveFleet(t)
+	url, h, files := serveFleet(t)
 	b := openBrowser(t)
 	b.look(1440, 900, "light")
 	b.open(url + "#token=operators-own")
@@ -428,6 +436,32 @@ func TestDashboard(t *testing.T) {
 		b.await(`document.querySelector(".explained").innerText.includes("no_dying request, content: deny")`)
 		b.eval(`document.querySelector("input[aria-label=Tool]").value = "ext_kit_die", [...document.querySelectorAll(".panel .actions button")].find((n) => n.textContent === "Test").click()`)
 		b.await(`document.querySelector(".result").innerText.includes("no_dying request, content: deny")`)
+		b.await(`(() => { const choices = [...document.querySelectorAll(".field select option")].map((n) => n.textContent); return choices.includes("no_dying") && choices.includes("an entry to paste"); })()`)
+		dry := func(policy string) {
+			b.eval(fmt.Sprintf(`(() => { const input = [...document.querySelectorAll(".field")].find((n) => n.innerText.startsWith("Policy")).querySelector("select"); input.value = %q; input.dispatchEvent(new Event("change")); [...document.querySelectorAll(".panel .actions button")].find((n) => n.textContent === "Dry run").click(); return 0; })()`, policy))
+		}
+		dry("no_dying")
+		b.await(`document.querySelectorAll(".rehearsed tbody tr").length === 1 && document.querySelector(".rehearsed").innerText.includes("ext_kit_die") && document.querySelector(".rehearsed").innerText.includes("denied")`)
+		b.eval(`[...document.querySelectorAll(".rehearsed")].forEach((n) => n.scrollIntoView())`)
+		b.shoot("governance-dry-run")
+		b.eval(`(() => { const input = [...document.querySelectorAll(".field")].find((n) => n.innerText.startsWith("Calls")).querySelector("select"); input.value = "recording"; return 0; })()`)
+		dry("no_dying")
+		b.await(`[...document.querySelectorAll(".panel .result")].some((n) => n.innerText.includes("No call of a tool is in an open recording"))`)
+		b.eval(`import("./recordings.js").then(({ recordings }) => {
+			const node = recordings(() => {}).node, files = new DataTransfer(), input = node.querySelector("input[type=file]");
+			files.items.add(new File(['{"cassette":1,"host":"x","begun":"2026-01-01T00:00:00Z"}\n{"at":1,"run":1,"start":{"extension":"kit"}}\n{"at":2,"run":1,"sent":{"id":1,"method":"tools/call","params":{"name":"die","arguments":{"n":12345678901234567890}}}}\n'], "c.jsonl"));
+			input.files = files.files;
+			input.dispatchEvent(new Event("change"));
+			return 0;
+		})`)
+		eventually(t, func() bool {
+			return b.eval(`import("./recordings.js").then(({ recordedCalls }) => recordedCalls(9).length === 1 && recordedCalls(9)[0].includes("12345678901234567890"))`) == "true"
+		})
+		dry("no_dying")
+		b.await(`document.querySelectorAll(".rehearsed tbody tr").length === 1 && document.querySelector(".rehearsed a").hash.startsWith("#/recordings/")`)
+		b.eval(`(() => { const input = [...document.querySelectorAll(".field")].find((n) => n.innerText.startsWith("Calls")).querySelector("select"); input.value = ""; return 0; })()`)
+		dry("")
+		b.await(`[...document.querySelectorAll(".panel .result .reason")].some((n) => n.textContent.includes("all pass unchanged"))`)
 		b.await(`document.querySelectorAll(".audit tbody tr").length > 0 || document.querySelector(".governance").innerText.includes("No audit log is kept")`)
 		b.look(1280, 1700, "dark")
 		b.shoot("governance-dark")
@@ -468,6 +502,18 @@ func TestDashboard(t *testing.T) {
 		if got := h.Status().ApprovalRequests; got != 0 {
 			t.Errorf("%d approval requests are left", got)
 		}
+		// Requests that wait at other nodes, as the stream tells them, and a node whose requests are missing.
+		b.eval(`import("./store.js").then(({ store, refresh }) => {
+			const since = new Date().toISOString(), expires = new Date(Date.now() + 60_000).toISOString();
+			const one = (id, more) => ({ id, caller: "ada", tool: "ext_notes_delete", method: "tools/call", policy: "ask-first", reason: "deleted is deleted", arguments: "{}", since, expires, waiting: true, desk: "gpu1", ...more });
+			store.approvals = [one("gpu1/1.aa"), one("gpu1/2.bb", { desk_only: true })];
+			store.silent = [{ node: "laptop", reason: "no answer within 2s" }];
+			refresh();
+			return 0;
+		})`)
+		b.await(`document.querySelectorAll(".card").length === 2 && document.querySelectorAll(".card button").length === 2 && document.querySelector(".approvals").innerText.includes("waits at node gpu1") && document.querySelector(".approvals").innerText.includes("name this node in cluster.operators there") && document.querySelector(".approvals").innerText.includes("Requests of node laptop")`)
+		b.shoot("approvals-of-nodes")
+		b.eval(`import("./store.js").then(({ store, refresh }) => { store.approvals = []; store.silent = []; refresh(); return 0; })`)
 	})
 	t.Run("host", func(t *testing.T) {
 		b.t = t
@@ -486,6 +532,12 @@ func TestDashboard(t *testing.T) {
 		b.eval(`location.hash = "#/host"`)
 		b.await(`document.querySelector(".clients:not(.nodes) tbody").innerText.includes("<b>agent</b> 2") && document.querySelector(".clients:not(.nodes) tbody").innerText.includes("legacy")`)
 		b.await(`(() => { const rows = [...document.querySelectorAll(".nodes tbody tr")].map((n) => n.innerText); return rows.length === 2 && rows[0].includes("search (replicas), notes") && rows[1].includes("away for 1") && rows[1].includes("<script>"); })()`)
+		b.eval(`import("./cluster.js").then(({ cluster }) => {
+			window.panel = cluster();
+			panel.update({ name: "main", node: "web", server: "x", nodes: [{ name: "gpu1", state: "ready", since: new Date().toISOString(), shares: [], tools: 1, approvals: 2, calls_out: 0, calls_in: 0, failed: 0 }] });
+			return 0;
+		})`)
+		b.await(`panel.node.querySelector("td[data-name=Approvals] a").textContent === "2 waiting"`)
 		b.await(`document.querySelector(".host-view").innerText.includes("main: this is web, 3 nodes, over tls://hub.example:7822 (400 µs, TLS)")`)
 		b.await(`document.querySelector("pre[aria-label=Configuration]").textContent.includes("search_paths:")`)
 		b.eval(`[...document.querySelectorAll(".actions button")].find((n) => n.textContent === "Show changes").click()`)
@@ -507,10 +559,11 @@ func TestDashboard(t *testing.T) {
 		b.eval(`document.querySelector(".host-view .details .close").click()`)
 		b.await(`document.querySelector(".host-view .details").hidden`)
 	})
+	t.Run("access", func(t *testing.T) { testAccess(t, b, files) })
 	t.Run("every view", func(t *testing.T) {
 		b.t = t
 		for _, view := range []string{"overview", "extensions/github", "tools/ext_kit_say", "calls/1", "wire",
-			"recordings", "logs", "governance", "approvals", "host"} {
+			"recordings", "logs", "governance", "approvals", "host", "access/toolset/talk"} {
 			b.eval(`location.hash = "#/` + view + `"`)
 			b.await(`document.querySelector("h1").textContent.toLowerCase() === "` + strings.Split(view, "/")[0] + `"`)
 			if view == "calls/1" {
@@ -572,7 +625,8 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 			"memory", got)
 	}
 	b.shoot("empty-overview")
-	for _, view := range []string{"extensions", "tools", "calls", "wire", "logs", "governance", "approvals", "host"} {
+	for _, view := range []string{"extensions", "tools", "calls", "wire", "logs", "governance", "approvals", "host",
+		"access"} {
 		b.eval(`location.hash = "#/` + view + `"`)
 		b.await(`document.querySelector("main .empty:not([hidden])") !== null && ![...document.querySelectorAll("main :is(table, .log)")].some((n) => n.getClientRects().length)`)
 		b.shoot("empty-" + view)

@@ -31,17 +31,18 @@ async function request(method, path, { body, signal } = {}) {
     rejected();
     throw new Unauthorized("the host does not take this token");
   }
-  if (!response.ok) throw new Error(await reason(response));
+  if (!response.ok) throw await failure(response);
   return response;
 }
 
-/** reason returns the error message in a response. */
-async function reason(response) {
+/** failure returns the error in a response, with its data. */
+async function failure(response) {
   const text = await response.text();
   try {
-    return JSON.parse(text).error.message;
+    const { message, data } = JSON.parse(text).error;
+    return Object.assign(new Error(message), { data });
   } catch {
-    return text.trim() || `the host answers ${response.status}`;
+    return new Error(text.trim() || `the host answers ${response.status}`);
   }
 }
 

@@ -1,5 +1,6 @@
 // The frame around the views: routing, search and keys.
 
+import { access } from "./access.js";
 import { address, nav, setParam } from "./address.js";
 import { dropToken, hasToken, onRejected, setToken, takeToken } from "./api.js";
 import { approvals } from "./approvals.js";
@@ -18,10 +19,10 @@ import { wire } from "./wire.js";
 
 const views = [
   ["overview", "Overview", overview], ["extensions", "Extensions", extensions], ["tools", "Tools", tools], ["calls", "Calls", calls],
-  ["wire", "Wire", wire], ["recordings", "Recordings", recordings], ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals], ["host", "Host", host],
+  ["wire", "Wire", wire], ["recordings", "Recordings", recordings], ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals], ["host", "Host", host], ["access", "Access", access],
 ].map(([name, title, make]) => ({ name, title, make, badge: el("b.count", { hidden: true }) }));
 
-const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title: `${v.title} (${(i + 1) % 10})` }, v.title, v.badge)));
+const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title: i < 10 ? `${v.title} (${(i + 1) % 10})` : v.title }, v.title, v.badge)));
 const dot = el("span.dot"), phase = el("span.phase"), facts = el("span.facts");
 const search = el("input", { type: "search", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => setParam("q", search.value) });
 const theme = el("button.theme", { type: "button", onclick: () => setTheme({ auto: "light", light: "dark", dark: "auto" }[current]) });

@@ -36,7 +36,7 @@ export function approvals() {
     refresh();
   }
   return {
-    node: el("div.approvals", {}, missing, waiting, none, programs.node, held.node),
+    node: el("div.approvals", {}, el("h2.unseen", {}, "Calls that wait for approval"), missing, waiting, none, programs.node, held.node),
     shown: look,
     update(s) {
       if (Date.now() - asked > 10_000) load();

@@ -1,14 +1,14 @@
 // The cluster that the host is in: whether it is heard, and the other nodes.
 
 import { el, put, setText, Rows } from "./dom.js";
-import { clock, duration, plural, since } from "./format.js";
+import { clock, count, duration, plural, since } from "./format.js";
 import { badge, empty, panel, table } from "./parts.js";
 
 const nodeTone = { ready: "good", away: "bad", leaving: "warn" };
 
 /** cluster returns the panel about the cluster; hidden for a host in none. */
 export function cluster() {
-  const body = panel("Cluster"), about = el("p.hint"), list = table(".clients.nodes", ["Node", "State", "Version", "Shares", "Tools", "Out", "In", "Failed", "Round trip", "Note"]);
+  const body = panel("Cluster"), about = el("p.hint"), list = table(".clients.nodes", ["Node", "State", "Version", "Shares", "Tools", "Approvals", "Out", "In", "Failed", "Round trip", "Note"]);
   const rows = new Rows(list.body, row);
   const nobody = empty("No other node is in the cluster.", "exthost cluster invite NODE makes the file that another host joins with.");
   put(body.body, about, list.node, nobody);
@@ -39,7 +39,7 @@ function row() {
   const state = badge((word) => nodeTone[word] ?? "rest"), name = el("th", { scope: "row" });
   const cell = (title) => el("td", { "data-name": title });
   const cells = { State: el("td", { "data-name": "State" }, state.node) };
-  for (const title of ["Version", "Shares", "Tools", "Out", "In", "Failed", "Round trip", "Note"]) cells[title] = cell(title);
+  for (const title of ["Version", "Shares", "Tools", "Approvals", "Out", "In", "Failed", "Round trip", "Note"]) cells[title] = cell(title);
   return {
     node: el("tr", {}, name, ...Object.values(cells)),
     update(n) {
@@ -49,6 +49,8 @@ function row() {
       setText(cells.Version, n.version || "–");
       setText(cells.Shares, n.shares.map((s) => (s.as === "mine" ? s.extension : `${s.extension} (${s.as})`)).join(", ") || "–");
       setText(cells.Tools, String(n.tools));
+      const waits = n.approvals ? `${count(n.approvals)} waiting` : "–";
+      if (cells.Approvals.textContent !== waits) put(cells.Approvals, n.approvals ? el("a", { href: "#/approvals" }, waits) : waits);
       setText(cells.Out, String(n.calls_out));
       setText(cells.In, String(n.calls_in));
       setText(cells.Failed, String(n.failed));

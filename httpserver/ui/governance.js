@@ -4,6 +4,7 @@ import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { clock, count, duration, json } from "./format.js";
 import { action, badge, block, empty, filter, matches, panel, stateBadge, table } from "./parts.js";
 import { facts } from "./extensions.js";
+import { rehearsal } from "./rehearsal.js";
 import { serves } from "./store.js";
 import { get, postText } from "./api.js";
 
@@ -16,7 +17,7 @@ export function governance() {
   const rows = new Rows(list.body, denial);
   const none = empty("Nothing was denied.", "Calls that policies deny appear here, with the reason.");
   put(denials.body, list.node, none);
-  const trial = tester(), log = auditLog();
+  const trial = tester(), log = auditLog(), dry = rehearsal();
   const explained = el("div.explained", { hidden: true });
   let past = null, asked = 0;
   async function load() { // denials from before the page was opened
@@ -28,12 +29,13 @@ export function governance() {
     }
   }
   return {
-    node: el("div.governance", {}, el("div.stages", {}, ...columns.map((c) => c.node)), denials.node, explained, el("div.split", {}, log.node, trial.node)),
+    node: el("div.governance", {}, el("h2.unseen", {}, "Policies"), el("div.stages", {}, ...columns.map((c) => c.node)), denials.node, explained, el("div.split", {}, log.node, trial.node), dry.node),
     search: "Find denials by tool, policy, code or reason",
     update(s, { query, rest, params }) {
       if (!s.status) return;
       log.update(s, params);
       trial.update(s);
+      dry.update(s);
       if (past === null && Date.now() - asked > 10_000) load();
       for (const c of columns) c.update((s.status.policies ?? []).filter((p) => p.category === c.name));
       const known = new Set(s.denials.map((d) => d.decision_id));

@@ -1,7 +1,7 @@
 // Elements that several views share.
 
 import { address, setParam } from "./address.js";
-import { el, setText, setAttr } from "./dom.js";
+import { el, put, setText, setAttr } from "./dom.js";
 
 /** stateTone maps the state of an extension to a tone: good, busy, warn, bad or rest. */
 export const stateTone = {
@@ -122,12 +122,51 @@ export function action(label, act, { tone = "", confirm = "" } = {}) {
   return button;
 }
 
-/** toast shows a text for six seconds. */
+let fieldCount = 0;
+
+/**
+ * labelled returns {node, input, wrong(misfits)}: a control with its label and hint. Misfits are errors about it, each
+ * with a button that takes what it suggests; replaced() is called then, if the caller has set it.
+ */
+export function labelled(label, input, hint) {
+  const id = `field-${++fieldCount}`;
+  input.id = id;
+  input.setAttribute("aria-describedby", `${id}-hint ${id}-wrong`);
+  const errors = el("div.wrong", { id: `${id}-wrong`, role: "alert" });
+  const field = {
+    input, replaced: null,
+    node: el("div.field", {}, el("label", { for: id }, label), input, el("small", { id: `${id}-hint` }, hint), errors),
+    wrong(misfits) {
+      setAttr(input, "aria-invalid", misfits.length ? "true" : null);
+      const now = JSON.stringify(misfits);
+      if (now === errors.dataset.shown) return; // a repeated alert would be read again
+      errors.dataset.shown = now;
+      put(errors, misfits.map((m) => el("p", {}, m.message, m.suggestion && " ", m.suggestion && el("button", { type: "button", onclick: () => take(m) }, `take ${m.suggestion}`))));
+    },
+  };
+  function take(m) {
+    const lines = input.value.split("\n");
+    input.value = m.value ? lines.map((line) => (line.trim() === m.value ? m.suggestion : line)).join("\n") : m.suggestion;
+    input.focus();
+    field.replaced?.();
+  }
+  return field;
+}
+
+/** choose returns a drop-down list with a value that may be missing. */
+export function choose(choices, value = "") {
+  const node = el("select", {}, ...choices.map(([v, text]) => el("option", { value: v }, text)));
+  node.value = value;
+  return node;
+}
+
+/** toast shows a text for six seconds, and at most three texts at a time. */
 export function toast(text, tone) {
   const node = el("div.toast", { role: "status", "data-tone": tone }, text);
   let box = document.querySelector(".toasts");
   if (!box) document.body.append((box = el("div.toasts", { "aria-live": "polite" })));
   box.append(node);
+  while (box.children.length > 3) box.firstChild.remove();
   setTimeout(() => node.remove(), 6000);
 }
 

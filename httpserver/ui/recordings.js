@@ -10,6 +10,20 @@ import { lines, post } from "./api.js";
 const PAGE = 500; // rows
 const MOST = 256 << 20; // bytes of a cassette that a page can hold
 
+let current = { begun: 0, records: [] }; // the cassette that is open
+
+/**
+ * recordedCalls returns the last calls of tools of the open cassette, each as JSON text for the API: the messages are
+ * not parsed, which would lose digits.
+ */
+export function recordedCalls(most) {
+  return current.records.filter((r) => r.kind === "sent" && r.what.startsWith("tools/call ")).slice(-most).map((r) => {
+    const head = JSON.stringify({ id: r.key, time: new Date(current.begun + r.at).toISOString(), extension: r.extension });
+    const answer = r.answer === undefined ? "" : `,"received":${current.records[r.answer].raw}`;
+    return `${head.slice(0, -1)},"sent":${r.raw}${answer}}`;
+  });
+}
+
 export function recordings(nav) {
   const list = table(".calls-table.steps", ["Time", "What", "Extension", "Direction", "After"]);
   const rows = new Rows(list.body, (r) => row(r, nav));
@@ -25,6 +39,7 @@ export function recordings(nav) {
 
   function load(all) {
     records = parse(all);
+    current = { begun: Date.parse(JSON.parse(all.find((line) => line.trim())).begun), records };
     text = all;
     opened++;
     nav("#/recordings");

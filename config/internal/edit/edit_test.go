@@ -108,7 +108,8 @@ func TestApplyChangesOneList(t *testing.T) {
 func TestApplyBelowATable(t *testing.T) {
 	for _, tt := range []struct{ name, file, before, after, add, remove string }{
 		{"a block", "a.yaml", "toolsets:\n  # mine\n  t:\n    include:\n      - a # first\n      - b\n    prefix: x\n",
-			"toolsets:\n  # mine\n  t:\n    include:\n      - a # first\n      - b\n      - ext_*\n    prefix: x\n", "ext_*", ""},
+			"toolsets:\n  # mine\n  t:\n    include:\n      - a # first\n      - b\n      - ext_*\n    prefix: x\n",
+			"ext_*", ""},
 		{"out of a block", "a.yaml", "toolsets:\n  t:\n    include:\n      - a # first\n      - b # out\n  u: {}\n",
 			"toolsets:\n  t:\n    include:\n      - a # first\n  u: {}\n", "", "b"},
 		{"another one's", "a.yaml", "toolsets: {u: {include: [a]}, t: {}}\n",

@@ -13,8 +13,9 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Desk is where a person answers for a running host: it shows what waits to be trusted in the working directory, and
-// records the answers. It reads the files for each request, with the command line of the host.
+// Desk is where a person answers for a running host: it shows what waits to be trusted in the working directory,
+// records the answers, and has the configuration changed. It reads the files for each request, with the command line of
+// the host.
 type Desk struct {
 	Console *console.Console
 	Flags   []config.Flag
@@ -46,6 +47,28 @@ func (d Desk) Agree(ctx context.Context, digest string) error {
 	}
 	return protocol.Errorf(protocol.DescriptorChanged,
 		"nothing that waits to be trusted is as it was shown; look at it again")
+}
+
+// LoadOptions returns how the configuration of the host is read.
+func (d Desk) LoadOptions() config.LoadOptions { return hosts.LoadOptions(d.Console, d.Flags...) }
+
+// Edit calls edit, which changes the files of the configuration. A configuration that was trusted stays trusted, since
+// a person made the change. All hosts of the user then read their clients again; missed says which of them did not.
+func (d Desk) Edit(ctx context.Context, edit func() error) (missed []string, err error) {
+	trusted := hosts.ConfigurationTrusted(d.Console)
+	if err := edit(); err != nil {
+		return nil, err
+	}
+	if trusted {
+		if err := hosts.TrustConfiguration(d.Console); err != nil {
+			return nil, err
+		}
+	}
+	_, missed, err = hosts.ReloadClients(ctx)
+	if err != nil {
+		missed = append(missed, err.Error())
+	}
+	return missed, nil
 }
 
 func (d Desk) pending(ctx context.Context) (*Pending, error) {

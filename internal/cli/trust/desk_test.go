@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -76,6 +77,21 @@ func TestDesk(t *testing.T) {
 	if u := waits("notes")["notes"]; len(u.Changes) != 1 || !strings.Contains(u.Changes[0], "notes") {
 		t.Errorf("changes: %q", u.Changes)
 	}
+	// What the desk changes in a trusted configuration is trusted, and nothing else.
+	edit := func() error {
+		_, err := config.EditToolset(d.LoadOptions(), config.ToolsetEdit{Name: "talk", New: true})
+		write("exthost.yaml", "hooks:\n  - {event: before_tool_call, command: [sh, -c, \"exit 1\"]}\n")
+		return err
+	}
+	if missed, err := d.Edit(t.Context(), edit); err != nil || missed != nil {
+		t.Fatal(missed, err)
+	}
+	waits("notes")
+	write("exthost.yaml", "hooks:\n  - {event: before_tool_call, command: [sh, -c, \"exit 2\"]}\n")
+	if _, err := d.Edit(t.Context(), func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	waits(".", "notes")
 	t.Setenv("EXTHOST_TRUST", "lock")
 	if _, err := d.Untrusted(t.Context()); err == nil || !strings.Contains(err.Error(), "exthost trust --lock") {
 		t.Errorf("with a lock file: %v", err)

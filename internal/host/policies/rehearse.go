@@ -137,8 +137,8 @@ func (s *State) RehearsingEntry(spec governance.Spec) (r Rehearsing, err error) 
 		p := problems[0]
 		return r, protocol.Errorf(protocol.InvalidArguments, "%s", strings.TrimSuffix(p.Message+": "+p.Hint, ": "))
 	case spec.Kind != governance.KindBuiltin:
-		return r, protocol.Errorf(protocol.InvalidArguments, "an entry of kind %s runs a program: only built-in policies "+
-			"are rehearsed before they are in the configuration; state it there with mode: shadow", spec.Kind)
+		return r, protocol.Errorf(protocol.InvalidArguments, "an entry of kind %s runs a program: only built-in "+
+			"policies are rehearsed before they are in the configuration; state it there with mode: shadow", spec.Kind)
 	case spec.Builtin == "pin":
 		return r, protocol.Errorf(protocol.InvalidArguments, "a policy of builtin: pin decides about descriptors, not "+
 			"about calls: exthost policy pins shows what it holds back")

@@ -1,0 +1,206 @@
+package httpserver
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/protocol"
+)
+
+// bound returns a body with the digest of a file as it is now.
+func bound(t *testing.T, file, more string) string {
+	t.Helper()
+	digest, err := config.Digest(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(fmt.Sprintf(`{"digest":%q,%s}`, digest, more), ",}", "}", 1)
+}
+
+// serveAccess serves the API of a host whose clients and toolsets are in the files of a desk.
+func serveAccess(t *testing.T, text string) (*httptest.Server, *exthost.Host, *desk) {
+	t.Helper()
+	files := newDesk(t, text)
+	var o exthost.Options
+	cfg := config.Default()
+	files.states(t, &o, cfg)
+	h := openKitWith(t, cfg, o)
+	s := httptest.NewServer(Admin(h, files))
+	t.Cleanup(s.Close)
+	return s, h, files
+}
+
+// A client that is added is let in by the token of the answer, and refused once it is removed; the file keeps what else
+// is in it. An edit of a file that has changed since it was shown, or was not shown, changes nothing.
+func TestClientsAreEdited(t *testing.T) {
+	s, h, files := serveAccess(t, "# mine\ntoolsets: {talk: {include: [ext_kit_say]}}\n")
+	var list statedClients
+	if code := askAdmin(t, s, "GET", "/api/v1/clients", "", &list); code != http.StatusOK ||
+		list.File != files.file() || len(list.Clients) != 0 || !cmp.Equal(list.Toolsets, []string{"talk"}) {
+		t.Fatalf("%d %+v", code, list)
+	}
+	shown := fmt.Sprintf(`{"toolset":"talk","digest":%q}`, list.Digest)
+	var added ClientEdited
+	if code := askAdmin(t, s, "POST", "/api/v1/clients/ada/add", shown, &added); code != http.StatusOK ||
+		added.Token == "" || !strings.Contains(added.Note, "It is the first") {
+		t.Fatalf("%d %+v", code, added)
+	}
+	if name, _, ok := h.Clients().ByToken(added.Token); !ok || name != "ada" || h.Clients().Toolset("ada") != "talk" {
+		t.Errorf("its token is that of %q", name)
+	}
+	if code := askAdmin(t, s, "GET", "/api/v1/clients", "", &list); code != http.StatusOK || len(list.Clients) != 1 ||
+		list.Clients[0].Toolset != "talk" || list.Clients[0].LastUsed == nil ||
+		!strings.HasPrefix(list.Clients[0].Stated, files.file()+":") {
+		t.Errorf("%d %+v", code, list)
+	}
+	text, _ := os.ReadFile(files.file())
+	if !strings.HasPrefix(string(text), "# mine\ntoolsets: {talk: {include: [ext_kit_say]}}\n") ||
+		strings.Contains(string(text), added.Token) {
+		t.Errorf("the file is\n%s", text)
+	}
+	for name, tt := range map[string]struct {
+		path, body string
+		code       int
+		field      string
+	}{
+		"a stale digest": {"/clients/bob/add", shown, http.StatusConflict, ""},
+		"no digest":      {"/clients/bob/add", `{}`, http.StatusBadRequest, ""},
+		"a name twice":   {"/clients/ada/add", bound(t, files.file(), ""), http.StatusBadRequest, "name"},
+		"no name":        {"/clients/a%20b/add", bound(t, files.file(), ""), http.StatusBadRequest, "name"},
+		"no toolset":     {"/clients/ada/set", bound(t, files.file(), `"toolset":"tlak"`), http.StatusNotFound, "toolset"},
+		"no mode":        {"/clients/ada/set", bound(t, files.file(), `"mode":"serach"`), http.StatusBadRequest, "mode"},
+		"nobody":         {"/clients/eve/set", bound(t, files.file(), ""), http.StatusNotFound, ""},
+		"an odd member":  {"/clients/ada/set", bound(t, files.file(), `"token":"x"`), http.StatusBadRequest, ""},
+	} {
+		var failed struct{ Error Fault }
+		code := askAdmin(t, s, "POST", "/api/v1"+tt.path, tt.body, &failed)
+		field := ""
+		if wrong := config.MisfitsOf(failed.Error.Err()); len(wrong) > 0 {
+			field = wrong[0].Field
+		}
+		if code != tt.code || field != tt.field {
+			t.Errorf("%s: %d %q %+v", name, code, field, failed.Error)
+		}
+	}
+	if after, _ := os.ReadFile(files.file()); string(after) != string(text) {
+		t.Errorf("a refused edit has changed the file:\n%s", after)
+	}
+	if code := askAdmin(t, s, "POST", "/api/v1/clients/ada/set", bound(t, files.file(), `"mode":"search"`),
+		nil); code != http.StatusOK || h.Clients().Toolset("ada") != "" {
+		t.Errorf("set: %d, toolset %q", code, h.Clients().Toolset("ada"))
+	}
+	if code := askAdmin(t, s, "POST", "/api/v1/clients/ada/remove", bound(t, files.file(), ""),
+		nil); code != http.StatusOK {
+		t.Errorf("remove: %d", code)
+	}
+	if _, _, ok := h.Clients().ByToken(added.Token); ok {
+		t.Error("the token of a removed client is let in")
+	}
+}
+
+// A toolset is shown before and after a change of its patterns; what matches nothing is refused with a suggestion
+// unless the operator means it; the change counts at once, and keeps the comments of the file.
+func TestToolsetsAreEdited(t *testing.T) {
+	s, h, files := serveAccess(t,
+		"toolsets:\n  talk:\n    include:\n      - ext_kit_say # aloud\n      - ext_kit_die\n")
+	tools := func() (names []string) {
+		t.Helper()
+		catalog, err := h.Toolsets().Tools("talk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range catalog.Entries() {
+			names = append(names, e.Name)
+		}
+		return names
+	}
+	var list statedToolsets
+	if code := askAdmin(t, s, "GET", "/api/v1/toolsets", "", &list); code != http.StatusOK || len(list.Toolsets) != 1 ||
+		!strings.HasPrefix(list.Toolsets[0].Stated, files.file()+":") || list.Toolsets[0].Digest == "" {
+		t.Fatalf("%d %+v", code, list)
+	}
+	var p ToolsetPreview
+	askAdmin(t, s, "POST", "/api/v1/toolsets/talk/preview", `{"include":["ext_kit_s*","ext_ktt_*"]}`, &p)
+	want := ToolsetPreview{
+		Before: []string{"ext_kit_die", "ext_kit_say"},
+		After:  []string{"ext_kit_say"},
+		Misfits: []config.Misfit{{
+			Field:      "include",
+			Value:      "ext_ktt_*",
+			Message:    `"ext_ktt_*" of include matches nothing that there is`,
+			Suggestion: "ext_kit_*",
+		}},
+	}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Error(diff)
+	}
+	p = ToolsetPreview{}
+	if askAdmin(t, s, "POST", "/api/v1/toolsets/fresh/preview", `{"exclude":["*"]}`, &p); len(p.Before)+len(p.After) != 0 ||
+		len(p.Misfits) != 1 || !strings.Contains(p.Misfits[0].Message, "shows nothing") {
+		t.Errorf("a toolset of nothing: %+v", p)
+	}
+	set := func(more string) (code int, failed struct{ Error Fault }) {
+		t.Helper()
+		code = askAdmin(t, s, "POST", "/api/v1/toolsets/talk/set", bound(t, files.file(), more), &failed)
+		return code, failed
+	}
+	if code, failed := set(`"include":["ext_kit_syy"]`); code != http.StatusBadRequest ||
+		config.MisfitsOf(failed.Error.Err())[0].Suggestion != "ext_kit_say" {
+		t.Errorf("a tool that there is not: %d %+v", code, failed)
+	}
+	if code, failed := set(`"include":["ext_kit_say","ext_kit_grumble","ext_later_*"],"anyway":true`); code !=
+		http.StatusOK {
+		t.Errorf("%d %+v", code, failed)
+	}
+	if got := tools(); !cmp.Equal(got, []string{"ext_kit_grumble", "ext_kit_say"}) {
+		t.Errorf("the toolset shows %q", got)
+	}
+	text, _ := os.ReadFile(files.file())
+	if want := "toolsets:\n  talk:\n    include:\n      - ext_kit_say # aloud\n      - ext_kit_grumble\n" +
+		"      - ext_later_*\n"; string(text) != want {
+		t.Errorf("the file is\n%s", text)
+	}
+	stale := fmt.Sprintf(`{"include":["ext_kit_say"],"digest":%q}`, list.Toolsets[0].Digest)
+	var failed struct{ Error Fault }
+	if code := askAdmin(t, s, "POST", "/api/v1/toolsets/talk/set", stale, &failed); code != http.StatusConflict ||
+		failed.Error.Kind != protocol.ConfigInvalid || !strings.Contains(failed.Error.Message, "has changed since") {
+		t.Errorf("a stale digest: %d %+v", code, failed.Error)
+	}
+	var added ToolsetEdited
+	if code := askAdmin(t, s, "POST", "/api/v1/toolsets/more/add", bound(t, files.file(), `"exclude":["*_die"]`),
+		&added); code != http.StatusOK || added.Change == nil || added.Note != "" {
+		t.Errorf("add: %d %+v", code, added)
+	}
+	if shown, err := h.Toolsets().Tools("more"); err != nil || len(shown.Entries()) != 4 {
+		t.Errorf("the new one shows %d tools, %v", len(shown.Entries()), err)
+	}
+	if code := askAdmin(t, s, "POST", "/api/v1/toolsets/more/remove", bound(t, files.file(), ""),
+		nil); code != http.StatusOK {
+		t.Errorf("remove: %d", code)
+	}
+	if _, err := h.Toolsets().Tools("more"); err == nil {
+		t.Error("a removed toolset is there")
+	}
+}
+
+// A host whose configuration is in no files says so.
+func TestAccessWithoutFiles(t *testing.T) {
+	s, _ := adminServer(t)
+	for _, o := range accessOperations(access{}) {
+		var failed struct{ Error *Fault }
+		path := apiRoot + strings.ReplaceAll(o.path, "{name}", "x")
+		code := askAdmin(t, s, o.method, path, `{"digest":"sha256:0"}`, &failed)
+		edits := o.method == "POST" && !strings.HasSuffix(path, "/preview")
+		if !edits && code != http.StatusOK || edits && (code != http.StatusConflict || failed.Error == nil) {
+			t.Errorf("%s: %d %+v", path, code, failed.Error)
+		}
+	}
+}
