@@ -42,7 +42,7 @@ var askHost = map[string][]string{
 	"tools list":        {""},
 }
 
-// tellHost are commands that work without the running host, and notify it afterwards.
+// tellHost are commands that work without an answer of the running host, and notify or ask it all the same.
 var tellHost = []string{
 	"calls audit",
 	"client add bot",

@@ -85,8 +85,7 @@ func Everywhere(ctx context.Context) (all []*Running, err error) {
 	return all, ctx.Err()
 }
 
-// OnMachine returns the hosts of this machine that this user may reach, the oldest first. others is the number of those
-// of other users.
+// OnMachine returns the hosts of this machine that this user may reach. others is the number of those of other users.
 func OnMachine(ctx context.Context) (all []*Running, others int, err error) {
 	found, others := daemon.Machine(ctx)
 	for _, info := range found {
