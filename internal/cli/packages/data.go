@@ -6,27 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
-	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/host/unit"
-	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/manifest/agentplugin"
 )
-
-// others returns the other directories whose lock files name a plugin, which have the same data.
-func others(cfg *config.Config, id string) (dirs []string, err error) {
-	u, err := hosts.PackageUses()
-	if err != nil {
-		return nil, err
-	}
-	all, err := u.Of(id)
-	return slices.DeleteFunc(all, func(dir string) bool { return dir == cfg.Project.Dir }), err
-}
 
 // dataOf returns the directory with the data of an extension.
 func dataOf(id string, plugin bool) (string, error) {
@@ -47,6 +33,20 @@ func hasPluginData(name string) bool {
 	return err == nil
 }
 
+// tellData prints that a new plugin gets data which is there by its name: of an earlier plugin, which may be another
+// person's.
+func tellData(c *console.Console, name string) error {
+	dir, err := dataOf(name, true)
+	if err != nil {
+		return err
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		c.Tell(console.Safe("  it gets the data that a plugin of that name has written: " + measure(dir) +
+			"; exthost remove " + name + " --data deletes it"))
+	}
+	return nil
+}
+
 // eraser deletes the data of extensions with the user's word.
 type eraser struct {
 	c    *console.Console
@@ -54,7 +54,7 @@ type eraser struct {
 }
 
 // ask shows what would be deleted, and asks unless yes is set.
-func (r *eraser) ask(ctx context.Context, cfg *config.Config, ids []string, plugins map[string]bool, yes bool) error {
+func (r *eraser) ask(ctx context.Context, ids []string, plugins map[string]bool, yes bool) error {
 	for _, id := range ids {
 		dir, err := dataOf(id, plugins[id])
 		if err != nil {
@@ -74,17 +74,7 @@ func (r *eraser) ask(ctx context.Context, cfg *config.Config, ids []string, plug
 				Hint: "look at it, and remove it yourself",
 			}
 		}
-		line := fmt.Sprintf("deletes the data of %s: %s", id, measure(dir))
-		if plugins[id] {
-			also, err := others(cfg, id)
-			if err != nil {
-				return err
-			}
-			if len(also) > 0 {
-				line += ", which is also the plugin's in " + consent.Some(also)
-			}
-		}
-		r.c.Tell(console.Safe(line))
+		r.c.Tell(console.Safe(fmt.Sprintf("deletes the data of %s: %s", id, measure(dir))))
 		r.dirs = append(r.dirs, dir)
 	}
 	if yes || len(r.dirs) == 0 {

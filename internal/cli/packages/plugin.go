@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -45,6 +46,9 @@ func draftOf(c *console.Console, cfg *config.Config, id string, e lock.Entry) (*
 func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.Config, s store.Store,
 	p *packages.Package, source string, args []string) (err error) {
 	d, err := t.pluginDraft(c, cfg, p, source, args)
+	if err == nil {
+		err = noTwin(ctx, cfg, p.Run.Plugin)
+	}
 	if err != nil {
 		return errors.Join(err, release(c, p.Tree))
 	}
@@ -56,6 +60,9 @@ func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.C
 	}()
 	describe(c, p, nil)
 	tellInvalid(c, p.Run.Plugin)
+	if err := tellData(c, d.id); err != nil {
+		return err
+	}
 	if err := d.askAndPlace(ctx, "", t.yes, "exthost add "+source+" --yes"); err != nil {
 		return err
 	}
@@ -101,6 +108,29 @@ func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, p *packages.
 		}
 	}
 	return d, nil
+}
+
+// noTwin returns an error if an extension in the search paths has the name of a new plugin or an id of its servers.
+// Neither of both would run.
+func noTwin(ctx context.Context, cfg *config.Config, p *agentplugin.Plugin) error {
+	ids := []string{p.Identity.Name, agentplugin.PluginID(p.Identity.Name)}
+	for _, s := range p.Servers {
+		ids = append(ids, s.ID)
+	}
+	found, err := discovery.Discover(ctx, cfg.Extensions.Discovery())
+	if err != nil {
+		return err
+	}
+	for _, c := range append(found.Candidates, found.Conflicting...) {
+		if slices.Contains(ids, c.ID) || slices.Contains(ids, c.Owner) {
+			return &console.Error{
+				Code: console.ExitFailed,
+				Text: console.Safe(fmt.Sprintf("there is an extension %s: %s", c.ID, console.NearbyPath(c.Dir))),
+				Hint: "move it away; two of one id do not run",
+			}
+		}
+	}
+	return nil
 }
 
 // tellInvalid prints which parts of a plugin are not used.

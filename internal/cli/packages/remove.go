@@ -73,7 +73,7 @@ func removeAll(ctx context.Context, c *console.Console, ids []string, data, yes 
 	}
 	r := &eraser{c: c}
 	if data {
-		if err := r.ask(ctx, cfg, ids, plugins, yes); err != nil {
+		if err := r.ask(ctx, ids, plugins, yes); err != nil {
 			return err
 		}
 	}

@@ -65,21 +65,6 @@ func (u Uses) Add(dir string) error {
 	return file.WritePrivate(u.Path, data)
 }
 
-// Of returns the directories whose lock files name a package of the extension id. Lock files that cannot be read are
-// left out.
-func (u Uses) Of(id string) (of []string, err error) {
-	dirs, err := u.read()
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range dirs {
-		if f, err := Read(dir); err == nil && f.Extensions[id].Tree != "" {
-			of = append(of, dir)
-		}
-	}
-	return of, nil
-}
-
 // Release removes a tree from the store unless a lock file refers to it, and returns the files that stay: see
 // [store.Store.Remove]. It keeps the tree if any lock file cannot be read.
 func (u Uses) Release(tree string, copies ...store.Copy) (left store.Left, err error) {
