@@ -18,12 +18,11 @@ import (
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/stats"
 	"github.com/exthost/exthost/internal/listing/toolsearch"
-	"github.com/exthost/exthost/internal/observe/journal"
-	"github.com/exthost/exthost/internal/observe/wiretap"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
 )
 
 // Admin is the operator's side of a host. It is safe for concurrent use.
@@ -38,7 +37,7 @@ func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
 	s.Host.OpenFiles, s.Host.MaxFiles = process.CountFiles(), process.OpenFiles()
-	s.Clients = a.History().Clients(a.h.gateway.Sessions.Clients(listingOf(a.h.snapshots.Load())))
+	s.Clients = a.h.stats.history.Clients(a.h.gateway.Sessions.Clients(listingOf(a.h.snapshots.Load())))
 	s.NamedClients = a.h.clients.Describe()
 	s.SetMemory(process.SessionMemory())
 	s.Verdict = s.Judge(time.Now()) // knows more than that of Host.Status
@@ -89,27 +88,18 @@ func (a Admin) Events(ctx context.Context, kinds ...status.EventKind) iter.Seq[s
 	return a.h.stats.feed.Events(ctx, a.h.nodes, kinds...)
 }
 
-// The log of a host.
-type (
-	LogRecord = journal.Record // one record, or a line that an extension wrote to its stderr
-	LogFilter = journal.Filter // selects records; the zero value selects all that are kept
-)
-
 // Logs yields the latest records of the host's log, oldest first; with f.Follow it continues with new ones until
 // ctx ends or the host is closed. The last 256 records of the host and of each extension are kept, of level info
 // and above. Lower levels reach followers only.
-func (a Admin) Logs(ctx context.Context, f LogFilter) iter.Seq[LogRecord] {
+func (a Admin) Logs(ctx context.Context, f status.LogFilter) iter.Seq[status.LogRecord] {
 	return a.h.journal.Records(ctx, f)
 }
-
-// Frame is one message between the host and an extension.
-type Frame = wiretap.Frame
 
 // Tap yields the messages between the host and an extension in both directions, from now until ctx ends or the host
 // is closed. extension is an id, policy:NAME for the process of a policy, or "" for all. Secrets of extensions are
 // masked. At most 1,024 frames or 4 MiB are queued for a slow reader, who is told how many were dropped; a frame is
 // cut at 64 KiB. For an extension that runs a command per call, the frames are the command and its output.
-func (a Admin) Tap(ctx context.Context, extension string) iter.Seq[Frame] {
+func (a Admin) Tap(ctx context.Context, extension string) iter.Seq[status.Frame] {
 	return a.h.env.Tap.Frames(ctx, extension)
 }
 
@@ -202,11 +192,24 @@ func (a Admin) Config() map[string]any {
 	return cfg.Redacted()
 }
 
-// History is the record of ended calls.
-type History = stats.History
+// Calls returns the last n calls that ended, newest first, without their payloads. The host keeps the last 256.
+func (a Admin) Calls(n int) []status.PastCall { return a.h.stats.history.Calls(n) }
 
-// History returns the record of ended calls.
-func (a Admin) History() *History { return &a.h.stats.history }
+// PastCall returns a call that has ended by its number, with its payloads, masked and cut. The error is tool_not_found
+// if the call is no longer kept.
+func (a Admin) PastCall(id uint64) (status.PastCall, error) { return a.h.stats.history.Call(id) }
+
+// Questions returns the questions of extensions to callers that wait for an answer, oldest first.
+func (a Admin) Questions() []status.Question { return a.h.stats.history.Questions() }
+
+// History returns the counts of calls over the last hour, or those of an extension or destination over the last six
+// hours, in longer steps and without load samples. "" is the whole host.
+func (a Admin) History(extension string) status.History { return a.h.stats.history.Series(extension) }
+
+// ToolUse returns the counts of a tool of an extension since the host was opened, nil if it was never called.
+func (a Admin) ToolUse(extension, tool string) *status.ToolUse {
+	return a.h.stats.history.Use(extension, tool)
+}
 
 // Plan returns what [Admin.Reload] would change now, as far as that is known without starting anything.
 func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
@@ -268,29 +271,23 @@ func (a Admin) TestCall(ctx context.Context, c *protocol.Call) (Trace, error) {
 	return a.h.dispatcher.Test(ctx, c)
 }
 
-// Rehearsal is what one policy would decide about calls that have ended.
-type Rehearsal = policies.Rehearsal
-
 // RehearseOptions select a policy, by its name or by an entry, and calls.
 type RehearseOptions struct {
-	Policy string           // of the configuration; a disabled one too
-	Entry  *governance.Spec // a built-in policy that need not be in the configuration; nil: Policy names one
-	Last   int              // how many of the latest calls; default and maximum 256
-	Calls  []RecordedCall   // instead of the latest calls; nil: those
+	Policy string                // of the configuration; a disabled one too
+	Entry  *governance.Spec      // a built-in policy that need not be in the configuration; nil: Policy names one
+	Last   int                   // how many of the latest calls; default and maximum 256
+	Calls  []status.RecordedCall // instead of the latest calls; nil: those
 }
-
-// RecordedCall is a request to an extension in a cassette.
-type RecordedCall = policies.RecordedCall
 
 // rehearsalTime bounds the time of a rehearsal.
 const rehearsalTime = 10 * time.Second
 
 // Rehearse has one policy decide about calls that have ended: those of a cassette, or the latest, with what the host
-// has kept of them, as [History] does.
+// has kept of them, as [Admin.PastCall] shows.
 // Nothing is called and nothing is recorded. A built-in policy that counts begins with no counts, and counts by the
 // times of the calls. The policy decides as in mode enforce. The rehearsal ends after 10 s, or with ctx. The error is
 // tool_not_found for an unknown policy, invalid_arguments for one that cannot be rehearsed.
-func (a Admin) Rehearse(ctx context.Context, o RehearseOptions) (Rehearsal, error) {
+func (a Admin) Rehearse(ctx context.Context, o RehearseOptions) (status.Rehearsal, error) {
 	s := a.h.snapshots.Enter()
 	defer s.Leave()
 	var r policies.Rehearsing
@@ -301,20 +298,20 @@ func (a Admin) Rehearse(ctx context.Context, o RehearseOptions) (Rehearsal, erro
 		r, err = a.h.policies.Rehearsing(s.Policies, o.Policy)
 	}
 	if err != nil {
-		return Rehearsal{}, err
+		return status.Rehearsal{}, err
 	}
 	calls := make([]stats.Recorded, len(o.Calls))
 	for i := range o.Calls {
-		if calls[i], err = o.Calls[i].Recorded(); err != nil {
-			return Rehearsal{}, err
+		if calls[i], err = policies.Recorded(&o.Calls[i]); err != nil {
+			return status.Rehearsal{}, err
 		}
 	}
 	if o.Calls == nil {
-		calls = a.History().Recorded(cmp.Or(max(o.Last, 0), math.MaxInt))
+		calls = a.h.stats.history.Recorded(cmp.Or(max(o.Last, 0), math.MaxInt))
 	}
 	ctx, cancel := context.WithTimeout(ctx, rehearsalTime)
 	defer cancel()
-	return a.h.policies.Rehearse(ctx, r, calls, a.History().Excerpt), nil
+	return a.h.policies.Rehearse(ctx, r, calls, a.h.stats.history.Excerpt), nil
 }
 
 // TestHooks simulates an event of any point, and runs its hooks like [Host.RunHooks]. The hooks really run, with all
@@ -336,13 +333,10 @@ func (a Admin) Pins() []status.Pin {
 	return a.h.snapshots.Load().Pins()
 }
 
-// Selection names the items of one extension that an operator accepts.
-type Selection = policies.Selection
-
 // AcceptTools accepts the selected items of an extension as the operator was shown them: the warnings about them end,
 // also for later hosts, and items that policies held back are pinned and listed. by names the operator. The error is
 // tool_not_found if nothing is selected, or if an item changed since it was shown.
-func (a Admin) AcceptTools(s Selection, by string) error {
+func (a Admin) AcceptTools(s status.Selection, by string) error {
 	now := a.h.snapshots.Load()
 	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
 	defer a.h.announceAccepted(s.Extension, pinned)
@@ -385,4 +379,38 @@ func (h *Host) announceAccepted(extension string, accepted []status.Pin) {
 			h.gateway.NotifyListed(target.Base(), nil, method)
 		}
 	}
+}
+
+// Nodes returns the operations on this host and on the other nodes of its cluster.
+func (h *Host) Nodes() Nodes { return h.nodes }
+
+// Nodes are the operator's side of a host and of the other nodes of its cluster; without a cluster, of the host alone.
+// An extension of another node is named NODE.ID, an approval request NODE/ID. by names the operator. A node takes
+// orders from those in its cluster.operators; for others, the error is rejected. It is safe for concurrent use.
+type Nodes interface {
+	// Approvals returns the waiting approval requests of all nodes. It queries the other nodes for 2 s at most.
+	Approvals(ctx context.Context) status.Approvals
+	// Follow keeps the requests of other nodes current, for Current, until leave is called.
+	Follow() (leave func())
+	// Current returns the known waiting requests of all nodes, oldest first, the nodes whose requests are missing, and
+	// two channels of which one is closed when they change: own for those of this host, remote for the others.
+	Current() (list []ApprovalRequest, silent []status.Silent, own, remote <-chan struct{})
+	// Approve is [Admin.Approve] for a request of any node.
+	Approve(ctx context.Context, id, by string) error
+	// Deny is [Admin.Deny] for a request of any node.
+	Deny(ctx context.Context, id, by, reason string) error
+	// Audit returns the audit records of all nodes about a call, by the id of one of its decisions. The decision of
+	// one node leads to those of others. Audit waits 5 s at most. The error is invalid_arguments for an impossible id.
+	Audit(ctx context.Context, id string) (status.CallRecords, error)
+	// Restart is [Admin.Restart] for an extension of any node.
+	Restart(ctx context.Context, id, by string) error
+	// Enable is [Admin.Enable] for an extension of any node.
+	Enable(ctx context.Context, id, by string) error
+	// Disable is [Admin.Disable] for an extension of any node.
+	Disable(ctx context.Context, id, by string) error
+	// Reload is [Admin.Reload] of one extension of any node, or of this host for the id "".
+	Reload(ctx context.Context, id, by string) (*status.Change, error)
+	// Having returns a function that lists the nodes that have a tool of the catalog, this node first. The list is
+	// empty without a cluster, and for the host's own tools.
+	Having() func(*tools.Entry) []string
 }

@@ -3,14 +3,12 @@ package exthost
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"slices"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/host/bridge"
-	"github.com/exthost/exthost/internal/host/clients"
 	"github.com/exthost/exthost/internal/host/dispatch"
-	"github.com/exthost/exthost/internal/host/operations"
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -139,28 +137,60 @@ func (h *Host) RejectionErrors() bool {
 	return h.snapshots.Load().Config.Governance.Rejections == config.RejectionsError
 }
 
-// Types for fronts.
-type (
-	Destination = bridge.Info       // an MCP server that fronts bridge to HTTP
-	Bridge      = bridge.Directory  // what fronts need to serve destinations over HTTP
-	Clients     = clients.Directory // the named clients in force
-)
+// Bridge returns the destinations, for fronts that serve them over HTTP.
+func (h *Host) Bridge() Bridge { return h.destinations }
 
-// Types for operators. Extensions and approval requests of another node are named NODE.ID and NODE/ID.
-type (
-	Nodes       = operations.Nodes
-	Approvals   = operations.Approvals   // the approval requests of all nodes
-	CallRecords = operations.CallRecords // the records of a call in the audit logs of all nodes
-)
+// Bridge has what a front needs to serve the destinations of a host over HTTP. It is safe for concurrent use.
+type Bridge interface {
+	// Destinations yields the destinations by name as the configuration states them, at once and after every reload,
+	// until ctx ends or the host is closed. Each map is a new one.
+	Destinations(ctx context.Context) iter.Seq[map[string]config.Destination]
+	// EnvHeaders maps request headers of a client to variables of its instance; nil if there are none.
+	EnvHeaders(destination string) map[string]string
+	// Listens sets the additional address, besides /{name}, that the status shows for a destination; "" when its
+	// front has stopped serving it.
+	Listens(destination, address string)
+	// Refuses returns why the destination s.Extension would refuse a request of s now: it has failed too often or
+	// cannot run. The error is a *protocol.Error with RetryAfter. It is nil if the request would be served, and for
+	// an unknown destination.
+	Refuses(s *protocol.Session) error
+}
 
-// Nodes returns the operations on this host and on the other nodes of its cluster.
-func (h *Host) Nodes() *Nodes { return h.nodes }
+// Clients returns the named clients, for fronts that authenticate their callers.
+func (h *Host) Clients() Clients { return h.clients }
 
-// Clients returns the named clients.
-func (h *Host) Clients() *Clients { return h.clients }
-
-// Bridge returns the destinations that fronts serve over HTTP.
-func (h *Host) Bridge() *Bridge { return h.destinations }
+// Clients are the named clients in force. It is safe for concurrent use.
+type Clients interface {
+	// Names returns the names of all clients, sorted.
+	Names() []string
+	// Stated returns the clients in force as the configuration states them. The map must not be changed.
+	Stated() map[string]config.Client
+	// ByToken returns the client of a token. until ends with the token or the client. The time that it takes depends
+	// only on the number of tokens, not on which token matches nor on how much of it does.
+	ByToken(token string) (name string, until context.Context, ok bool)
+	// ByName looks up a client that was authenticated without a token. until ends with the client. A client with a
+	// scope is not found: it has only what its token opens.
+	ByName(name string) (until context.Context, ok bool)
+	// Formerly returns the client whose ended old token this is, "" for any other token.
+	Formerly(token string) (name string)
+	// Subject reports whether the subject of an access token may use this name as a caller: no client has it. until
+	// ends when a client gets the name, or when many other subjects have come since this one was last seen.
+	Subject(name string) (until context.Context, ok bool)
+	// Unnamed reports whether anonymous callers may be served: no client has existed since the host was opened.
+	// Removing the last client does not admit them again. until ends with the first client.
+	Unnamed() (until context.Context, ok bool)
+	// Toolset returns the toolset of a client, "" for a client without one and for an unknown client.
+	Toolset(name string) string
+	// Scope returns the scope of a client, see [config.Client]; "" for a client without one and for an unknown client.
+	Scope(name string) string
+	// Reload applies the clients of the configuration that Options.Reread reads, and nothing else of it. Removed
+	// clients and old tokens are refused at once, and their sessions end. So do the sessions of an access token's
+	// subject if a client has got the subject's name. Reload does not wait for starts. After an error, which is also
+	// logged, nothing has changed.
+	Reload() error
+	// Set replaces all clients, as Reload does.
+	Set(stated map[string]config.Client)
+}
 
 // runHooks checks e and runs it in s with run, a method of hooks.Set.
 func runHooks(ctx context.Context, s *snapshot.Snapshot, e *hooks.Event, run func(*hooks.Set, context.Context,

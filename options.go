@@ -13,16 +13,17 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/host/dispatch"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 )
 
 // Options are the part of a host's configuration that comes from code; [config.Config] comes from files. The zero
@@ -64,7 +65,7 @@ type Options struct {
 	Secrets func(*config.Config) Secrets
 	// Logins returns the user's logins at remote servers. It is called at every reload, as Secrets is. Default: a
 	// remote server gets no login.
-	Logins func(*config.Config) Logins
+	Logins func(*config.Config) runtime.Logins
 	// Start selects the extensions that are started; the others are listed and stay stopped. Default: all.
 	Start func(id string) bool
 	// Observe receives each decision of a policy, on the goroutine that waits for the decision. It must not
@@ -87,7 +88,7 @@ type Options struct {
 	Cluster peers.Cluster
 	// Services connects to extensions of transport nats: services.New of package cluster/services. Default: such
 	// extensions do not run, and a diagnostic says so.
-	Services Services
+	Services runtime.Services
 	// Mode is for tools that inspect or try extensions. Default: the host runs.
 	Mode Mode
 }
@@ -134,15 +135,28 @@ type Secrets = interface {
 	Check(name string) error
 }
 
-// Types of Options that internal packages declare.
-type (
-	Logins       = unit.Logins           // the user's logins at remote servers
-	LoginPlace   = unit.LoginPlace       // a login and where it is valid
-	Tracer       = dispatch.Tracer       // makes the spans of calls
-	Span         = dispatch.Span         // the span of one call
-	TraceContext = dispatch.TraceContext // a position in a trace, as messages state it
-	Services     = runtime.Services      // connects to extensions that are services on NATS
-)
+// Tracer makes the spans of calls. Its methods are called concurrently and must not block.
+type Tracer interface {
+	// Begin begins the span of a call. parent is as stated by the caller. It is zero if none was stated, and for a
+	// part of another call: then ctx has the span of that call. The returned context is used for parts of the call.
+	Begin(ctx context.Context, parent protocol.TraceContext, at time.Time) (context.Context, Span)
+	// Report returns the export status of the spans.
+	Report() *status.Tracing
+}
+
+// Span is the span of one call. Ask is called concurrently, the other methods are not.
+type Span = interface {
+	// Context returns the call's position in its trace.
+	Context() protocol.TraceContext
+	// Send begins the span of an instance that gets the call, and returns the position that the instance is told.
+	// A call may go to several instances, one after another.
+	Send(at time.Time) protocol.TraceContext
+	// Ask begins the span of an instance's request to the caller. The returned function ends it.
+	Ask(at time.Time, method string) (end func(at time.Time, o status.Outcome))
+	// End ends the spans at that time. The stages of e are the parts of the call; its instance stages match the
+	// spans of Send, in order. End must not keep e.
+	End(at time.Time, e *status.CallEvent)
+}
 
 // Mode changes how a host runs, for tools that inspect or try extensions.
 type Mode struct {

@@ -2,7 +2,6 @@ package exthost
 
 import (
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -60,13 +59,9 @@ func (t Toolsets) Listed(s *protocol.Session) ([]*tools.Entry, error) {
 	return t.h.snapshots.Load().Listed(s)
 }
 
-// Found is the result of a search: the best tools, more of the best extensions, or, if nothing was found, all
-// extensions.
-type Found = toolsearch.Answer
-
 // Find searches the tools of a toolset that policies show to a caller, "" for an anonymous one. It matches words,
 // not meaning.
-func (t Toolsets) Find(name, caller, query string) (Found, error) {
+func (t Toolsets) Find(name, caller, query string) (tools.Found, error) {
 	return t.h.snapshots.Load().Find(name, caller, query, nil)
 }
 

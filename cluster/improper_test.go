@@ -10,10 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/host/operations"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
@@ -79,12 +77,12 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 		}
 		stop()
 	}()
-	found, err := web.Nodes().Audit(ctx, web.Admin().History().Calls(1)[0].Decision)
+	found, err := web.Nodes().Audit(ctx, web.Admin().Calls(1)[0].Decision)
 	if err != nil || !slices.ContainsFunc(found.Nodes,
-		func(a operations.Audited) bool { return a.Node == "gpu1" && len(a.Records) == 1 }) {
+		func(a status.Audited) bool { return a.Node == "gpu1" && len(a.Records) == 1 }) {
 		t.Errorf("%+v, %v", found.Nodes, err)
 	}
-	if !slices.ContainsFunc(found.Silent, func(s operations.Silent) bool { return s.Node == "mute" }) {
+	if !slices.ContainsFunc(found.Silent, func(s status.Silent) bool { return s.Node == "mute" }) {
 		t.Errorf("silent: %+v", found.Silent)
 	}
 }
@@ -169,7 +167,7 @@ func TestLateListOfRequests(t *testing.T) {
 		return len(all) == 1 && all[0].Approvals == 1
 	})
 	n := web.Nodes()
-	listed := make(chan exthost.Approvals, 1)
+	listed := make(chan status.Approvals, 1)
 	go func() { listed <- n.Approvals(within(t)) }()
 	<-asked
 	defer n.Follow()()

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // operatedBy returns a node that accepts orders of operators.
@@ -86,7 +87,7 @@ func TestLongResultIsReadAtItsOwner(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, "the owner has gone", func() bool { return len(web.Status().Cluster.Nodes) == 0 })
-	_, err := web.Nodes().Page(within(t), nil, "", nil, json.RawMessage(`{"handle":"gpu1/x"}`))
+	_, err := web.Call(within(t), "exthost_result_page", map[string]any{"handle": "gpu1/x"})
 	if protocol.KindOf(err) != protocol.NotReady ||
 		!strings.Contains(err.Error(), "the result is kept by node gpu1, which is not there now") {
 		t.Errorf("of an owner that has gone: %v", err)
@@ -120,7 +121,7 @@ func TestManyRequestsAreAnsweredOnce(t *testing.T) {
 			outcomes <- err
 		}()
 	}
-	all := make([]exthost.Approvals, 3)
+	all := make([]status.Approvals, 3)
 	for i, h := range fronts {
 		eventually(t, "all requests are listed", func() bool {
 			all[i] = h.Nodes().Approvals(within(t))
@@ -203,7 +204,7 @@ func TestAnswersAfterTheCallerHasGone(t *testing.T) {
 		t.Errorf("the call: %v", err)
 	}
 	eventually(t, "its caller has gone", func() bool { return !owner.Admin().ApprovalRequests()[0].Waiting })
-	at := map[string]*exthost.Nodes{"a": a.Nodes(), "b": b.Nodes()}
+	at := map[string]exthost.Nodes{"a": a.Nodes(), "b": b.Nodes()}
 	for _, tt := range []struct{ node, person, verb, told string }{
 		{"a", "ann", "approve", ""}, {"b", "bob", "approve", "approved by ann at node a"}, {"b", "bob", "deny", ""},
 		{"a", "ann", "approve", "was denied already, by bob at node b"},

@@ -251,7 +251,12 @@ const (
 	RejectionsError  = "error"
 )
 
-// Toolset selects and renames what a client sees. The zero value selects everything.
+// Toolset selects and renames what a client sees. The zero value selects everything. Its fields:
+//
+//	Include  []string          // patterns of the names and URIs that clients see; nil: everything
+//	Exclude  []string          // patterns of what clients do not see, even if included
+//	Prefix   *string           // of the names of tools and prompts in place of ext_; nil: ext_
+//	Describe map[string]string // descriptions that replace those of tools, by registered name
 type Toolset = toolset.Definition
 
 // Server is the HTTP server.

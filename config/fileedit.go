@@ -78,7 +78,8 @@ func makeEdit(wanted string, plan func() (plannedEdit, error)) (Edited, error) {
 	return Edited{File: p.file, Line: line, Changed: err == nil && changed, Created: created}, err
 }
 
-// Misfit says what is wrong with one field of an edit.
+// Misfit says what is wrong with one field of an edit. Its fields are Field, Value, Message, and Suggestion, the value
+// that may be meant.
 type Misfit = toolset.Misfit
 
 // misfits is the data of the error for fields of an edit.

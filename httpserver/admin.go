@@ -114,7 +114,7 @@ var hostOperations = []operation{
 		path:    "/tap",
 		summary: "The frames between the host and its extensions, from now on",
 		query:   []parameter{{"extension", "only this extension"}},
-		events:  map[string]any{"frame": exthost.Frame{}},
+		events:  map[string]any{"frame": status.Frame{}},
 		stream:  streamTap,
 	},
 	{
@@ -141,7 +141,7 @@ var hostOperations = []operation{
 		path:    "/logs",
 		summary: "The latest records of the log and, with follow, the new ones",
 		query:   append(logQuery, parameter{"follow", "true: continue with new records"}),
-		events:  map[string]any{kindLog: exthost.LogRecord{}},
+		events:  map[string]any{kindLog: status.LogRecord{}},
 		stream:  streamLogs,
 	},
 	{

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -151,7 +150,7 @@ func TestAdminFaults(t *testing.T) {
 type events struct{ lines *bufio.Reader }
 
 // next returns the next record; false at the end of the stream.
-func (e *events) next(t *testing.T) (r exthost.LogRecord, ok bool) {
+func (e *events) next(t *testing.T) (r status.LogRecord, ok bool) {
 	t.Helper()
 	for {
 		line, err := e.lines.ReadString('\n')
@@ -237,7 +236,7 @@ func TestAdminLogsEndWithTheHost(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var last exthost.LogRecord
+	var last status.LogRecord
 	for r, ok := follower.next(t); ok; r, ok = follower.next(t) {
 		last = r
 	}

@@ -24,7 +24,7 @@ const (
 
 // eventTypes returns, by kind of event, a value of the type of its data.
 func eventTypes() map[string]any {
-	types := map[string]any{kindStatus: status.Status{}, kindLog: exthost.LogRecord{}}
+	types := map[string]any{kindStatus: status.Status{}, kindLog: status.LogRecord{}}
 	for _, kind := range status.EventKinds() {
 		types[string(kind)] = status.Event{}
 	}
@@ -141,7 +141,7 @@ func streamLogs(h *exthost.Host, r *http.Request) ([]source, error) {
 	}, err
 }
 
-func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(message) bool) {
+func sendLogs(ctx context.Context, h *exthost.Host, f status.LogFilter, send func(message) bool) {
 	for record := range h.Admin().Logs(ctx, f) {
 		if !send(message{kindLog, record}) {
 			return
@@ -150,7 +150,7 @@ func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send fu
 }
 
 // logFilter reads the parameters of logQuery, and the parameter follow.
-func logFilter(r *http.Request) (f exthost.LogFilter, err error) {
+func logFilter(r *http.Request) (f status.LogFilter, err error) {
 	f.Extension = r.FormValue("extension")
 	if level := r.FormValue("level"); level == "trace" {
 		f.Level = slog.LevelDebug - 4

@@ -37,7 +37,7 @@ var historyOperations = []operation{
 		query:   []parameter{{"extension", "only calls of this extension or destination, of the last six hours"}},
 		answer:  status.History{},
 		handle: func(h *exthost.Host, r *http.Request) (any, error) {
-			return h.Admin().History().Series(r.FormValue("extension")), nil
+			return h.Admin().History(r.FormValue("extension")), nil
 		},
 	},
 	{
@@ -75,8 +75,7 @@ func getCalls(h *exthost.Host, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	past := h.Admin().History()
-	return callList{past.Calls(last), past.Questions()}, nil
+	return callList{h.Admin().Calls(last), h.Admin().Questions()}, nil
 }
 
 func getCall(h *exthost.Host, r *http.Request) (any, error) {
@@ -85,7 +84,7 @@ func getCall(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the id of a call is a number, not %q",
 			r.PathValue("id"))
 	}
-	return h.Admin().History().Call(id)
+	return h.Admin().PastCall(id)
 }
 
 // The default and max number of audit records in a list. A record may have 5 KiB.

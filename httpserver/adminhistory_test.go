@@ -88,14 +88,14 @@ func TestOperatorCallsAsOperator(t *testing.T) {
 	if r.StatusCode != http.StatusOK {
 		t.Fatal(r.Status)
 	}
-	if c := h.Admin().History().Calls(1)[0]; c.Caller != clienttoken.Operator {
+	if c := h.Admin().Calls(1)[0]; c.Caller != clienttoken.Operator {
 		t.Errorf("%+v", c)
 	}
 	if r := send(t, "POST", "http://"+addr+"/api/v1/tools/ext_kit_say/call", http.Header{},
 		`{}`); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without the token: %s", r.Status)
 	}
-	if _, err := h.Admin().History().Call(2); protocol.KindOf(err) != protocol.ToolNotFound {
+	if _, err := h.Admin().PastCall(2); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("a call without the token was made: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ var policyOperations = []operation{
 		summary: "Have one policy decide about the latest calls, which the host has kept, without making them and " +
 			"without a record",
 		body:   PolicyRehearsal{},
-		answer: exthost.Rehearsal{},
+		answer: status.Rehearsal{},
 		handle: rehearse,
 	},
 	{
@@ -60,7 +60,7 @@ var policyOperations = []operation{
 		path:   "/approvals",
 		summary: "The calls that wait for a person's approval, at this host and at other nodes of its cluster, " +
 			"oldest first",
-		answer: exthost.Approvals{},
+		answer: status.Approvals{},
 		handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return h.Nodes().Approvals(r.Context()), nil
 		},
@@ -69,7 +69,7 @@ var policyOperations = []operation{
 		method:  "POST",
 		path:    "/approvals/{id}/approve",
 		summary: "Approve the call, once; NODE/ID is one that waits at another node",
-		handle:  onOne((*exthost.Nodes).Approve),
+		handle:  onOne(exthost.Nodes.Approve),
 	},
 	{
 		method:  "POST",
@@ -82,7 +82,7 @@ var policyOperations = []operation{
 		method:  "GET",
 		path:    "/audit/{id}",
 		summary: "The audit records of a call on all nodes, by the id of one of its decisions",
-		answer:  exthost.CallRecords{},
+		answer:  status.CallRecords{},
 		handle: func(h *exthost.Host, r *http.Request) (any, error) {
 			return h.Nodes().Audit(r.Context(), r.PathValue("id"))
 		},
@@ -245,7 +245,7 @@ type PolicyRehearsal struct {
 	Entry  string `json:"entry,omitempty"` // instead of a name: the entry, as YAML, of a built-in policy
 	Last   int    `json:"last,omitempty"`  // how many calls; default and maximum 256
 	// Instead of the latest calls: those of a cassette, oldest first, at most 10,000.
-	Calls []exthost.RecordedCall `json:"calls,omitempty"`
+	Calls []status.RecordedCall `json:"calls,omitempty"`
 }
 
 // maxRehearsed bounds the calls that a request may bring along.
@@ -299,7 +299,7 @@ func approvePin(h *exthost.Host, r *http.Request) (any, error) {
 	if err := decode(r, "the digests", &body); err != nil {
 		return nil, err
 	}
-	return nil, h.Admin().AcceptTools(exthost.Selection{
+	return nil, h.Admin().AcceptTools(status.Selection{
 		Extension: r.PathValue("extension"),
 		Label:     r.PathValue("label"),
 		Digests:   body.Digests,

@@ -149,7 +149,7 @@ func TestRehearsal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rehearse := func(body map[string]any) (r exthost.Rehearsal, code int, failed Fault) {
+	rehearse := func(body map[string]any) (r status.Rehearsal, code int, failed Fault) {
 		t.Helper()
 		data, _ := json.Marshal(body)
 		var text string
@@ -232,7 +232,7 @@ func TestRehearsal(t *testing.T) {
 		}
 	}
 	after := h.Admin().Measures()
-	if got := h.Admin().History().Calls(100); len(got) != 3 || len(h.Admin().ApprovalRequests()) != 0 ||
+	if got := h.Admin().Calls(100); len(got) != 3 || len(h.Admin().ApprovalRequests()) != 0 ||
 		len(h.Admin().Traces(100)) != traces || cmp.Diff(before.Policies, after.Policies) != "" {
 		t.Errorf("the rehearsals have left traces: %d calls, %d decisions", len(got), len(h.Admin().Traces(100)))
 	}

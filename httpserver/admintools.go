@@ -39,19 +39,19 @@ var extensionOperations = []operation{
 		path:   "/extensions/{id}/restart",
 		summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes " +
 			"once calls can run again",
-		handle: onOne((*exthost.Nodes).Restart),
+		handle: onOne(exthost.Nodes.Restart),
 	},
 	{
 		method:  "POST",
 		path:    "/extensions/{id}/disable",
 		summary: "Stop an extension until it is enabled; calls in flight may finish first",
-		handle:  onOne((*exthost.Nodes).Disable),
+		handle:  onOne(exthost.Nodes.Disable),
 	},
 	{
 		method:  "POST",
 		path:    "/extensions/{id}/enable",
 		summary: "Run a disabled extension again",
-		handle:  onOne((*exthost.Nodes).Enable),
+		handle:  onOne(exthost.Nodes.Enable),
 	},
 }
 
@@ -69,7 +69,7 @@ func getExtension(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 // onOne returns the handler of an action on the item named in the path.
-func onOne(act func(n *exthost.Nodes, ctx context.Context, id, by string) error) handler {
+func onOne(act func(n exthost.Nodes, ctx context.Context, id, by string) error) handler {
 	return func(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, act(h.Nodes(), r.Context(), r.PathValue("id"), operator(r))
 	}
@@ -205,7 +205,7 @@ type FoundTool struct {
 }
 
 // NewFoundTools converts the result of a search.
-func NewFoundTools(found exthost.Found) FoundTools {
+func NewFoundTools(found tools.Found) FoundTools {
 	list := FoundTools{
 		Best:       []FoundTool{},
 		More:       []FoundTool{},
@@ -280,7 +280,7 @@ func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	list.Generation = catalog.Generation()
 	having := h.Nodes().Having()
 	for i, e := range selected {
-		list.Tools[i].Use, list.Tools[i].Nodes = h.Admin().History().Use(e.Extension, e.Registered()), having(e)
+		list.Tools[i].Use, list.Tools[i].Nodes = h.Admin().ToolUse(e.Extension, e.Registered()), having(e)
 	}
 	return list, nil
 }
@@ -340,7 +340,7 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
 	}
 	t := ToolOf(e)
-	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().History().Use(e.Extension,
+	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().ToolUse(e.Extension,
 		e.Name), h.Nodes().Having()(e)
 	return t, nil
 }

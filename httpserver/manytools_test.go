@@ -22,6 +22,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // toolsEach is the number of tools per extension of crowded. Their descriptors are as long as those of common
@@ -259,6 +260,6 @@ func BenchmarkNextSnapshot(b *testing.B) {
 	h := crowded(b, 10_000)
 	b.ReportAllocs()
 	for b.Loop() { // the host builds one even if there was nothing to accept
-		_ = h.Admin().AcceptTools(exthost.Selection{Extension: "none"}, "")
+		_ = h.Admin().AcceptTools(status.Selection{Extension: "none"}, "")
 	}
 }

@@ -329,7 +329,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	ids := map[string]func() string{
 		"/approvals/{id}/approve": func() string { return approvalRequest(t, h) },
 		"/approvals/{id}/deny":    func() string { return approvalRequest(t, h) },
-		"/calls/{id}":             func() string { return fmt.Sprint(h.Admin().History().Calls(1)[0].ID) },
+		"/calls/{id}":             func() string { return fmt.Sprint(h.Admin().Calls(1)[0].ID) },
 		"/decisions/{id}":         func() string { return h.Admin().Traces(1)[0].ID },
 	}
 	bodies := map[string]string{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 )
 
 // ports are the loopback listeners of destinations. Each serves /mcp, /sse and /message of its destination.
@@ -33,13 +34,8 @@ type port struct {
 // run keeps a listener open for each destination with a port until ctx ends. Then it closes the listeners and waits
 // for their requests, which have the context requests.
 func (p *ports) run(ctx, requests context.Context) {
-	for list := range p.server.options.Bridge.Destinations(ctx) {
-		wanted := make(map[string]exthost.Destination, len(list))
-		for _, d := range list {
-			if d.Local {
-				wanted[d.Name] = d
-			}
-		}
+	for wanted := range p.server.options.Bridge.Destinations(ctx) {
+		maps.DeleteFunc(wanted, func(_ string, d config.Destination) bool { return d.Type != config.DestinationStdio })
 		p.close(cancelGrace, func(name string, open *port) bool {
 			d, ok := wanted[name]
 			return !ok || d.Port != open.requested
@@ -48,7 +44,7 @@ func (p *ports) run(ctx, requests context.Context) {
 			if open := p.open[name]; open != nil {
 				p.server.options.Bridge.Listens(name, open.url) // a new snapshot lacks the URL
 			} else {
-				p.listen(ctx, requests, d)
+				p.listen(ctx, requests, name, d.Port)
 			}
 		}
 	}
@@ -77,25 +73,25 @@ func (p *ports) close(timeout time.Duration, match func(name string, open *port)
 const maxPortTries = 100
 
 // listen opens the port of a destination, or the next free one.
-func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
-	log := p.server.options.Logger.With("extension", d.Name)
-	l, err := listenFrom(ctx, d.Port)
+func (p *ports) listen(ctx, requests context.Context, name string, wanted int) {
+	log := p.server.options.Logger.With("extension", name)
+	l, err := listenFrom(ctx, wanted)
 	if err != nil {
-		log.Error("no port for the destination, which is served at /"+d.Name+"/ alone", "port", d.Port, "error", err)
+		log.Error("no port for the destination, which is served at /"+name+"/ alone", "port", wanted, "error", err)
 		return
 	}
 	address := l.Addr().String()
-	if _, got, _ := net.SplitHostPort(address); d.Port != 0 && got != strconv.Itoa(d.Port) {
-		log.Warn("the port of the destination is taken, and the next free one is used", "port", d.Port, "listens",
+	if _, got, _ := net.SplitHostPort(address); wanted != 0 && got != strconv.Itoa(wanted) {
+		log.Warn("the port of the destination is taken, and the next free one is used", "port", wanted, "listens",
 			address)
 	}
 	guard, err := p.server.newGuard(address, false,
 		p.server.confined(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !p.server.toolsets.servesExtension(r, d.Name) {
+			if !p.server.toolsets.servesExtension(r, name) {
 				http.NotFound(w, r)
 				return
 			}
-			p.server.serveExtension(w, r, d.Name, strings.TrimPrefix(r.URL.Path, "/"))
+			p.server.serveExtension(w, r, name, strings.TrimPrefix(r.URL.Path, "/"))
 		})))
 	if err != nil { // an invalid allowed origin, which Serve would have refused
 		log.Error("no port for the destination", "error", err)
@@ -108,20 +104,20 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 	}
 	requests, cancel := context.WithCancel(requests)
 	open := &port{
-		requested: d.Port,
+		requested: wanted,
 		url:       scheme + address,
 		http:      p.server.newHTTP(requests, guard),
 		cancel:    cancel,
 		done:      make(chan struct{}),
 	}
-	p.open[d.Name] = open
+	p.open[name] = open
 	go func() {
 		defer close(open.done)
 		if err := p.server.accept(open.http, l); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the port of the destination is closed", "listens", address, "error", err)
 		}
 	}()
-	p.server.options.Bridge.Listens(d.Name, open.url)
+	p.server.options.Bridge.Listens(name, open.url)
 	log.LogAttrs(ctx, slog.LevelDebug, "the destination listens", slog.String("at", address))
 }
 

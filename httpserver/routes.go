@@ -2,35 +2,15 @@ package httpserver
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"net/http"
 	"strings"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
-)
-
-// Bridge manages destinations. [exthost.Bridge] implements it.
-type Bridge interface {
-	// Destinations yields the destinations, at once and after each change.
-	Destinations(ctx context.Context) iter.Seq[[]exthost.Destination]
-	// EnvHeaders returns the environment variables that headers set, see [exthost.Bridge].
-	EnvHeaders(name string) map[string]string
-	// Listens records the URL of a destination's own port, or "" if it has none.
-	Listens(name, address string)
-	// Refuses returns why a request of s to s.Extension would be refused, or nil.
-	Refuses(s *protocol.Session) error
-}
-
-var (
-	_ Bridge  = (*exthost.Bridge)(nil)
-	_ Clients = (*exthost.Clients)(nil)
 )
 
 func (s *Server) newRoutes() http.Handler {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/secret/accesstoken"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
@@ -28,7 +29,7 @@ type Options struct {
 	Ready   func() error // returns why /readyz answers 503; nil: always ready
 	// returns what /readyz answers to the operator, besides the status; nil: nothing
 	Verdict func() status.Verdict
-	Bridge  Bridge // the destinations and their ports, or nil
+	Bridge  exthost.Bridge // the destinations and their ports, or nil
 	// The toolsets of the backend, such as [exthost.Toolsets]; nil: /t/{toolset}/mcp is not served.
 	Toolsets Toolsets
 

@@ -24,6 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -186,9 +187,9 @@ func TestShutdown(t *testing.T) {
 // bridge is a Bridge with one destination. It records where the destination listens.
 type bridge struct{ listens chan string }
 
-func (bridge) Destinations(ctx context.Context) iter.Seq[[]exthost.Destination] {
-	return func(yield func([]exthost.Destination) bool) {
-		if yield([]exthost.Destination{{Name: "d", Local: true}}) {
+func (bridge) Destinations(ctx context.Context) iter.Seq[map[string]config.Destination] {
+	return func(yield func(map[string]config.Destination) bool) {
+		if yield(map[string]config.Destination{"d": {Type: config.DestinationStdio}}) {
 			<-ctx.Done()
 		}
 	}

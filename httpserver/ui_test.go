@@ -296,7 +296,7 @@ func TestDashboard(t *testing.T) {
 		b.await(call + `.textContent === "Really call it?"`)
 		b.eval(call + `.click()`)
 		b.await(`document.querySelector(".details pre[aria-label=Answer]").textContent.includes("12345678901234567890")`)
-		if c := h.Admin().History().Calls(1)[0]; c.Tool != "ext_kit_say" || c.Caller != clienttoken.Operator {
+		if c := h.Admin().Calls(1)[0]; c.Tool != "ext_kit_say" || c.Caller != clienttoken.Operator {
 			t.Errorf("the page has called %+v", c)
 		}
 		b.shoot("tool-called")

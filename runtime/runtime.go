@@ -98,7 +98,8 @@ type Spec struct {
 	writeTimeout, probeTimeout, pingTimeout, exitGrace, slowStart, goneGrace time.Duration
 }
 
-// Held is a limit that several instances share; see [Spec].Held.
+// Held is a limit that several instances share, see [Spec].Held. The zero value is ready to use; it has no fields and
+// methods of its own.
 type Held = jsonrpc.Held
 
 // Login provides access tokens. Its methods must be safe for concurrent use, and their errors are *protocol.Error.
@@ -112,6 +113,31 @@ type Login interface {
 	Refused(token string) error
 	// Needed tells why a person has to sign in, and how; "" if nobody has to, as far as is known.
 	Needed() string
+}
+
+// Logins are a user's logins at remote servers. Its method must be safe for concurrent use.
+type Logins interface {
+	// Login returns the login for a place, even if nobody has signed in there yet. The transport states the server and
+	// the client that users sign in as. The result may be a [SignsIn].
+	Login(at LoginPlace, t *manifest.Transport) Login
+}
+
+// SignsIn is a login at which a caller can sign in while its call waits.
+type SignsIn interface {
+	Login
+	// SignIn signs in. open has the user open an address in a browser on this machine, and returns once the user
+	// has agreed.
+	SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error
+}
+
+// LoginPlace identifies a login: for what, and at which server.
+type LoginPlace struct {
+	ID string // the extension or destination
+	// Of is the directory of the extension, or of the project whose files state the destination; "" for a
+	// destination of the user's own files.
+	Of     string
+	URL    string // the server's
+	Caller string // owner of the login; "": one for all callers
 }
 
 // Services connects to extensions that are services on NATS. Package cluster/services implements it, so that programs

@@ -41,12 +41,6 @@ type Event struct {
 	Silent    []Silent            `json:"silent,omitempty"`    // of kind approvals: nodes whose requests are missing
 }
 
-// Silent is a cluster node with approval requests that are not listed.
-type Silent struct {
-	Node   string `json:"node"`
-	Reason string `json:"reason"`
-}
-
 // CallEvent is a finished exchange with an extension.
 type CallEvent struct {
 	ID        uint64 `json:"id"` // number of the call since the host was opened

@@ -3,6 +3,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -304,6 +305,21 @@ type Pin struct {
 	Policy string `json:"policy"`
 	pins.Pin
 }
+
+// Selection names the items of an extension that an operator accepts.
+type Selection struct {
+	Extension string
+	Label     string   // of one item, as its pin states it; "": every waiting item
+	Digests   []string // of the items as shown to the operator: nothing else is accepted
+}
+
+// Names reports whether the pin waits and is selected by extension and label.
+func (s *Selection) Names(p *Pin) bool {
+	return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label)
+}
+
+// Has reports whether the pin is selected and unchanged since the operator was shown it.
+func (s *Selection) Has(p *Pin) bool { return s.Names(p) && slices.Contains(s.Digests, p.Digest) }
 
 // Hook is a hook handler.
 type Hook struct {

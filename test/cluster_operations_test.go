@@ -431,7 +431,7 @@ func TestCallAtNode(t *testing.T) {
 				Node:   node,
 				Params: json.RawMessage(`{"name":"` + tool + `","arguments":{"name":"Ada"}}`),
 			})
-		past := h.Admin().History().Calls(1)
+		past := h.Admin().Calls(1)
 		return past[0].Node, err
 	}
 	for _, tt := range []struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // A tool with tag characters in its descriptor is neither listed nor callable until the operator
@@ -48,7 +49,7 @@ func TestHiddenTextIsHeld(t *testing.T) {
 			t.Errorf("no %s in %s", want, text)
 		}
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); err != nil {
+	if err := acceptAll(h, status.Selection{Extension: "x"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time after a restart
@@ -109,7 +110,7 @@ func TestHiddenTextOfADestination(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
+	if err := acceptAll(h, status.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	hosttest.Eventually(t, "the client is told",
@@ -132,7 +133,7 @@ func TestAcceptedAndNotStored(t *testing.T) {
 	if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.DescriptorChanged {
 		t.Fatal(err)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ConfigInvalid {
+	if err := acceptAll(h, status.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ConfigInvalid {
 		t.Errorf("accepted: %v", err)
 	}
 	if !slices.Contains(hosttest.Names(h), "ext_x_greet") {

@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // wordy is an MCP server in sh that answers from files. Its second page of prompts is more.json.
@@ -144,16 +145,16 @@ func acceptShown(t *testing.T, h *exthost.Host) {
 			t.Errorf("shown: %s", p.Diff)
 		}
 	}
-	other := exthost.Selection{Extension: "x", Label: "introduction", Digests: []string{"of something else"}}
+	other := status.Selection{Extension: "x", Label: "introduction", Digests: []string{"of something else"}}
 	if err := h.Admin().AcceptTools(other, "ada"); protocol.KindOf(err) != protocol.ToolNotFound ||
 		!strings.Contains(err.Error(), "has changed again since it was shown") {
 		t.Errorf("accepted unseen: %v", err)
 	}
-	err := h.Admin().AcceptTools(exthost.Selection{Extension: "x"}, "ada")
+	err := h.Admin().AcceptTools(status.Selection{Extension: "x"}, "ada")
 	if protocol.KindOf(err) != protocol.ToolNotFound || !strings.Contains(err.Error(), "state the digests") {
 		t.Errorf("accepted without a digest: %v", err)
 	}
-	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x", Digests: digests}, "ada"); err != nil {
+	if err := h.Admin().AcceptTools(status.Selection{Extension: "x", Digests: digests}, "ada"); err != nil {
 		t.Error(err)
 	}
 }
@@ -226,7 +227,7 @@ func TestHiddenTextOfPromptsIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "x", Label: "prompt:review"}, "ada"); err != nil {
+	if err := acceptAll(h, status.Selection{Extension: "x", Label: "prompt:review"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	for _, extension := range []string{"", "x"} {

@@ -150,21 +150,21 @@ func approveGreet(t *testing.T, h *exthost.Host) {
 		t.Errorf("shown: %+v", p)
 	}
 	for name, err := range map[string]error{
-		"another extension":       acceptAll(h, exthost.Selection{Extension: "y"}, "ada"),
-		"another tool":            acceptAll(h, exthost.Selection{Extension: "x", Label: "greed"}, "ada"),
-		"one that did not change": acceptAll(h, exthost.Selection{Extension: "x", Label: "part"}, "ada"),
+		"another extension":       acceptAll(h, status.Selection{Extension: "y"}, "ada"),
+		"another tool":            acceptAll(h, status.Selection{Extension: "x", Label: "greed"}, "ada"),
+		"one that did not change": acceptAll(h, status.Selection{Extension: "x", Label: "part"}, "ada"),
 	} {
 		if protocol.KindOf(err) != protocol.ToolNotFound {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "x", Label: "greet"}, "ada"); err != nil {
+	if err := acceptAll(h, status.Selection{Extension: "x", Label: "greet"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Call(hosttest.Deadline(t), "ext_x_greet", nil); err != nil {
 		t.Errorf("approved, and called: %v", err)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ToolNotFound {
+	if err := acceptAll(h, status.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("approved twice: %v", err)
 	}
 }
@@ -309,7 +309,7 @@ func TestChangedToolsOfADestination(t *testing.T) {
 	if _, err := ask("first", "tools/call", `{"name":"greet"}`); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("called: %v", err)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
+	if err := acceptAll(h, status.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
 		t.Error(err)
 	}
 	if _, err := ask("first", "tools/call", `{"name":"greet"}`); err != nil {

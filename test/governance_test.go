@@ -327,7 +327,7 @@ func TestListsAreOneRequest(t *testing.T) {
 	if _, err := h.Do(hosttest.Deadline(t), &protocol.Call{Method: "resources/list"}); err != nil {
 		t.Fatal(err)
 	}
-	calls := h.Admin().History().Calls(10)
+	calls := h.Admin().Calls(10)
 	if len(calls) != 1 || calls[0].Extension != "" || hosttest.StatusOf(t, h, "a").Requests != 0 {
 		t.Errorf("kept calls: %+v", calls)
 	}

@@ -266,10 +266,10 @@ func TestChangedDescriptorsAreReported(t *testing.T) {
 	if d := changeOf(h); d == nil || d.Message != want || !strings.Contains(d.Hint, "exthost tools accept x") {
 		t.Errorf("after the host's restart: %v", d)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); err != nil || changeOf(h) != nil {
+	if err := acceptAll(h, status.Selection{Extension: "x"}, "ada"); err != nil || changeOf(h) != nil {
 		t.Errorf("after it was accepted: %v, %v", changeOf(h), err)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ToolNotFound {
+	if err := acceptAll(h, status.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("there is nothing to accept: %v", err)
 	}
 	h.Close()
@@ -320,7 +320,7 @@ func TestAnnouncedAndManyChanges(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for round := range 3 {
-		_ = acceptAll(h, exthost.Selection{Extension: "x"}, "ada") // before the first round there is nothing
+		_ = acceptAll(h, status.Selection{Extension: "x"}, "ada") // before the first round there is nothing
 		var tools []string
 		for i := range 100 {
 			tools = append(tools,
@@ -407,7 +407,7 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 }
 
 // acceptAll accepts all that is selected and currently waits.
-func acceptAll(h *exthost.Host, s exthost.Selection, by string) error {
+func acceptAll(h *exthost.Host, s status.Selection, by string) error {
 	for _, p := range h.Admin().Pins() {
 		if s.Names(&p) {
 			s.Digests = append(s.Digests, p.Digest)

@@ -418,7 +418,7 @@ func TestReloadGivenUp(t *testing.T) {
 		done <- err
 	}()
 	hosttest.Eventually(t, "the new build starts", func() bool {
-		for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{Extension: "x"}) {
+		for r := range h.Admin().Logs(hosttest.Deadline(t), status.LogFilter{Extension: "x"}) {
 			if strings.Contains(r.Message, "here I hang") {
 				return true
 			}

@@ -210,7 +210,7 @@ func TestInstallationIsOver(t *testing.T) {
 	reason := func() string { return h.Status().Extensions[0].Reason }
 	said := func(text string) {
 		t.Helper()
-		for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{Follow: true}) {
+		for r := range h.Admin().Logs(hosttest.Deadline(t), status.LogFilter{Follow: true}) {
 			if r.Message == text {
 				return
 			}

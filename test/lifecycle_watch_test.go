@@ -293,7 +293,7 @@ func TestWatchModes(t *testing.T) {
 	f.Write("x/main.sh", says("one"))
 	h, reloads := f.Watched(config.WatchLog, quick, exthost.Options{})
 	logged := func(what string) (n int) {
-		for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{}) {
+		for r := range h.Admin().Logs(hosttest.Deadline(t), status.LogFilter{}) {
 			if strings.Contains(r.Message+string(r.Attrs), what) {
 				n++
 			}

@@ -242,7 +242,7 @@ func TestLogsAreReadAndFollowed(t *testing.T) {
 		"[transport]\nkind = \"exec\"\ncommand = \"sh\"\n[[tools]]\nname = \"t\"\ncommand = [\"sh\", \"-c\", \"echo "+
 			"'E! bad' >&2; echo 'D! detail' >&2\"]\n").
 		Open(exthost.Options{Logger: slog.New(slog.DiscardHandler)})
-	found := func(f exthost.LogFilter, want string) bool {
+	found := func(f status.LogFilter, want string) bool {
 		for r := range h.Admin().Logs(hosttest.Deadline(t), f) {
 			if fmt.Sprintf("%s %s: %s", r.Level, r.Extension, r.Message) == want {
 				return true
@@ -251,8 +251,8 @@ func TestLogsAreReadAndFollowed(t *testing.T) {
 		return false
 	}
 	hosttest.Eventually(t, "the stderr of x is kept",
-		func() bool { return found(exthost.LogFilter{}, "WARN x: careful") })
-	if found(exthost.LogFilter{Extension: "y"}, "WARN x: careful") {
+		func() bool { return found(status.LogFilter{}, "WARN x: careful") })
+	if found(status.LogFilter{Extension: "y"}, "WARN x: careful") {
 		t.Error("the filter lets another extension through")
 	}
 	ctx, stop := context.WithCancel(hosttest.Deadline(t))
@@ -260,7 +260,7 @@ func TestLogsAreReadAndFollowed(t *testing.T) {
 	heard := make(chan string, 100)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for r := range h.Admin().Logs(ctx, exthost.LogFilter{Extension: "y", Level: slog.LevelDebug, Follow: true}) {
+		for r := range h.Admin().Logs(ctx, status.LogFilter{Extension: "y", Level: slog.LevelDebug, Follow: true}) {
 			heard <- r.Message
 		}
 	})
@@ -283,7 +283,7 @@ func TestLogsAreReadAndFollowed(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Error("the follower went on after the host")
 	}
-	if !found(exthost.LogFilter{Last: 100, Level: slog.LevelError}, "ERROR y: bad") {
+	if !found(status.LogFilter{Last: 100, Level: slog.LevelError}, "ERROR y: bad") {
 		t.Error("the log is gone with the host")
 	}
 }
@@ -294,7 +294,7 @@ func TestFailuresNameTheNextCommand(t *testing.T) {
 		hosttest.Child("sdk", "[runtime.restart]\nmax_attempts = 0\n")).Open(exthost.Options{})
 	_, _ = h.Call(hosttest.Deadline(t), "ext_x_die", nil)
 	hosttest.Eventually(t, "the log says what to do", func() bool {
-		for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{Extension: "x", Level: slog.LevelError}) {
+		for r := range h.Admin().Logs(hosttest.Deadline(t), status.LogFilter{Extension: "x", Level: slog.LevelError}) {
 			if strings.Contains(string(r.Attrs), "exthost restart x") {
 				return true
 			}

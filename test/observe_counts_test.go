@@ -47,7 +47,7 @@ func TestCallsAreCountedOnce(t *testing.T) {
 		"timeouts of the tool":     m.Calls[0].Count,
 		"outcomes":                 int64(len(m.Calls)),
 	}
-	for _, p := range h.Admin().History().Series("").Points {
+	for _, p := range h.Admin().History("").Points {
 		got["calls of the hour"] += p.Calls
 		got["errors of the hour"] += p.Errors
 	}

@@ -18,7 +18,7 @@ import (
 // stageNames returns the stages of the newest call, and checks that they are in order and within the call.
 func stageNames(t *testing.T, h *exthost.Host) (names []status.StageName) {
 	t.Helper()
-	call := h.Admin().History().Calls(1)[0]
+	call := h.Admin().Calls(1)[0]
 	var end protocol.Duration
 	for _, s := range call.Stages {
 		if s.At < end || s.Took < 0 {
@@ -30,7 +30,7 @@ func stageNames(t *testing.T, h *exthost.Host) (names []status.StageName) {
 	if end > call.Took {
 		t.Errorf("the stages end at %v, and the call took %v", end, call.Took)
 	}
-	if full, err := h.Admin().History().Call(call.ID); err != nil || !cmp.Equal(full.Stages, call.Stages) {
+	if full, err := h.Admin().PastCall(call.ID); err != nil || !cmp.Equal(full.Stages, call.Stages) {
 		t.Errorf("%v: %v and %v", err, full.Stages, call.Stages)
 	}
 	return names

@@ -8,6 +8,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/status"
 )
 
 // A tap shows both directions with secrets masked and noise included. It survives reloads and ends with the host.
@@ -18,7 +19,7 @@ func TestTapShowsMaskedFrames(t *testing.T) {
 			"\"hello\"]\n").
 		Add("noisy", hosttest.Child("out some noise; sdk", ""))
 	h := f.Open(exthost.Options{Environ: []string{"X_TOKEN=canary-value", "PATH=/usr/bin:/bin"}})
-	frames := make(chan exthost.Frame, 1000)
+	frames := make(chan status.Frame, 1000)
 	go func() {
 		defer close(frames)
 		for frame := range h.Admin().Tap(context.Background(), "") {

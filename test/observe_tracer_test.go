@@ -34,7 +34,7 @@ type noted struct {
 
 type spanKey struct{}
 
-func (n *noter) Begin(ctx context.Context, parent exthost.TraceContext, _ time.Time) (context.Context, exthost.Span) {
+func (n *noter) Begin(ctx context.Context, parent protocol.TraceContext, _ time.Time) (context.Context, exthost.Span) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ids++
@@ -53,10 +53,10 @@ func (n *noter) note(format string, args ...any) {
 	n.spans = append(n.spans, fmt.Sprintf(format, args...))
 }
 
-func (s *noted) Context() exthost.TraceContext {
-	return exthost.TraceContext{Parent: fmt.Sprintf("00-%032x-%016x-01", 7, s.id)}
+func (s *noted) Context() protocol.TraceContext {
+	return protocol.TraceContext{Parent: fmt.Sprintf("00-%032x-%016x-01", 7, s.id)}
 }
-func (s *noted) Send(time.Time) exthost.TraceContext { return s.Context() }
+func (s *noted) Send(time.Time) protocol.TraceContext { return s.Context() }
 func (s *noted) Ask(_ time.Time, method string) func(time.Time, status.Outcome) {
 	return func(_ time.Time, o status.Outcome) { s.of.note("%s %s below call %d", method, o, s.id) }
 }
@@ -108,7 +108,7 @@ func TestCallsHaveSpans(t *testing.T) {
 			t.Errorf("%s: %s", tt.method, diff)
 		}
 	}
-	if call := h.Admin().History().Calls(1)[0]; call.Trace != fmt.Sprintf("%032x", 7) ||
+	if call := h.Admin().Calls(1)[0]; call.Trace != fmt.Sprintf("%032x", 7) ||
 		h.Status().Tracing.Endpoint != "here" {
 		t.Errorf("%+v", call)
 	}

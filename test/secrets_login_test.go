@@ -23,10 +23,10 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// signedIn adapts a store to exthost.Logins.
+// signedIn adapts a store to runtime.Logins.
 type signedIn struct{ *logins.Store }
 
-func (s signedIn) Login(p exthost.LoginPlace, _ *manifest.Transport) runtime.Login {
+func (s signedIn) Login(p runtime.LoginPlace, _ *manifest.Transport) runtime.Login {
 	return s.Store.Login(logins.Place(p))
 }
 
@@ -71,7 +71,7 @@ func remoteLoginsIn(t testing.TB, s *oauthtest.Servers, dir string,
 	t.Cleanup(store.Close)
 	f := hosttest.NewFolder(t).Add("gh", "[transport]\nurl = \""+s.URL+"\"\n").Add("kid", hosttest.Child("sdk", ""))
 	p := logins.Place{ID: "gh", Of: filepath.Join(f.Dir, "gh"), URL: s.URL}
-	h := f.Open(exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{store} }})
+	h := f.Open(exthost.Options{Logins: func(*config.Config) runtime.Logins { return signedIn{store} }})
 	return h, store, p, f
 }
 
@@ -119,7 +119,7 @@ func TestLogin(t *testing.T) {
 }
 
 // remoteDestination opens a host with a destination d that requires logins.
-func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l exthost.Logins,
+func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l runtime.Logins,
 	policies ...governance.Member) *exthost.Host {
 	return openDestination(t, "", func(d *config.Destination) {
 		*d = config.Destination{
@@ -128,7 +128,7 @@ func remoteDestination(t testing.TB, s *oauthtest.Servers, credentials string, l
 			StartTimeout: d.StartTimeout,
 			Credentials:  credentials,
 		}
-	}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return l }, Policies: policies})
+	}, exthost.Options{Logins: func(*config.Config) runtime.Logins { return l }, Policies: policies})
 }
 
 // TestLoginOfADestination signs in to a destination by its id.
@@ -233,7 +233,7 @@ type askingLogin struct {
 	place logins.Place
 }
 
-func (a askingLogins) Login(p exthost.LoginPlace, _ *manifest.Transport) runtime.Login {
+func (a askingLogins) Login(p runtime.LoginPlace, _ *manifest.Transport) runtime.Login {
 	return askingLogin{a.Store.Login(logins.Place(p)), a.Store, logins.Place(p)}
 }
 
@@ -329,7 +329,7 @@ type needing struct {
 	stated func(*manifest.Transport)
 }
 
-func (n needing) Login(_ exthost.LoginPlace, t *manifest.Transport) runtime.Login {
+func (n needing) Login(_ runtime.LoginPlace, t *manifest.Transport) runtime.Login {
 	n.stated(t)
 	return neededLogin{n.asked}
 }
@@ -376,7 +376,7 @@ func TestLoginIsNotAskedFor(t *testing.T) {
 				StartTimeout: d.StartTimeout,
 				OAuth:        &manifest.OAuthClient{ClientID: "mine", ClientSecret: tt.secret},
 			}
-		}, exthost.Options{Logins: func(*config.Config) exthost.Logins { return n }})
+		}, exthost.Options{Logins: func(*config.Config) runtime.Logins { return n }})
 		session := &protocol.Session{
 			ID:           "a",
 			Version:      protocol.MCP20251125,

@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/oauthtest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 )
 
 // remoteFault is a fault of an MCP server after the login.
@@ -265,7 +266,7 @@ func TestExpiryInTwoHosts(t *testing.T) {
 	t.Cleanup(other.Close)
 	hosts := []*exthost.Host{
 		first,
-		f.Open(exthost.Options{Logins: func(*config.Config) exthost.Logins { return signedIn{other} }}),
+		f.Open(exthost.Options{Logins: func(*config.Config) runtime.Logins { return signedIn{other} }}),
 	}
 	for _, h := range hosts {
 		hosttest.Eventually(t, "its tools can be called",

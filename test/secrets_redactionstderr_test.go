@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/status"
 )
 
 // TestSecretsOnStderrReachNobody: a process prints an unknown secret and dies. The host quotes its output in log,
@@ -35,7 +36,7 @@ func TestSecretsOnStderrReachNobody(t *testing.T) {
 	}
 	answer, _ := json.Marshal(err)
 	w.saw("the caller", err, string(answer))
-	for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{Level: slog.LevelDebug}) {
+	for r := range h.Admin().Logs(hosttest.Deadline(t), status.LogFilter{Level: slog.LevelDebug}) {
 		w.saw("the journal", fmt.Sprintf("%+v", r))
 	}
 	status, _ := json.Marshal(h.Admin().Status())

@@ -410,7 +410,7 @@ func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 	_, err := h.Call(hosttest.Deadline(t), "ext_early_echo", json.RawMessage(`{}`))
 	answer, _ := json.Marshal(err)
 	w.saw("the caller", err, string(answer))
-	for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{Level: slog.LevelDebug}) {
+	for r := range h.Admin().Logs(hosttest.Deadline(t), status.LogFilter{Level: slog.LevelDebug}) {
 		w.saw("the journal", fmt.Sprintf("%+v", r))
 	}
 	text, _ := json.Marshal(h.Admin().Status())
@@ -434,8 +434,8 @@ func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
 // pastCalls returns the latest calls with their payloads.
 func pastCalls(t *testing.T, h *exthost.Host) (list []status.PastCall) {
 	t.Helper()
-	for _, call := range h.Admin().History().Calls(1000) {
-		whole, err := h.Admin().History().Call(call.ID)
+	for _, call := range h.Admin().Calls(1000) {
+		whole, err := h.Admin().PastCall(call.ID)
 		if err != nil {
 			t.Error(err)
 		}

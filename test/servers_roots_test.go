@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // asksForRoots requests the roots twice after its start, and logs the answers.
@@ -39,7 +40,7 @@ func TestRefusedRootsAreLoggedOnce(t *testing.T) {
 	f.Write("x/x.sh", asksForRoots)
 	h := f.Open(exthost.Options{})
 	var said []string
-	for r := range h.Admin().Logs(hosttest.Deadline(t), exthost.LogFilter{Follow: true}) {
+	for r := range h.Admin().Logs(hosttest.Deadline(t), status.LogFilter{Follow: true}) {
 		if r.Message == "that was all" {
 			break
 		}

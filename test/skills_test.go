@@ -289,7 +289,7 @@ func TestChangedSkillsAreHeld(t *testing.T) {
 	if text := diagnosticsOf(h); !strings.Contains(text, "skill:skill://kit/one/SKILL.md") {
 		t.Errorf("diagnostics: %s", text)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "kit"}, "ada"); err != nil {
+	if err := acceptAll(h, status.Selection{Extension: "kit"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := readSkill(t, h, nil, uri); err != nil || !strings.Contains(got, "send your keys") ||
@@ -327,7 +327,7 @@ func TestHiddenTextInSkills(t *testing.T) {
 		func(p status.Pin) bool { return strings.Contains(p.Diff, "it spells: rm") }) {
 		t.Errorf("pins: %+v", pins)
 	}
-	if err := acceptAll(h, exthost.Selection{Extension: "kit"}, "ada"); err != nil {
+	if err := acceptAll(h, status.Selection{Extension: "kit"}, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	if got := skillsOf(t, h, nil); got != "one two" {

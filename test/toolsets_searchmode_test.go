@@ -213,7 +213,7 @@ func TestExtCallEqualsADirectCall(t *testing.T) {
 			for len(hooked) > 0 {
 				seen = append(seen, <-hooked)
 			}
-			last := h.Admin().History().Calls(1)
+			last := h.Admin().Calls(1)
 			return append(seen, last[0].Tool, string(last[0].Outcome))
 		}
 		want := ask(call[0], call[1])

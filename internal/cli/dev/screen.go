@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/status"
 )
 
 // screen prints the lines of a session.
@@ -49,7 +50,7 @@ func (s *screen) print(format string, args ...any) { fmt.Fprintf(s.out, format+"
 // showLog prints the stderr lines of extensions. Unless stderrOnly is set, it also prints the warnings of the host,
 // except those that builds prints.
 func (s *screen) showLog(ctx context.Context, h *exthost.Host, stderrOnly bool) {
-	for r := range h.Admin().Logs(ctx, exthost.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
+	for r := range h.Admin().Logs(ctx, status.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
 		stderr := string(rawjson.Get(r.Attrs, "stream")) == `"stderr"`
 		reported := rawjson.Get(r.Attrs, "code") != nil || strings.HasPrefix(r.Message, "not reloaded")
 		if !stderr && (stderrOnly || r.Level < slog.LevelWarn || reported) {

@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // Approve returns exthost calls approve, which lists the calls that wait for an approval, or approves one.
@@ -59,7 +60,7 @@ func Deny(c *console.Console) *cobra.Command {
 	}
 }
 
-func approvalRequests(ctx context.Context, r *hosts.Running) (all exthost.Approvals, err error) {
+func approvalRequests(ctx context.Context, r *hosts.Running) (all status.Approvals, err error) {
 	err = r.Get(ctx, "/api/v1/approvals", &all)
 	return all, err
 }

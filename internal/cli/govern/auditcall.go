@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/status"
 )
 
 // maxSilent is how many nodes without an answer are named one by one.
@@ -33,7 +33,7 @@ func auditCall(cmd *cobra.Command, c *console.Console, id string) error {
 	if err != nil {
 		return err
 	}
-	var found exthost.CallRecords
+	var found status.CallRecords
 	if err := r.Get(cmd.Context(), "/api/v1/audit/"+url.PathEscape(id), &found); err != nil {
 		return err
 	}

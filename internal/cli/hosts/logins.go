@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/secret/logins"
@@ -17,10 +16,10 @@ import (
 )
 
 // Logins returns a function that opens the sign-ins of the user for a configuration. The stores are closed with c.
-func Logins(c *console.Console) func(*config.Config) exthost.Logins {
+func Logins(c *console.Console) func(*config.Config) runtime.Logins {
 	var mu sync.Mutex
 	stores := make(map[string]*logins.Store)
-	return func(cfg *config.Config) exthost.Logins {
+	return func(cfg *config.Config) runtime.Logins {
 		dir := cfg.Secrets.Logins
 		if dir == "" {
 			return nil
@@ -43,12 +42,12 @@ type signedIn struct {
 	cfg   *config.Config
 }
 
-func (s signedIn) Login(p exthost.LoginPlace, t *manifest.Transport) runtime.Login {
+func (s signedIn) Login(p runtime.LoginPlace, t *manifest.Transport) runtime.Login {
 	place := Place(p)
 	return login{s.store.Login(place), s, place, t}
 }
 
-// login implements [unit.SignsIn].
+// login implements [runtime.SignsIn].
 type login struct {
 	*logins.Login
 	of    signedIn
@@ -112,7 +111,7 @@ func SignInServer(ctx context.Context, cfg *config.Config, p logins.Place, t *ma
 }
 
 // Place returns p for the store, with symbolic links resolved.
-func Place(p exthost.LoginPlace) logins.Place {
+func Place(p runtime.LoginPlace) logins.Place {
 	if real, err := filepath.EvalSymlinks(p.Of); p.Of != "" && err == nil {
 		p.Of = real
 	}

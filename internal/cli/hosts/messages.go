@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/status"
 )
 
 // Tap shows the messages between the running host and its extensions, or those of ids, until ctx ends. If whole is
@@ -30,7 +30,7 @@ func Tap(ctx context.Context, c *console.Console, ids []string, whole bool) erro
 		query.Set("extension", id)
 	}
 	return r.Follow(ctx, "/api/v1/tap?"+query.Encode(), func(data []byte) error {
-		var f exthost.Frame
+		var f status.Frame
 		if err := json.Unmarshal(data, &f); err != nil {
 			return fmt.Errorf("a frame that cannot be read: %w", err)
 		}
@@ -47,7 +47,7 @@ func Tap(ctx context.Context, c *console.Console, ids []string, whole bool) erro
 }
 
 // FrameLine renders a frame for a person, cut to columns; 0 is no limit.
-func FrameLine(f *exthost.Frame, named bool, columns int, colours bool) string {
+func FrameLine(f *status.Frame, named bool, columns int, colours bool) string {
 	var b strings.Builder
 	b.WriteString(f.Time.Local().Format("15:04:05.000 "))
 	if named {

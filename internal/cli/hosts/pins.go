@@ -58,7 +58,7 @@ func (p *Pinned) Waiting(extension, label string) []status.Pin {
 }
 
 func waiting(all []status.Pin, extension, label string) (list []status.Pin) {
-	s := exthost.Selection{Extension: extension, Label: label}
+	s := status.Selection{Extension: extension, Label: label}
 	for _, pin := range all {
 		if s.Names(&pin) {
 			list = append(list, pin)
@@ -82,7 +82,7 @@ func (p *Pinned) accept(ctx context.Context, extension, label string, shown []st
 		digests = append(digests, pin.Digest)
 	}
 	if p.own != nil {
-		return p.own.Admin().AcceptTools(exthost.Selection{Extension: extension, Label: label, Digests: digests},
+		return p.own.Admin().AcceptTools(status.Selection{Extension: extension, Label: label, Digests: digests},
 			Operator())
 	}
 	path := "/api/v1/pins/" + url.PathEscape(extension)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/local/daemon"
@@ -129,7 +128,7 @@ func runningLogs(ctx context.Context, c *console.Console, r *hosts.Running, quer
 }
 
 func printRecord(c *console.Console, data []byte) error {
-	var record exthost.LogRecord
+	var record status.LogRecord
 	if err := json.Unmarshal(data, &record); err != nil {
 		return fmt.Errorf("a log record that cannot be read: %w", err)
 	}
@@ -144,7 +143,7 @@ func printRecord(c *console.Console, data []byte) error {
 	return err
 }
 
-func logLine(c *console.Console, r *exthost.LogRecord) string {
+func logLine(c *console.Console, r *status.LogRecord) string {
 	var b strings.Builder
 	if r.Extension != "" {
 		b.WriteString(r.Extension + ": ")
@@ -248,7 +247,7 @@ func readTail(path string, most int64) ([]byte, error) {
 }
 
 // lastRecords returns the last records at level or above, oldest first. ids may name one extension or policy:NAME.
-func lastRecords(lines []byte, level slog.Level, ids []string, last int) (records []exthost.LogRecord) {
+func lastRecords(lines []byte, level slog.Level, ids []string, last int) (records []status.LogRecord) {
 	for _, line := range slices.Backward(bytes.Split(lines, []byte{'\n'})) {
 		if len(records) == last {
 			break
@@ -263,7 +262,7 @@ func lastRecords(lines []byte, level slog.Level, ids []string, last int) (record
 }
 
 // parseRecord parses a record written by [slog.JSONHandler].
-func parseRecord(line []byte) (record exthost.LogRecord, ok bool) {
+func parseRecord(line []byte) (record status.LogRecord, ok bool) {
 	object, err := rawjson.Object(line)
 	if err != nil {
 		return record, false

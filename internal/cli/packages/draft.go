@@ -470,5 +470,5 @@ func (d *draft) acceptTools(ctx context.Context, h *exthost.Host, id string, yes
 			return &console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing was changed"}
 		}
 	}
-	return h.Admin().AcceptTools(exthost.Selection{Extension: id, Digests: digests}, hosts.Operator())
+	return h.Admin().AcceptTools(status.Selection{Extension: id, Digests: digests}, hosts.Operator())
 }

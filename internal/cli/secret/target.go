@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -24,6 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/secret/signin"
 	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/runtime"
 )
 
 // target is the server to sign in to.
@@ -65,7 +65,7 @@ func findTarget(ctx context.Context, c *console.Console, id, caller string) (*ta
 	if d := rules.Untrusted(cfg, &found[n], os.Environ()); d != nil {
 		return nil, &console.Error{Code: console.ExitDenied, Text: id + ": " + d.Message, Hint: d.Hint}
 	}
-	return newTarget(ctx, cfg, exthost.LoginPlace{ID: id, Of: found[n].Dir}, &found[n].Manifest.Transport, "transport")
+	return newTarget(ctx, cfg, runtime.LoginPlace{ID: id, Of: found[n].Dir}, &found[n].Manifest.Transport, "transport")
 }
 
 func findDestination(ctx context.Context, cfg *config.Config, id string, d *config.Destination, caller string,
@@ -76,7 +76,7 @@ func findDestination(ctx context.Context, cfg *config.Config, id string, d *conf
 			return nil, &console.Error{Code: console.ExitDenied, Text: use.Key + ": " + config.NotOfProject}
 		}
 	}
-	at := exthost.LoginPlace{ID: id, Caller: caller}
+	at := runtime.LoginPlace{ID: id, Caller: caller}
 	if d.Project {
 		at.Of = cfg.Project.Dir
 	}
@@ -93,7 +93,7 @@ func findDestination(ctx context.Context, cfg *config.Config, id string, d *conf
 }
 
 // newTarget returns the target for t. key is where the configuration or the manifest states it.
-func newTarget(ctx context.Context, cfg *config.Config, at exthost.LoginPlace, t *manifest.Transport, key string,
+func newTarget(ctx context.Context, cfg *config.Config, at runtime.LoginPlace, t *manifest.Transport, key string,
 ) (*target, error) {
 	id := at.ID
 	if t.URL == "" {

@@ -25,7 +25,7 @@ type (
 	statusMsg    status.Status
 	callMsg      status.PastCall
 	approvalsMsg []exthost.ApprovalRequest
-	frameMsg     exthost.Frame
+	frameMsg     status.Frame
 	tickMsg      time.Time
 	endedMsg     struct{ err error }
 	doneMsg      struct { // of a request: what was done, or why not
@@ -73,7 +73,7 @@ type model struct {
 	request       string // id of the approval request under the cursor
 	tapped        string // id of the extension whose messages are shown
 	stopTap       func()
-	frames        []exthost.Frame // the oldest first
+	frames        []status.Frame // the oldest first
 	ask           *question
 	note          string    // what the last key led to
 	noted         time.Time // when
@@ -120,7 +120,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case frameMsg:
 		if msg.Extension == m.tapped {
 			msg.Text = console.Cut(msg.Text, maxText)
-			m.frames = keepLast(append(m.frames, exthost.Frame(msg)), maxFrames)
+			m.frames = keepLast(append(m.frames, status.Frame(msg)), maxFrames)
 		}
 		if msg.Lost > 0 {
 			m.say(console.Count(msg.Lost, "message") + " lost, as this terminal is too slow")

@@ -13,7 +13,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/status"
@@ -146,7 +145,7 @@ func (p *poster) tap(id string) (stop func()) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.tasks.Go(func() {
 		err := p.running.Follow(ctx, "/api/v1/tap?extension="+url.QueryEscape(id), func(data []byte) error {
-			var f exthost.Frame
+			var f status.Frame
 			if err := json.Unmarshal(data, &f); err != nil {
 				return fmt.Errorf("a frame that cannot be read: %w", err)
 			}

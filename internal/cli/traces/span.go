@@ -30,7 +30,8 @@ type span struct {
 var w3c propagation.TraceContext
 
 // Begin implements exthost.Tracer.
-func (t *Tracer) Begin(ctx context.Context, parent exthost.TraceContext, at time.Time) (context.Context, exthost.Span) {
+func (t *Tracer) Begin(ctx context.Context, parent protocol.TraceContext, at time.Time,
+) (context.Context, exthost.Span) {
 	if parent.Parent != "" {
 		ctx = w3c.Extract(ctx, propagation.MapCarrier{"traceparent": parent.Parent, "tracestate": parent.State})
 	}
@@ -39,16 +40,16 @@ func (t *Tracer) Begin(ctx context.Context, parent exthost.TraceContext, at time
 }
 
 // Context implements exthost.Span.
-func (s *span) Context() exthost.TraceContext { return contextOf(s.ctx) }
+func (s *span) Context() protocol.TraceContext { return contextOf(s.ctx) }
 
-func contextOf(ctx context.Context) exthost.TraceContext {
+func contextOf(ctx context.Context) protocol.TraceContext {
 	carrier := propagation.MapCarrier{}
 	w3c.Inject(ctx, carrier)
-	return exthost.TraceContext{Parent: carrier["traceparent"], State: carrier["tracestate"]}
+	return protocol.TraceContext{Parent: carrier["traceparent"], State: carrier["tracestate"]}
 }
 
 // Send implements exthost.Span.
-func (s *span) Send(at time.Time) exthost.TraceContext {
+func (s *span) Send(at time.Time) protocol.TraceContext {
 	ctx, instance := s.t.tracer.Start(s.ctx, "instance", trace.WithTimestamp(at),
 		trace.WithSpanKind(trace.SpanKindClient))
 	s.instances = append(s.instances, instance)

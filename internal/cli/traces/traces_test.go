@@ -45,7 +45,7 @@ func open(t *testing.T, url string, o Options) (*Tracer, *strings.Builder) {
 }
 
 // call records the spans of a call.
-func call(t *Tracer, parent exthost.TraceContext) exthost.TraceContext {
+func call(t *Tracer, parent protocol.TraceContext) protocol.TraceContext {
 	began := time.Now()
 	_, span := t.Begin(context.Background(), parent, began)
 	told := span.Send(began)
@@ -88,10 +88,10 @@ func TestCollectorThatHangs(t *testing.T) {
 	}()
 	tracer, log := open(t, server.URL,
 		Options{Environ: map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}})
-	call(tracer, exthost.TraceContext{})
+	call(tracer, protocol.TraceContext{})
 	<-asked
 	for range 100 {
-		call(tracer, exthost.TraceContext{})
+		call(tracer, protocol.TraceContext{})
 	}
 	if r := tracer.Report(); r.Dropped != 404-8 || r.Sent != 0 {
 		t.Errorf("%+v", r)
@@ -109,17 +109,17 @@ func TestCallersSamplingDecisionWins(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	const id = "0af7651916cd43dd8448eb211c80319c"
-	parent := func(flags string) exthost.TraceContext {
-		return exthost.TraceContext{Parent: "00-" + id + "-b7ad6b7169203331-" + flags, State: "vendor=1"}
+	parent := func(flags string) protocol.TraceContext {
+		return protocol.TraceContext{Parent: "00-" + id + "-b7ad6b7169203331-" + flags, State: "vendor=1"}
 	}
 	for _, tt := range []struct {
 		ratio  config.Ratio
-		parent exthost.TraceContext
+		parent protocol.TraceContext
 		flags  string
 	}{
-		{"", exthost.TraceContext{}, "01"}, {"0", exthost.TraceContext{}, "00"}, {"0", parent("01"), "01"},
+		{"", protocol.TraceContext{}, "01"}, {"0", protocol.TraceContext{}, "00"}, {"0", parent("01"), "01"},
 		{"1", parent("00"), "00"},
-		{"0", exthost.TraceContext{Parent: "00-hello", State: "a=1"}, "00"},
+		{"0", protocol.TraceContext{Parent: "00-hello", State: "a=1"}, "00"},
 	} {
 		tracer, _ := open(t, server.URL, Options{Settings: config.Tracing{Sampling: tt.ratio}})
 		told := call(tracer, tt.parent)
@@ -148,7 +148,7 @@ func TestAnswerWithSecrets(t *testing.T) {
 				Headers: map[string]string{"Authorization": "Bearer canary-token", "X-Key": "canary-key"},
 			},
 		})
-	call(tracer, exthost.TraceContext{})
+	call(tracer, protocol.TraceContext{})
 	tracer.Close()
 	problem := tracer.Report().Problem
 	if !strings.Contains(problem, "403") || len(problem) > maxProblem ||
@@ -168,7 +168,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 		server := httptest.NewServer(http.RedirectHandler(other.URL+"/x", status))
 		tracer, log := open(t, server.URL,
 			Options{Settings: config.Tracing{Headers: map[string]string{"X-Key": "canary-key"}}})
-		call(tracer, exthost.TraceContext{})
+		call(tracer, protocol.TraceContext{})
 		tracer.Close()
 		server.Close()
 		if r := tracer.Report(); r.Failed != 4 || elsewhere.Load() != 0 ||
@@ -219,7 +219,7 @@ func TestInvalidNumbersAreIgnored(t *testing.T) {
 		for _, value := range []string{"-1", "0", "9223372036854775807", "many"} {
 			t.Setenv(name, value)
 			tracer, _ := open(t, server.URL, Options{Environ: map[string]string{name: value}})
-			call(tracer, exthost.TraceContext{})
+			call(tracer, protocol.TraceContext{})
 			tracer.Close()
 			if r := tracer.Report(); r.Sent != 4 {
 				t.Errorf("%s=%s: %+v", name, value, r)
@@ -246,7 +246,7 @@ func BenchmarkCall(b *testing.B) {
 			defer tracer.Close()
 			b.ReportAllocs()
 			for b.Loop() {
-				call(tracer, exthost.TraceContext{})
+				call(tracer, protocol.TraceContext{})
 			}
 		})
 	}
@@ -321,7 +321,7 @@ func TestCollectorThatRefuses(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", tt.ca)
 			tracer, log := open(t, tt.url, Options{})
 			for range 3 {
-				call(tracer, exthost.TraceContext{})
+				call(tracer, protocol.TraceContext{})
 				if err := tracer.provider.ForceFlush(t.Context()); err != nil {
 					t.Error(err)
 				}

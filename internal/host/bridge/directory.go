@@ -4,20 +4,11 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/protocol"
 )
-
-// Info describes a destination to a front, the server that clients connect to.
-type Info struct {
-	Name  string
-	Local bool // a command on this machine, which gets its own port
-	Port  int  // 0: any free port
-}
 
 // Directory holds the destinations in force, for fronts. It is safe for concurrent use.
 type Directory struct {
@@ -48,23 +39,23 @@ func (d *Directory) get(name string) *Destination {
 	return d.byName[name]
 }
 
-// list returns the destinations by name, and a channel that is closed when they change.
-func (d *Directory) list() (infos []Info, changed <-chan struct{}) {
+// stated returns the destinations as the configuration states them, and a channel that is closed when they change.
+func (d *Directory) stated() (byName map[string]config.Destination, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(d.byName)) {
-		c := d.byName[name].Config
-		infos = append(infos, Info{Name: name, Local: c.Type == config.DestinationStdio, Port: c.Port})
+	byName = make(map[string]config.Destination, len(d.byName))
+	for name, x := range d.byName {
+		byName[name] = x.Config
 	}
-	return infos, d.changed
+	return byName, d.changed
 }
 
-// Destinations yields the destinations by name, now and after every reload, until ctx ends or the host is closed.
-func (d *Directory) Destinations(ctx context.Context) iter.Seq[[]Info] {
-	return func(yield func([]Info) bool) {
+// Destinations yields the destinations, now and after every reload, until ctx ends or the host is closed.
+func (d *Directory) Destinations(ctx context.Context) iter.Seq[map[string]config.Destination] {
+	return func(yield func(map[string]config.Destination) bool) {
 		for {
-			infos, changed := d.list()
-			if !yield(infos) {
+			byName, changed := d.stated()
+			if !yield(byName) {
 				return
 			}
 			select {

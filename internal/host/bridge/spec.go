@@ -83,8 +83,8 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 }
 
 // place returns where a user signs in to d.
-func place(cfg *config.Config, name string, d *config.Destination) unit.LoginPlace {
-	p := unit.LoginPlace{ID: name}
+func place(cfg *config.Config, name string, d *config.Destination) runtime.LoginPlace {
+	p := runtime.LoginPlace{ID: name}
 	if d.Project {
 		p.Of = cfg.Project.Dir
 	}

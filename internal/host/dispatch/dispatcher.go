@@ -164,7 +164,7 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 		c.stages.began = time.Now()
 	}
 	if d.o.Tracer != nil {
-		var parent TraceContext // a part takes its parent from ctx
+		var parent protocol.TraceContext // a part takes its parent from ctx
 		if counted {
 			parent = traceOf(r.Params)
 		}

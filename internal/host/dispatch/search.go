@@ -56,7 +56,7 @@ func (c *Call) find(params json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	listing := &c.Snapshot.Config.Tools
-	text := found.Text(func(e *tools.Entry) string { return listing.Caller(e.Risk) })
+	text := toolsearch.Text(found, func(e *tools.Entry) string { return listing.Caller(e.Risk) })
 	return append(rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), text), `}]}`...), nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/host/dispatch"
-	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -40,7 +39,7 @@ func (l *SignIns) AskSignIn(next dispatch.Deliver) dispatch.Deliver {
 		if c.Request.Client == nil || !l.asks(c, err) || c.MayHaveRun() {
 			return result, err
 		}
-		login := loginOf(c).(unit.SignsIn)
+		login := loginOf(c).(runtime.SignsIn)
 		why, id := login.Needed(), c.Target.Base().ID()
 		who := asked{id, c.Caller()}
 		if _, busy := l.asked.LoadOrStore(who, true); busy {
@@ -70,7 +69,7 @@ func (l *SignIns) asks(c *dispatch.Call, err error) bool {
 	if err == nil || !opens(c.Request.Session) {
 		return false
 	}
-	login, ok := loginOf(c).(unit.SignsIn)
+	login, ok := loginOf(c).(runtime.SignsIn)
 	kind := protocol.KindOf(err)
 	return ok && (kind == protocol.RequirementMissing || kind == protocol.Failed) && lacks(err, login.Needed())
 }
@@ -98,7 +97,7 @@ func loginOf(c *dispatch.Call) runtime.Login {
 // errDeclined is the error of a user who declines to sign in.
 var errDeclined = errors.New("the user declined")
 
-func (l *SignIns) signIn(ctx context.Context, c *dispatch.Call, login unit.SignsIn) error {
+func (l *SignIns) signIn(ctx context.Context, c *dispatch.Call, login runtime.SignsIn) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer context.AfterFunc(l.o.Closing, cancel)()

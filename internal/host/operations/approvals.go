@@ -32,20 +32,14 @@ const (
 	maxReason   = 1 << 10          // bytes of the reason of a denial
 )
 
-// Approvals are the waiting approval requests of all nodes.
-type Approvals struct {
-	Requests []approval.Request `json:"approvals"`        // oldest first
-	Silent   []Silent           `json:"silent,omitempty"` // nodes with requests that are not listed
-}
-
 // Approvals queries the other nodes with waiting requests, for 2 s at most.
-func (n *Nodes) Approvals(ctx context.Context) Approvals {
+func (n *Nodes) Approvals(ctx context.Context) status.Approvals {
 	remote, silent := n.refresh(ctx)
-	return Approvals{n.Local.with(remote), silent}
+	return status.Approvals{Requests: n.Local.with(remote), Silent: silent}
 }
 
 // refresh queries the other nodes with waiting requests, and stores their lists.
-func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []Silent) {
+func (n *Nodes) refresh(ctx context.Context) (list []approval.Request, silent []status.Silent) {
 	turn := n.desks.begin()
 	list, silent = n.ask(ctx, n.remoteNodes.desks())
 	n.desks.keep(turn, list, silent)
@@ -70,17 +64,17 @@ func (r *remoteNodes) desks() (nodes []string) {
 }
 
 // ask returns the waiting requests of nodes, and the nodes whose lists are incomplete.
-func (r *remoteNodes) ask(ctx context.Context, nodes []string) (list []approval.Request, silent []Silent) {
-	var full []Silent
+func (r *remoteNodes) ask(ctx context.Context, nodes []string) (list []approval.Request, silent []status.Silent) {
+	var full []status.Silent
 	silent = r.each(ctx, listWait, nodes, methodApprovals, struct{}{}, func(node string, answer json.RawMessage) error {
 		found, err := readRequests(node, answer)
 		if room := maxShown - len(list); len(found) > room {
 			found = found[:room]
-			full = append(full, Silent{
+			full = append(full, status.Silent{
 				Node: node,
 				Reason: fmt.Sprintf("%d requests of other nodes are listed already: answer some of these, or "+
 					"those at that node", maxShown),
-				part: true,
+				Partial: true,
 			})
 		}
 		list = append(list, found...)
@@ -245,8 +239,8 @@ type desks struct {
 	begun     uint64 // turn of the latest query
 	kept      uint64 // turn of the query that remote is from
 	remote    []approval.Request
-	silent    []Silent      // nodes whose requests are not in remote, or not as they are now
-	changed   chan struct{} // closed when remote or silent changes
+	silent    []status.Silent // nodes whose requests are not in remote, or not as they are now
+	changed   chan struct{}   // closed when remote or silent changes
 }
 
 func (d *desks) hash(id string) string {
@@ -270,7 +264,7 @@ func (d *desks) begin() uint64 {
 
 // keep stores the result of a query, unless that of a later query is stored already. Requests of nodes that did not
 // answer stay.
-func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
+func (d *desks) keep(turn uint64, list []approval.Request, silent []status.Silent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if turn < d.kept {
@@ -278,7 +272,7 @@ func (d *desks) keep(turn uint64, list []approval.Request, silent []Silent) {
 	}
 	d.kept = turn
 	for _, q := range d.remote {
-		if slices.ContainsFunc(silent, func(s Silent) bool { return s.Node == q.Desk && !s.part }) {
+		if slices.ContainsFunc(silent, func(s status.Silent) bool { return s.Node == q.Desk && !s.Partial }) {
 			list = append(list, q)
 		}
 	}
@@ -355,7 +349,7 @@ func (n *Nodes) watch(ctx context.Context) {
 func (d *desks) incomplete() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.silent, func(s Silent) bool { return !s.part })
+	return slices.ContainsFunc(d.silent, func(s status.Silent) bool { return !s.Partial })
 }
 
 // Follow keeps the requests of other nodes current until leave is called.
@@ -377,8 +371,5 @@ func (n *Nodes) Current() (list []approval.Request, silent []status.Silent, own,
 	own = n.Local.State.Approvals.Changed()
 	n.desks.mu.Lock()
 	defer n.desks.mu.Unlock()
-	for _, s := range n.desks.silent {
-		silent = append(silent, status.Silent{Node: s.Node, Reason: s.Reason})
-	}
-	return n.Local.with(n.desks.remote), silent, own, n.desks.changed
+	return n.Local.with(n.desks.remote), n.desks.silent, own, n.desks.changed
 }

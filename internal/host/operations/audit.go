@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 const (
@@ -22,18 +23,6 @@ const (
 	maxIDs     = 16              // of one call: one per node that had it
 	maxRecords = 32              // of one call at one node
 )
-
-// Audited are the records of one node about a call.
-type Audited struct {
-	Node    string         `json:"node,omitempty"` // "": the host is in no cluster
-	Records []audit.Record `json:"records"`        // oldest first
-}
-
-// CallRecords are the records of all nodes about a call, those of the caller's node first.
-type CallRecords struct {
-	Nodes  []Audited `json:"nodes"`
-	Silent []Silent  `json:"silent,omitempty"` // nodes whose records are unknown
-}
 
 // callID matches the id of a decision.
 var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -45,13 +34,13 @@ type wanted struct {
 
 // Audit returns the audit records of all nodes about a call, by the id of one of its decisions. The decision of one
 // node leads to those of others. Audit waits 5 s at most. The error is invalid_arguments for an impossible id.
-func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
+func (n *Nodes) Audit(ctx context.Context, id string) (status.CallRecords, error) {
 	if !callID.MatchString(id) {
-		return CallRecords{}, protocol.Errorf(protocol.InvalidArguments, "%.80q is no id of a decision", id)
+		return status.CallRecords{}, protocol.Errorf(protocol.InvalidArguments, "%.80q is no id of a decision", id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, auditWait)
 	defer cancel()
-	h := &hunt{Nodes: n, found: make(map[string][]audit.Record), silent: make(map[string]Silent)}
+	h := &hunt{Nodes: n, found: make(map[string][]audit.Record), silent: make(map[string]status.Silent)}
 	for _, other := range n.list() {
 		h.remote = append(h.remote, other.Name)
 	}
@@ -60,9 +49,12 @@ func (n *Nodes) Audit(ctx context.Context, id string) (CallRecords, error) {
 	h.mu.Unlock()
 	h.asking.Wait()
 	if h.failed != nil && n.cluster == nil {
-		return CallRecords{}, h.failed
+		return status.CallRecords{}, h.failed
 	}
-	return CallRecords{byFront(h.found), slices.SortedFunc(maps.Values(h.silent), byName)}, nil
+	return status.CallRecords{
+		Nodes:  byFront(h.found),
+		Silent: slices.SortedFunc(maps.Values(h.silent), byName),
+	}, nil
 }
 
 // hunt collects the records of one call from all nodes. It follows new ids at once, so that a node that does not
@@ -75,7 +67,7 @@ type hunt struct {
 	mu     sync.Mutex // guards the fields below
 	ids    []string   // queried ids
 	found  map[string][]audit.Record
-	silent map[string]Silent
+	silent map[string]status.Silent
 	failed error // why the log of this host is unavailable
 }
 
@@ -91,7 +83,7 @@ func (h *hunt) followLocked(ctx context.Context, id string) {
 		own, err := h.Local.readLog(ctx, p.IDs, nil)
 		h.take(ctx, h.self, own)
 		if err != nil {
-			h.miss(Silent{Node: h.self, Reason: protocol.Reason(err)}, err)
+			h.miss(status.Silent{Node: h.self, Reason: protocol.Reason(err)}, err)
 		}
 	})
 	h.asking.Go(func() {
@@ -118,7 +110,7 @@ func (h *hunt) take(ctx context.Context, node string, list []audit.Record) {
 }
 
 // miss notes that records of a node are missing. err is not nil if the node is this host.
-func (h *hunt) miss(s Silent, err error) {
+func (h *hunt) miss(s status.Silent, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.silent[s.Node] = s
@@ -128,20 +120,20 @@ func (h *hunt) miss(s Silent, err error) {
 }
 
 // byFront returns the records by node: the node of the call's caller first, then by name.
-func byFront(found map[string][]audit.Record) []Audited {
-	list := []Audited{}
+func byFront(found map[string][]audit.Record) []status.Audited {
+	list := []status.Audited{}
 	for node, records := range found {
 		if len(records) > 0 {
-			list = append(list, Audited{node, records})
+			list = append(list, status.Audited{Node: node, Records: records})
 		}
 	}
-	passed := func(a Audited) int {
+	passed := func(a status.Audited) int {
 		if slices.ContainsFunc(a.Records, func(r audit.Record) bool { return r.Node == "" }) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortFunc(list, func(a, b Audited) int {
+	slices.SortFunc(list, func(a, b status.Audited) int {
 		return cmp.Or(passed(a)-passed(b), strings.Compare(a.Node, b.Node))
 	})
 	return list

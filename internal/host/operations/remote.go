@@ -29,21 +29,13 @@ func (r *remoteNodes) list() []status.Node {
 	return r.cluster.Status().Nodes
 }
 
-// Silent is a node without an answer, and the reason.
-type Silent struct {
-	Node   string `json:"node"`
-	Reason string `json:"reason"`
-
-	part bool // it answered, but its list was cut
-}
-
 // maxAsked bounds the nodes queried at once, so that their answers do not all arrive together. A slow node gives its
 // turn to the next one in time for all nodes to be queried in the first half of the time.
 const maxAsked = 16
 
 // each queries nodes within a time, and returns those that did not answer, by name. Calls of take do not overlap.
 func (r *remoteNodes) each(ctx context.Context, within time.Duration, nodes []string, method string, params any,
-	take func(node string, answer json.RawMessage) error) (silent []Silent) {
+	take func(node string, answer json.RawMessage) error) (silent []status.Silent) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	raw, err := json.Marshal(params)
@@ -68,7 +60,7 @@ func (r *remoteNodes) each(ctx context.Context, within time.Duration, nodes []st
 				err = take(node, answer)
 			}
 			if err != nil {
-				silent = append(silent, Silent{Node: node, Reason: reasonOf(ctx, err, within)})
+				silent = append(silent, status.Silent{Node: node, Reason: reasonOf(ctx, err, within)})
 			}
 		})
 	}
@@ -77,7 +69,7 @@ func (r *remoteNodes) each(ctx context.Context, within time.Duration, nodes []st
 	return silent
 }
 
-func byName(a, b Silent) int { return strings.Compare(a.Node, b.Node) }
+func byName(a, b status.Silent) int { return strings.Compare(a.Node, b.Node) }
 
 func reasonOf(ctx context.Context, err error, within time.Duration) string {
 	if ctx.Err() != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // mute is a cluster in which nodes whose names begin with mute do not answer.
@@ -45,7 +46,8 @@ func TestSilentNodesHideNoOthers(t *testing.T) {
 		if len(answered) != 1 || answered[0] != "gpu1" {
 			t.Errorf("%q answered", answered)
 		}
-		if len(silent) != len(nodes) || silent[0] != (Silent{Node: "mute0", Reason: "it did not answer within 2s"}) {
+		mute := status.Silent{Node: "mute0", Reason: "it did not answer within 2s"}
+		if len(silent) != len(nodes) || silent[0] != mute {
 			t.Errorf("%d are named: %v", len(silent), silent[:min(3, len(silent))])
 		}
 	})

@@ -22,26 +22,9 @@ func (set *Set) Pins() (list []status.Pin) {
 	return list
 }
 
-// Selection names the items of an extension that an operator accepts.
-type Selection struct {
-	Extension string
-	Label     string   // "": every waiting item
-	Digests   []string // of the items as shown to the operator: nothing else is accepted
-}
-
-// Names reports whether the pin waits and is selected by extension and label.
-func (s *Selection) Names(p *status.Pin) bool {
-	return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label)
-}
-
-// Has reports whether the pin is selected and unchanged since the operator was shown it.
-func (s *Selection) Has(p *status.Pin) bool {
-	return s.Names(p) && slices.Contains(s.Digests, p.Digest)
-}
-
 // ApprovePins pins the selected items as they were shown, and returns them. by names the approver. The error is
 // tool_not_found if nothing is selected, or if an item has changed since it was shown.
-func (s *State) ApprovePins(set *Set, selected Selection, by string) (approved []status.Pin, err error) {
+func (s *State) ApprovePins(set *Set, selected status.Selection, by string) (approved []status.Pin, err error) {
 	for _, p := range set.Pins() {
 		if !selected.Has(&p) {
 			continue
@@ -71,7 +54,7 @@ func (set *Set) approve(p *status.Pin, by string) error {
 }
 
 // nothingWithheld returns why there is nothing to accept.
-func (set *Set) nothingWithheld(s Selection) error {
+func (set *Set) nothingWithheld(s status.Selection) error {
 	known := func(p status.Pin) bool { return p.Extension == s.Extension && p.Label == s.Label }
 	waits := func(p status.Pin) bool { return s.Names(&p) }
 	switch {

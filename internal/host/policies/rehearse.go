@@ -17,52 +17,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Rehearsal is what one policy would decide about calls that have ended.
-type Rehearsal struct {
-	Policy string `json:"policy"`
-	Calls  int    `json:"calls"` // that the policy decided about
-	// calls whose params are not kept whole, about which it did not decide
-	Skipped int `json:"skipped"`
-	// results that are not kept whole, about which it did not decide
-	SkippedResults int               `json:"skipped_results"`
-	Denied         int               `json:"denied"`         // calls that it would deny
-	Changed        int               `json:"changed"`        // calls whose params or result it would change, or answer itself
-	Asked          int               `json:"asked"`          // calls that it would ask a person about
-	Failed         int               `json:"failed"`         // calls that it could not decide about
-	Otherwise      []Rehearsed       `json:"otherwise"`      // the decisions other than to let pass, newest call first
-	Left           int               `json:"left,omitempty"` // calls that there was no time for
-	Took           protocol.Duration `json:"took_ms"`
-	// what else the operator should know, such as that the process of the policy has seen the calls
-	Note string `json:"note,omitempty"`
-}
-
-// Rehearsed is one decision of a [Rehearsal].
-type Rehearsed struct {
-	ID      uint64            `json:"id"`             // of the call, as in the history of calls, or as it was given
-	Time    time.Time         `json:"time"`           // when the call began
-	Tool    string            `json:"tool,omitempty"` // registered name; "" for other requests than tools/call
-	Method  string            `json:"method"`
-	Caller  string            `json:"caller,omitempty"`
-	Outcome status.Outcome    `json:"outcome"` // of the call, then
-	Flow    governance.Flow   `json:"flow"`
-	Action  governance.Action `json:"action,omitempty"` // "" if the policy could not decide
-	Code    string            `json:"code,omitempty"`
-	Reason  string            `json:"reason,omitempty"`
-	// for a change, the beginning of the params or of the result after it
-	Changed *status.Excerpt `json:"changed,omitempty"`
-}
-
-// RecordedCall is a request to an extension in a cassette, with the messages as the cassette has them.
-type RecordedCall struct {
-	ID        uint64          `json:"id"` // chosen by the caller, and given back
-	Time      time.Time       `json:"time"`
-	Extension string          `json:"extension"`
-	Sent      json.RawMessage `json:"sent"`               // the request
-	Received  json.RawMessage `json:"received,omitempty"` // the response; nil: there is none
-}
-
-// Recorded returns the call as the history of a host has it.
-func (c *RecordedCall) Recorded() (r stats.Recorded, err error) {
+// Recorded returns c as the history of a host has it.
+func Recorded(c *status.RecordedCall) (r stats.Recorded, err error) {
 	method, _ := rawjson.Text(rawjson.Get(c.Sent, "method"))
 	r = stats.Recorded{Began: c.Time, Request: rawjson.Get(c.Sent, "params")}
 	r.ID, r.Extension, r.Method = c.ID, c.Extension, method
@@ -153,12 +109,12 @@ func (s *State) RehearsingEntry(spec governance.Spec) (r Rehearsing, err error) 
 // Rehearse has the policy decide about calls, oldest first, until ctx ends. The calls are not made, no person is asked,
 // and nothing is recorded. excerpt returns what is shown of a changed payload.
 func (s *State) Rehearse(ctx context.Context, r Rehearsing, calls []stats.Recorded,
-	excerpt func(json.RawMessage) *status.Excerpt) Rehearsal {
+	excerpt func(json.RawMessage) *status.Excerpt) status.Rehearsal {
 	began, m := time.Now(), r.member
 	m.Spec.Mode = governance.ModeEnforce
 	pipeline := governance.NewPipeline(governance.Options{}, m)
 	defer func() { _ = pipeline.Close(ctx) }() // every decision has ended
-	out := Rehearsal{Policy: m.Spec.Name, Otherwise: []Rehearsed{}, Note: r.note}
+	out := status.Rehearsal{Policy: m.Spec.Name, Otherwise: []status.Rehearsed{}, Note: r.note}
 	for i := range calls {
 		c := &calls[i]
 		if c.Request == nil {
@@ -200,11 +156,11 @@ func (s *State) Rehearse(ctx context.Context, r Rehearsing, calls []stats.Record
 }
 
 // add adds the decisions about one call.
-func (s *State) add(out *Rehearsal, c *stats.Recorded, x *governance.Exchange, trace governance.Trace,
+func (s *State) add(out *status.Rehearsal, c *stats.Recorded, x *governance.Exchange, trace governance.Trace,
 	excerpt func(json.RawMessage) *status.Excerpt) {
 	changed := false
 	for _, step := range trace.Steps {
-		n := Rehearsed{
+		n := status.Rehearsed{
 			ID:      c.ID,
 			Time:    c.Began,
 			Tool:    c.Tool,

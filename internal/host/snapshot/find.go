@@ -33,10 +33,10 @@ func (s *Snapshot) SetIndexes(before *Snapshot) {
 	}
 	s.Indexes = toolsearch.NewIndexes(s.describe, has, last)
 	s.skillIndex = sync.OnceValue(func() toolsearch.Skills {
-		var list []toolsearch.Skill
+		var list []tools.FoundSkill
 		for x := range s.Local {
 			for _, e := range s.Skills[x.ID()].Entries() {
-				list = append(list, toolsearch.Skill{
+				list = append(list, tools.FoundSkill{
 					Extension:   x.ID(),
 					Name:        e.Name,
 					Description: e.Description,
@@ -102,14 +102,14 @@ func (p *Plan) ListsOtherwise(next *Plan) bool {
 
 // Find searches the tools of a toolset, "" for all tools, that policies show to a caller. also, unless nil,
 // restricts them further.
-func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) bool) (toolsearch.Answer, error) {
+func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) bool) (tools.Found, error) {
 	view, err := s.Toolsets.Of(toolset)
 	if err != nil {
-		return toolsearch.Answer{}, err
+		return tools.Found{}, err
 	}
 	found := s.Indexes.Of(toolset, view.Tools(s.Catalog)).Find(query, s.visible(caller, also))
 	if len(s.Skills) > 0 {
-		found.Skills = s.skillIndex().Find(query, func(k *toolsearch.Skill) bool {
+		found.Skills = s.skillIndex().Find(query, func(k *tools.FoundSkill) bool {
 			return view.Resource(k.Extension, k.URI) && s.Policies.HoldsSkill(k.Extension, k.URI) == nil
 		})
 	}
@@ -117,7 +117,7 @@ func (s *Snapshot) Find(toolset, caller, query string, also func(*tools.Entry) b
 }
 
 // FindFor searches the tools that a session would be listed in mode all.
-func (s *Snapshot) FindFor(of *protocol.Session, query string) (toolsearch.Answer, error) {
+func (s *Snapshot) FindFor(of *protocol.Session, query string) (tools.Found, error) {
 	if of == nil {
 		of = new(protocol.Session)
 	}

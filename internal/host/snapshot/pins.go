@@ -6,7 +6,6 @@ import (
 
 	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/internal/host/descriptors"
-	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/status"
 )
 
@@ -43,7 +42,7 @@ func changedPin(extension string, p descriptors.Pending) status.Pin {
 }
 
 // AcceptTools accepts the selected changed tools of an extension, and the tools of pinned.
-func (s *Snapshot) AcceptTools(selected policies.Selection, pinned []status.Pin) (accepted bool, err error) {
+func (s *Snapshot) AcceptTools(selected status.Selection, pinned []status.Pin) (accepted bool, err error) {
 	x := s.Extensions[selected.Extension]
 	if x == nil {
 		return false, nil

@@ -1,7 +1,6 @@
 package unit
 
 import (
-	"context"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -38,7 +37,7 @@ type Env struct {
 	// Stored returns the store of secrets that a configuration states. Nil: none.
 	Stored func(*config.Config) given.Store
 	// Logins returns the user's logins. Nil: none.
-	Logins func(*config.Config) Logins
+	Logins func(*config.Config) runtime.Logins
 	// Services connects to extensions that are services on NATS. Nil: they do not run.
 	Services runtime.Services
 	// SecretsChanged is called when the secrets of a unit have changed.
@@ -55,33 +54,8 @@ func (e *Env) Secrets(cfg *config.Config) given.Store {
 	return e.Stored(cfg)
 }
 
-// Logins are the user's logins at remote servers.
-type Logins = interface {
-	// Login returns the login for a place, even if nobody has signed in there yet. The transport states the
-	// server and the client that users sign in as. The result may be a [SignsIn].
-	Login(LoginPlace, *manifest.Transport) runtime.Login
-}
-
-// SignsIn is a login at which a caller can sign in while its call waits.
-type SignsIn interface {
-	runtime.Login
-	// SignIn signs in. open has the user open an address in a browser on this machine, and returns once the user
-	// has agreed.
-	SignIn(ctx context.Context, open func(ctx context.Context, address string) error) error
-}
-
-// LoginPlace identifies a login: for what, and at which server.
-type LoginPlace struct {
-	ID string // the extension or destination
-	// Of is the directory of the extension, or of the project whose files state the destination; "" for a
-	// destination of the user's own files.
-	Of     string
-	URL    string // the server's; set by [Env.Login]
-	Caller string // owner of the login; "": one for all callers
-}
-
 // Login returns the login for the server of t, nil if t states other credentials or there is no login.
-func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at LoginPlace) runtime.Login {
+func (e *Env) Login(cfg *config.Config, t *manifest.Transport, at runtime.LoginPlace) runtime.Login {
 	if e.Logins == nil || !t.SignsIn() {
 		return nil
 	}

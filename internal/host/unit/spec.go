@@ -54,7 +54,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	}
 	s.Sandbox.Follow(s.Manifest.Transport.CommandLine(), s.WorkDir())
 	s.Env, report = e.Child(cfg, &s, env)
-	s.Login = e.Login(cfg, &s.Manifest.Transport, LoginPlace{ID: c.ID, Of: c.Dir})
+	s.Login = e.Login(cfg, &s.Manifest.Transport, runtime.LoginPlace{ID: c.ID, Of: c.Dir})
 	stated := cfg.Extensions.Environ(c.ID)
 	texts := given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated))
 	if err := given.Give(&s, e.Secrets(cfg), texts, stating(stated, &c.Manifest.Transport)...); err != nil {

@@ -18,22 +18,6 @@ const (
 	maxTerms = 24 // different words of a query that are used
 )
 
-// Answer is the result of a query.
-type Answer struct {
-	Best []*tools.Entry // at most MaxBest, best first
-	// more tools of the best extension, and of another one that is nearly as good; at most MaxMore
-	More       []Group
-	Extensions []string // if nothing was found: extensions with visible tools, at most maxExtensions
-	Skills     []Skill  // best first, at most [MaxSkills]
-}
-
-// Group is tools of one extension.
-type Group struct {
-	Extension string
-	Tools     []*tools.Entry // best first
-	Left      int            // number of the extension's tools that are not in the answer
-}
-
 const maxExtensions = 50
 
 // Parameters of the ranking, tuned with the queries of testdata/tuning.txt.
@@ -47,7 +31,7 @@ const (
 
 // Find answers a query in a user's words. visible reports whether the caller may see a tool; nil: all. The answer
 // is the same as from an index of the visible tools only.
-func (x *Index) Find(query string, visible func(*tools.Entry) bool) Answer {
+func (x *Index) Find(query string, visible func(*tools.Entry) bool) tools.Found {
 	s := x.begin(visible)
 	defer x.scratch.Put(s)
 	for _, t := range terms(query) {
@@ -183,7 +167,7 @@ func rarity(n, all int) float32 {
 	return float32(math.Log(1 + (float64(all-n)+0.5)/(float64(n)+0.5)))
 }
 
-func (s *search) answer() (a Answer) {
+func (s *search) answer() (a tools.Found) {
 	first, second := s.extensions()
 	best := top{most: MaxBest}
 	for tool := range s.tools {
@@ -193,7 +177,7 @@ func (s *search) answer() (a Answer) {
 		}
 	}
 	if a.Best = best.list(); len(a.Best) == 0 {
-		return Answer{Extensions: s.names()}
+		return tools.Found{Extensions: s.names()}
 	}
 	room := MaxMore
 	for _, n := range []int{first, second} {
@@ -221,7 +205,7 @@ func (s *search) extensions() (first, second int) {
 }
 
 // more returns at most room tools of an extension that are not in shown.
-func (s *search) more(n int, shown []*tools.Entry, room int) Group {
+func (s *search) more(n int, shown []*tools.Entry, room int) tools.FoundGroup {
 	p, rest, left := s.parts[n], top{most: room}, 0
 	for i, e := range p.entries {
 		if f := &s.tools[int(s.firsts[n])+i]; !f.hidden && !slices.Contains(shown, e) {
@@ -229,7 +213,7 @@ func (s *search) more(n int, shown []*tools.Entry, room int) Group {
 			left++
 		}
 	}
-	g := Group{Extension: p.extension, Tools: rest.list()}
+	g := tools.FoundGroup{Extension: p.extension, Tools: rest.list()}
 	g.Left = left - len(g.Tools)
 	return g
 }

@@ -33,7 +33,7 @@ func source(id string, descriptors ...string) tools.Source {
 func silent(string) string { return "" }
 
 // shown returns the names of all tools of an answer.
-func shown(a Answer) (names []string) {
+func shown(a tools.Found) (names []string) {
 	for _, e := range a.Best {
 		names = append(names, e.Name)
 	}
@@ -161,7 +161,7 @@ func TestText(t *testing.T) {
 		"nothing": "No tool matches these words. There are tools of a, big. Search again, with words that their " +
 			"tools may use.",
 	} {
-		if text := x.Find(query, nil).Text(byOne); !strings.Contains(text, want) {
+		if text := Text(x.Find(query, nil), byOne); !strings.Contains(text, want) {
 			t.Errorf("%s: no %q in\n%s", query, want, text)
 		}
 	}
@@ -241,7 +241,7 @@ func TestBounds(t *testing.T) {
 	if n := len(countWords(catalog.Entries()[1])); n > maxToolWords {
 		t.Errorf("a tool has %d words", n)
 	}
-	text := New(catalog, silent, nil).Find("fat", nil).Text(byOne)
+	text := Text(New(catalog, silent, nil).Find("fat", nil), byOne)
 	if len(text) > maxDefinitions || !strings.Contains(text, "\next_a_one(argument0?: string, ") ||
 		!strings.Contains(text, `{"name":"ext_a_fat_but_small",`) {
 		t.Errorf("%d bytes: %.2000s", len(text), text)

@@ -114,7 +114,7 @@ func TestCallersAreSplitByRisk(t *testing.T) {
 			}
 		}
 	}
-	text := New(catalog, silent, nil).Find("get put rm", nil).Text(func(e *tools.Entry) string { return own[e.Name] })
+	text := Text(New(catalog, silent, nil).Find("get put rm", nil), func(e *tools.Entry) string { return own[e.Name] })
 	for name, by := range own {
 		if !strings.Contains(text, `{"name":"`+name+`","callWith":"`+by+`",`) {
 			t.Errorf("no %s beside %s in %s", by, name, text)

@@ -8,15 +8,8 @@ import (
 
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/tools"
 )
-
-// Skill is a skill in the folder of an extension, as a search shows it.
-type Skill struct {
-	Extension   string
-	Name        string
-	Description string
-	URI         string // of its SKILL.md
-}
 
 // Bounds of the skills in an answer.
 const (
@@ -29,16 +22,16 @@ type Skills []skillWords
 
 // skillWords is a skill with the weighted frequency of its words.
 type skillWords struct {
-	Skill
+	tools.FoundSkill
 	words  map[string]float32
 	length float32
 }
 
 // NewSkills returns an index of skills.
-func NewSkills(list []Skill) Skills {
+func NewSkills(list []tools.FoundSkill) Skills {
 	x := make(Skills, len(list))
 	for n, k := range list {
-		x[n] = skillWords{Skill: k, words: make(map[string]float32)}
+		x[n] = skillWords{FoundSkill: k, words: make(map[string]float32)}
 		for _, of := range []struct {
 			text   string
 			weight float32
@@ -54,11 +47,11 @@ func NewSkills(list []Skill) Skills {
 
 // Find returns the skills that match a query best, at most [MaxSkills]: those that have at least half of its words.
 // visible reports whether the caller may see a skill. The answer depends on visible skills only.
-func (x Skills) Find(query string, visible func(*Skill) bool) (found []Skill) {
+func (x Skills) Find(query string, visible func(*tools.FoundSkill) bool) (found []tools.FoundSkill) {
 	var shown []*skillWords
 	length := float32(0)
 	for n := range x {
-		if visible(&x[n].Skill) {
+		if visible(&x[n].FoundSkill) {
 			shown, length = append(shown, &x[n]), length+x[n].length
 		}
 	}
@@ -94,18 +87,18 @@ func (x Skills) Find(query string, visible func(*Skill) bool) (found []Skill) {
 		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.URI, b.URI))
 	})
 	for _, h := range hits[:min(len(hits), MaxSkills)] {
-		found = append(found, h.Skill)
+		found = append(found, h.FoundSkill)
 	}
 	return found
 }
 
-// writeSkills writes the skills of an answer, one JSON object per line.
-func (a Answer) writeSkills(b *strings.Builder) {
-	if len(a.Skills) == 0 {
+// writeSkills writes skills that were found, one JSON object per line.
+func writeSkills(b *strings.Builder, list []tools.FoundSkill) {
+	if len(list) == 0 {
 		return
 	}
 	b.WriteString("Skills (instructions; read the file at the URI with resources/read):\n")
-	for _, k := range a.Skills {
+	for _, k := range list {
 		out := rawjson.AppendText([]byte(`{"kind":"skill","name":`), k.Name)
 		out = rawjson.AppendText(append(out, `,"uri":`...), k.URI)
 		out = rawjson.AppendText(append(out, `,"description":`...), display.Cut(k.Description, maxSkillAbstract))

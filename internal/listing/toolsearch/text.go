@@ -12,12 +12,12 @@ import (
 // MiB.
 const maxDefinitions = 48 << 10
 
-// Text returns an answer for a model: the best tools with their schemas, one JSON object per line, and the others
-// as signatures. Best tools without room for their definition are signatures too. caller returns the tool that calls a
-// tool; it is named beside each, or in the last line if one calls all.
-func (a Answer) Text(caller func(*tools.Entry) string) string {
+// Text returns the result of a search for a model: the best tools with their schemas, one JSON object per line, and the
+// others as signatures. Best tools without room for their definition are signatures too. caller returns the tool that
+// calls a tool; it is named beside each, or in the last line if one calls all.
+func Text(a tools.Found, caller func(*tools.Entry) string) string {
 	var b strings.Builder
-	a.writeSkills(&b)
+	writeSkills(&b, a.Skills)
 	if len(a.Best) == 0 {
 		b.WriteString("No tool matches these words.")
 		if len(a.Extensions) > 0 {

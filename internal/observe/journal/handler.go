@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // sourceKey is the attribute with the extension of a record.
@@ -79,7 +80,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 		with.add(h.prefix, a)
 		return true
 	})
-	h.journal.add(Record{
+	h.journal.add(status.LogRecord{
 		Time:      r.Time,
 		Level:     r.Level,
 		Extension: with.extension,

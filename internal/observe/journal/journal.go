@@ -6,28 +6,23 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"encoding/json"
 	"iter"
 	"log/slog"
 	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/exthost/exthost/internal/concurrent"
+	"github.com/exthost/exthost/status"
 )
 
-// Record is one record of the log.
-type Record struct {
-	Time      time.Time       `json:"time"`
-	Level     slog.Level      `json:"level"`
-	Extension string          `json:"extension,omitempty"` // the extension of the record; "": the host
-	Message   string          `json:"msg"`
-	Attrs     json.RawMessage `json:"attrs,omitempty"` // an object; empty without attributes
-	// records lost just before this one because the follower was too slow
-	Lost int `json:"lost,omitempty"`
+// follower reads the records that are added.
+type follower = concurrent.BroadcastReader[status.LogRecord]
 
+// entry is a kept record with its place among those of all sources.
+type entry struct {
+	status.LogRecord
 	seq uint64
 }
 
@@ -49,7 +44,7 @@ type Journal struct {
 	sources map[string]*source // by extension
 	order   list.List          // sources of extensions, least recently used first; without the host's
 	total   int                // size of all sources
-	records concurrent.Broadcast[Record]
+	records concurrent.Broadcast[status.LogRecord]
 	levels  map[slog.Level]int // number of followers by level
 	closed  bool
 }
@@ -64,7 +59,7 @@ func New() *Journal {
 // source holds the latest records of one source, oldest first.
 type source struct {
 	extension string
-	records   []Record
+	records   []entry
 	bytes     int
 	place     *list.Element // in Journal.order; nil for the host
 }
@@ -72,50 +67,37 @@ type source struct {
 // size returns how much the records count against maxTotal.
 func (s *source) size() int { return s.bytes + len(s.records)*overhead }
 
-func (s *source) add(r Record) {
+func (s *source) add(r entry) {
 	s.records = append(s.records, r)
-	s.bytes += r.size()
+	s.bytes += size(&r.LogRecord)
 	drop := 0
 	for len(s.records)-drop > maxKept || s.bytes > maxBytes {
-		s.bytes -= s.records[drop].size()
+		s.bytes -= size(&s.records[drop].LogRecord)
 		drop++
 	}
 	s.records = slices.Delete(s.records, 0, drop)
 }
 
-func (r *Record) size() int { return len(r.Message) + len(r.Attrs) }
-
-// Filter selects records.
-type Filter struct {
-	Extension string // "": all records
-	// lowest level; the zero value is info. Lower levels are not kept, so they only reach followers
-	Level  slog.Level
-	Last   int  // max number of kept records; 0: all, negative: none
-	Follow bool // continue with new records
-}
-
-func (f *Filter) wants(r *Record) bool {
-	return r.Level >= f.Level && (f.Extension == "" || r.Extension == f.Extension)
-}
+// size returns the bytes of text of a record.
+func size(r *status.LogRecord) int { return len(r.Message) + len(r.Attrs) }
 
 // add keeps the record and queues it for the followers, without waiting for them.
-func (j *Journal) add(r Record) {
+func (j *Journal) add(r status.LogRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
 		return
 	}
 	j.seq++
-	r.seq = j.seq
 	if r.Level >= keptLevel {
-		j.keepLocked(r)
+		j.keepLocked(entry{r, j.seq})
 	}
-	j.records.Publish(r, r.size())
+	j.records.Publish(r, size(&r))
 }
 
 // keepLocked keeps a record. If there are too many in total, it drops the extensions that have been quiet for longest,
 // which usually no longer exist.
-func (j *Journal) keepLocked(r Record) {
+func (j *Journal) keepLocked(r entry) {
 	s := j.sources[r.Extension]
 	if s == nil {
 		s = &source{extension: r.Extension}
@@ -139,21 +121,21 @@ func (j *Journal) keepLocked(r Record) {
 
 // Records yields the kept records that match f, in order, and with f.Follow also new ones until ctx ends or the journal
 // is closed. No record in between is missed.
-func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
-	return func(yield func(Record) bool) {
-		kept, follower := j.read(&f)
-		if follower != nil {
-			defer j.leave(follower, f.Level)
+func (j *Journal) Records(ctx context.Context, f status.LogFilter) iter.Seq[status.LogRecord] {
+	return func(yield func(status.LogRecord) bool) {
+		kept, from := j.read(&f)
+		if from != nil {
+			defer j.leave(from, f.Level)
 		}
 		for _, r := range kept {
 			if ctx.Err() != nil || !yield(r) {
 				return
 			}
 		}
-		if follower == nil {
+		if from == nil {
 			return
 		}
-		for r, lost := range follower.All(ctx) {
+		for r, lost := range from.All(ctx) {
 			if r.Lost = lost; !yield(r) {
 				return
 			}
@@ -162,19 +144,19 @@ func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
 }
 
 // read returns the kept records and, with f.Follow, a reader of the following ones.
-func (j *Journal) read(f *Filter) (kept []Record, follower *concurrent.BroadcastReader[Record]) {
+func (j *Journal) read(f *status.LogFilter) (kept []status.LogRecord, from *follower) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if f.Follow {
-		follower = j.records.Join(f.wants)
+		from = j.records.Join(f.Selects)
 		j.levels[f.Level]++
 		j.updateLevelLocked()
 	}
-	return j.keptLocked(f), follower
+	return j.keptLocked(f), from
 }
 
-func (j *Journal) leave(follower *concurrent.BroadcastReader[Record], level slog.Level) {
-	follower.Leave()
+func (j *Journal) leave(f *follower, level slog.Level) {
+	f.Leave()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.levels[level]--; j.levels[level] == 0 {
@@ -183,20 +165,24 @@ func (j *Journal) leave(follower *concurrent.BroadcastReader[Record], level slog
 	j.updateLevelLocked()
 }
 
-func (j *Journal) keptLocked(f *Filter) (kept []Record) {
+func (j *Journal) keptLocked(f *status.LogFilter) (kept []status.LogRecord) {
 	if f.Last < 0 {
 		return nil
 	}
+	var selected []entry
 	for _, s := range j.sources {
 		for i := range s.records {
-			if r := &s.records[i]; f.wants(r) {
-				kept = append(kept, *r)
+			if r := &s.records[i]; f.Selects(&r.LogRecord) {
+				selected = append(selected, *r)
 			}
 		}
 	}
-	slices.SortFunc(kept, func(a, b Record) int { return cmp.Compare(a.seq, b.seq) })
-	if f.Last > 0 && len(kept) > f.Last {
-		kept = kept[len(kept)-f.Last:]
+	slices.SortFunc(selected, func(a, b entry) int { return cmp.Compare(a.seq, b.seq) })
+	if f.Last > 0 {
+		selected = selected[max(0, len(selected)-f.Last):]
+	}
+	for i := range selected {
+		kept = append(kept, selected[i].LogRecord)
 	}
 	return kept
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/internal/concurrent"
+	"github.com/exthost/exthost/status"
 )
 
 // messages returns the kept records.
-func messages(j *Journal, f Filter) (list []string) {
+func messages(j *Journal, f status.LogFilter) (list []string) {
 	for r := range j.Records(context.Background(), f) {
 		list = append(list, r.Message)
 	}
@@ -36,16 +37,16 @@ func TestKeptAndFiltered(t *testing.T) {
 	a.Info("three")
 	for _, tt := range []struct {
 		name string
-		f    Filter
+		f    status.LogFilter
 		want []string
 	}{
-		{"all", Filter{Level: slog.LevelDebug}, []string{"host", "one", "two", "three"}},
-		{"zero value", Filter{}, []string{"host", "one", "two", "three"}},
-		{"extension", Filter{Extension: "a"}, []string{"one", "three"}},
-		{"level", Filter{Level: slog.LevelWarn}, []string{"one", "two"}},
-		{"last", Filter{Last: 2}, []string{"two", "three"}},
-		{"none", Filter{Last: -1}, nil},
-		{"unknown", Filter{Extension: "c"}, nil},
+		{"all", status.LogFilter{Level: slog.LevelDebug}, []string{"host", "one", "two", "three"}},
+		{"zero value", status.LogFilter{}, []string{"host", "one", "two", "three"}},
+		{"extension", status.LogFilter{Extension: "a"}, []string{"one", "three"}},
+		{"level", status.LogFilter{Level: slog.LevelWarn}, []string{"one", "two"}},
+		{"last", status.LogFilter{Last: 2}, []string{"two", "three"}},
+		{"none", status.LogFilter{Last: -1}, nil},
+		{"unknown", status.LogFilter{Extension: "c"}, nil},
 	} {
 		if diff := cmp.Diff(tt.want, messages(j, tt.f)); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
@@ -61,17 +62,17 @@ func TestFloodStaysWithItsSource(t *testing.T) {
 	for i := range 10 * maxKept {
 		log.With("extension", "loud").Warn(fmt.Sprint(i))
 	}
-	if got := messages(j, Filter{Extension: "quiet"}); len(got) != 1 {
+	if got := messages(j, status.LogFilter{Extension: "quiet"}); len(got) != 1 {
 		t.Errorf("quiet has %q", got)
 	}
-	loud := messages(j, Filter{Extension: "loud"})
+	loud := messages(j, status.LogFilter{Extension: "loud"})
 	if len(loud) != maxKept || loud[0] != fmt.Sprint(9*maxKept) || loud[maxKept-1] != fmt.Sprint(10*maxKept-1) {
 		t.Errorf("loud has %d, %s to %s", len(loud), loud[0], loud[len(loud)-1])
 	}
 	for range maxKept {
 		log.With("extension", "loud").Warn(strings.Repeat("x", maxText/2))
 	}
-	if n := len(messages(j, Filter{Extension: "loud"})); n != maxBytes/(maxText/2) {
+	if n := len(messages(j, status.LogFilter{Extension: "loud"})); n != maxBytes/(maxText/2) {
 		t.Errorf("%d long records are kept", n)
 	}
 }
@@ -83,8 +84,8 @@ func TestAttributes(t *testing.T) {
 		slog.Group("in", "x", true),
 		"err", errors.New("a<b"), "bad", func() {}, slog.Group("", "flat", 12345678901234567), slog.Attr{})
 	log.Info("plain", "extension", "x")
-	var got []Record
-	for r := range j.Records(t.Context(), Filter{}) {
+	var got []status.LogRecord
+	for r := range j.Records(t.Context(), status.LogFilter{}) {
 		got = append(got, r)
 	}
 	want := `{"pid":7,"g.n":1,"g.extension":"not the source","g.d_ms":1500,"g.in.x":true,"g.err":"a<b","g.bad":"!json: unsupported type: func()","g.flat":12345678901234567}`
@@ -95,7 +96,7 @@ func TestAttributes(t *testing.T) {
 		t.Errorf("%+v", got[1])
 	}
 	log.Info(strings.Repeat("é", maxText), "long", strings.Repeat("x", maxText), "longer", strings.Repeat("y", maxText))
-	for r := range j.Records(t.Context(), Filter{Last: 1}) {
+	for r := range j.Records(t.Context(), status.LogFilter{Last: 1}) {
 		if len(r.Message) > maxText || len(r.Attrs) > maxText || !json.Valid(r.Attrs) {
 			t.Errorf("a long record is kept with %d and %d bytes", len(r.Message), len(r.Attrs))
 		}
@@ -114,7 +115,7 @@ func TestDebugOnlyForFollowers(t *testing.T) {
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		wg.Go(func() {
-			for r := range j.Records(ctx, Filter{Level: slog.LevelDebug, Follow: true}) {
+			for r := range j.Records(ctx, status.LogFilter{Level: slog.LevelDebug, Follow: true}) {
 				got = append(got, r.Message)
 			}
 		})
@@ -128,7 +129,7 @@ func TestDebugOnlyForFollowers(t *testing.T) {
 		if diff := cmp.Diff([]string{"d1", "i"}, got); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{"i"}, messages(j, Filter{Level: slog.LevelDebug})); diff != "" {
+		if diff := cmp.Diff([]string{"i"}, messages(j, status.LogFilter{Level: slog.LevelDebug})); diff != "" {
 			t.Error(diff)
 		}
 		if log.Enabled(t.Context(), slog.LevelDebug) {
@@ -149,7 +150,7 @@ func TestFollowWithoutGap(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			next := 0
-			for r := range j.Records(t.Context(), Filter{Follow: true}) {
+			for r := range j.Records(t.Context(), status.LogFilter{Follow: true}) {
 				if r.Message != fmt.Sprint(next) || r.Lost > 0 {
 					t.Errorf("got %q, lost %d, want %d", r.Message, r.Lost, next)
 					return
@@ -182,8 +183,8 @@ func TestSlowFollowerLearnsWhatItMissed(t *testing.T) {
 			log.Info("last")
 			j.Close()
 		}()
-		var got []Record
-		for r := range j.Records(t.Context(), Filter{Follow: true}) {
+		var got []status.LogRecord
+		for r := range j.Records(t.Context(), status.LogFilter{Follow: true}) {
 			if got = append(got, r); len(got) == 1 {
 				time.Sleep(time.Second)
 			}
@@ -201,7 +202,7 @@ func TestCloseEndsFollowers(t *testing.T) {
 	var wg sync.WaitGroup
 	started := make(chan struct{})
 	wg.Go(func() {
-		for range j.Records(context.Background(), Filter{Follow: true}) {
+		for range j.Records(context.Background(), status.LogFilter{Follow: true}) {
 			close(started)
 		}
 	})
@@ -210,7 +211,7 @@ func TestCloseEndsFollowers(t *testing.T) {
 	j.Close()
 	wg.Wait()
 	log.Info("too late")
-	if diff := cmp.Diff([]string{"kept"}, messages(j, Filter{Follow: true})); diff != "" {
+	if diff := cmp.Diff([]string{"kept"}, messages(j, status.LogFilter{Follow: true})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -230,8 +231,8 @@ func TestRecordsOfAllSourcesAreBounded(t *testing.T) {
 		log.With("extension", "x0").Warn("again")
 	}
 	bytes := 0
-	for r := range j.Records(t.Context(), Filter{}) {
-		bytes += r.size()
+	for r := range j.Records(t.Context(), status.LogFilter{}) {
+		bytes += size(&r)
 	}
 	if bytes > maxTotal || bytes < maxTotal/2 {
 		t.Errorf("%d bytes are kept, at most %d", bytes, maxTotal)

@@ -12,18 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/concurrent"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
-
-// Frame is a message, or a line that is not a valid message.
-type Frame struct {
-	Time      time.Time `json:"time"`
-	Extension string    `json:"extension"`
-	PID       int       `json:"pid,omitempty"`  // of the extension's process; 0 if there is none
-	Sent      bool      `json:"sent"`           // by the host; false: by the extension
-	Text      string    `json:"text"`           // without newline; secrets are masked
-	Cut       int       `json:"cut,omitempty"`  // bytes omitted at the end
-	Lost      int       `json:"lost,omitempty"` // frames lost just before this one because the reader was too slow
-}
 
 const (
 	maxText = 64 << 10 // bytes of one frame
@@ -33,7 +23,7 @@ const (
 // Hub delivers the frames of all extensions to readers. Its methods are safe for concurrent use.
 type Hub struct {
 	mask   func(string) string
-	frames concurrent.Broadcast[Frame]
+	frames concurrent.Broadcast[status.Frame]
 }
 
 // New returns a hub that applies mask to every text.
@@ -57,7 +47,7 @@ func (w *Wire) Show(pid int, sent bool, frame []byte) {
 	if !w.Tapped() {
 		return
 	}
-	f := Frame{Time: time.Now(), Extension: w.extension, PID: pid, Sent: sent}
+	f := status.Frame{Time: time.Now(), Extension: w.extension, PID: pid, Sent: sent}
 	frame = withoutHeaders(frame)
 	text := w.hub.mask(string(frame[:min(len(frame), maxText+margin)]))
 	f.Text = text[:min(len(text), maxText)]
@@ -84,9 +74,9 @@ func withoutHeaders(frame []byte) []byte {
 
 // Frames yields the frames of an extension, or of all if it is "", from now until ctx ends or the hub is closed. A slow
 // reader loses frames and gets their number in Frame.Lost.
-func (h *Hub) Frames(ctx context.Context, extension string) iter.Seq[Frame] {
-	return func(yield func(Frame) bool) {
-		r := h.frames.Join(func(f *Frame) bool { return extension == "" || extension == f.Extension })
+func (h *Hub) Frames(ctx context.Context, extension string) iter.Seq[status.Frame] {
+	return func(yield func(status.Frame) bool) {
+		r := h.frames.Join(func(f *status.Frame) bool { return extension == "" || extension == f.Extension })
 		defer r.Leave()
 		for f, lost := range r.All(ctx) {
 			if f.Lost = lost; !yield(f) {

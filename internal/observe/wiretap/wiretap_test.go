@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/concurrent"
+	"github.com/exthost/exthost/status"
 )
 
 func TestFrames(t *testing.T) {
@@ -99,7 +100,7 @@ func TestLost(t *testing.T) {
 			x.Show(0, true, []byte("last"))
 			h.Close()
 		}()
-		var got []Frame
+		var got []status.Frame
 		for f := range h.Frames(t.Context(), "") {
 			if got = append(got, f); len(got) == 1 {
 				time.Sleep(time.Second)

@@ -14,11 +14,11 @@ const module = "github.com/exthost/exthost"
 var layers = [][]string{
 	{"protocol", "internal/concurrent", "internal/file"},
 	{"internal/text", "supervisor"},
-	{"governance", "manifest", "internal/observe"},
+	{"governance", "manifest"},
 	{"discovery", "internal/proc"},
 	{"hooks", "internal/wire"},
 	{"internal/secret", "mcpserver", "sdk", "status", "tools"},
-	{"internal/listing", "internal/recording", "peers"},
+	{"internal/listing", "internal/observe", "internal/recording", "peers"},
 	{"config", "runtime"},
 	{"internal/supply", "cluster", "governance/grpcpolicy"},
 	{"internal/host", "internal/local"},
