@@ -56,6 +56,11 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolRe
 
 // CallOptions are what [Host.CallWith] adds to a call. The zero value adds nothing.
 type CallOptions struct {
+	// Session is whose call it is: policies see its caller, and its toolset says which tools there are and under which
+	// names. Default: an anonymous caller, who has all tools under their registered names.
+	Session *protocol.Session
+	// Node is the node of the cluster that is to take the call. Default: any that has the tool.
+	Node string
 	// Progress receives what the tool reports while it works, in order and one report at a time, and what the call
 	// waits for while the extension starts. It is not called after the call has returned. The call waits for it, so it
 	// must return soon. Default: the tool is not asked for progress.
@@ -67,13 +72,22 @@ func (h *Host) CallWith(ctx context.Context, tool string, args any, o CallOption
 	if h.opts.Mode.Inspect {
 		return nil, errInspect()
 	}
-	var to protocol.Peer
-	if o.Progress != nil {
-		to = reportee(o.Progress)
+	var c *protocol.Call
+	if o.Session != nil || o.Node != "" || o.Progress != nil {
+		c = &protocol.Call{Method: protocol.MethodToolsCall, Session: o.Session, Node: o.Node}
 	}
-	result, err := h.dispatcher.CallTool(ctx, tool, args, to)
+	if o.Session != nil {
+		c.Extension = o.Session.Extension
+	}
+	if o.Progress != nil {
+		c.Params, c.Client = askForProgress, reportee(o.Progress)
+	}
+	result, err := h.dispatcher.CallTool(ctx, c, tool, args)
 	return protocol.ToolResult(result), err
 }
+
+// askForProgress are the params of a call that wants progress, without tool and arguments.
+var askForProgress = json.RawMessage(`{"_meta":{"` + protocol.MetaProgressToken + `":1}}`)
 
 // reportee is a caller that wants progress and nothing else.
 type reportee func(protocol.Progress)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost"
@@ -119,10 +120,12 @@ var toolOperations = []operation{
 		summary: "Call a tool; the answer is MCP's CallToolResult as the tool returned it",
 		query: []parameter{
 			{"node", "the node of the cluster that is to take the call; default any that has the tool"},
+			{"progress", "true: the answer is JSON lines, progress while the tool works, and last the result or error"},
 		},
 		body:   map[string]any{},
 		answer: json.RawMessage{},
-		handle: callTool,
+		lines:  CallLine{},
+		write:  callTool,
 	},
 }
 
@@ -345,22 +348,69 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 	return t, nil
 }
 
-func callTool(h *exthost.Host, r *http.Request) (any, error) {
+func callTool(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	arguments, err := readBody(r, "the arguments")
-	if err == nil && len(arguments) > 0 && !json.Valid(arguments) {
-		err = protocol.Errorf(protocol.InvalidArguments, "the arguments are not JSON")
-	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	name, _ := json.Marshal(r.PathValue("name")) // a string always encodes
-	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), []byte(cmp.Or(string(arguments), "{}")),
-		[]byte(`}`))
-	call := protocol.Call{Method: protocol.MethodToolsCall, Params: params, Node: r.URL.Query().Get("node")}
+	o := exthost.CallOptions{Node: r.URL.Query().Get("node")}
 	if caller := mcpserver.CallerOf(r.Context()); caller != "" {
-		call.Session = &protocol.Session{Caller: caller}
+		o.Session = &protocol.Session{Caller: caller}
 	}
-	return h.Do(r.Context(), &call)
+	reports, err := boolean(r, "progress")
+	if err != nil {
+		return err
+	}
+	if reports {
+		return callWithProgress(h, w, r, arguments, o)
+	}
+	result, err := h.CallWith(r.Context(), r.PathValue("name"), arguments, o)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, json.RawMessage(result))
+}
+
+// CallLine is a line of the answer to a call with progress: one of the members.
+type CallLine struct {
+	Progress *protocol.Progress `json:"progress,omitempty"`
+	Result   json.RawMessage    `json:"result,omitempty"` // the last line
+	Error    *Fault             `json:"error,omitempty"`  // the last line
+}
+
+// callWithProgress writes the progress of a call and its outcome as [CallLine]. A slow reader gets the latest progress.
+// An error before any progress is returned.
+func callWithProgress(h *exthost.Host, w http.ResponseWriter, r *http.Request, arguments json.RawMessage,
+	o exthost.CallOptions) error {
+	lines, latest, begun := newJSONLines(w), make(chan protocol.Progress, 1), false
+	o.Progress = func(p protocol.Progress) {
+		select {
+		case <-latest: // not written yet
+		default:
+		}
+		latest <- p // has room: calls of Progress do not overlap
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for p := range latest {
+			begun = true
+			_ = lines.write(CallLine{Progress: &p}) // fails when the client has disconnected, as r's context tells
+		}
+	})
+	result, err := h.CallWith(r.Context(), r.PathValue("name"), arguments, o)
+	close(latest)
+	writing.Wait()
+	defer lines.Close()
+	if err != nil && !begun {
+		return err
+	}
+	last := CallLine{Result: json.RawMessage(result)}
+	if err != nil {
+		fault := FaultOf(err)
+		last = CallLine{Error: &fault}
+	}
+	_ = lines.write(last)
+	return nil
 }
 
 func readBody(r *http.Request, what string) (json.RawMessage, error) {

@@ -27,8 +27,10 @@ type operation struct {
 	events       map[string]any // for a stream: by event name, a value of the type of its data
 	handle       handler
 	stream       func(h *exthost.Host, r *http.Request) ([]source, error) // instead of handle
-	// Writes JSON lines, instead of handle.
+	// Writes the answer, or JSON lines, instead of handle.
 	write func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error
+	// For JSON lines, a value of the type of each. Nil: a cassette's.
+	lines any
 }
 
 // handler returns the answer of an operation, or nil for 204.

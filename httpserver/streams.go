@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -107,6 +108,18 @@ func (l *jsonLines) Write(b []byte) (int, error) {
 		return n, err
 	}
 	return n, l.rc.Flush()
+}
+
+// write writes v as a line.
+func (l *jsonLines) write(v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b) // writes no newline but the last one
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := l.Write(b.Bytes())
+	return err
 }
 
 // extend sets the deadline of the next write. It returns false after Close.

@@ -94,6 +94,9 @@ func Describe(err error) string {
 		}
 	case errors.As(err, &e):
 		lines = DescribeKind(e)
+		if next := NextCommand(e); next != "" {
+			lines = append(lines, "  next: "+next)
+		}
 	case errors.Is(err, context.Canceled):
 		lines = append(lines, "interrupted")
 	default:
@@ -102,7 +105,8 @@ func Describe(err error) string {
 	return SafeText(strings.Join(lines, "\n"))
 }
 
-// DescribeKind returns the lines of [Describe] for an error of the host, not yet safe for a terminal.
+// DescribeKind returns the lines of [Describe] for an error of the host, but the next command. They are not yet safe
+// for a terminal.
 func DescribeKind(e *protocol.Error) []string {
 	lines := []string{e.Error()}
 	for _, line := range LastWords(e.Evidence) {
@@ -116,13 +120,10 @@ func DescribeKind(e *protocol.Error) []string {
 	if e.RetryAfter > 0 {
 		lines = append(lines, "  retry after "+Span(e.RetryAfter))
 	}
-	if next := NextCommand(e); next != "" {
-		lines = append(lines, "  next: "+next)
-	}
 	return lines
 }
 
-// NextCommand returns the most helpful command after an error of the host; "" if there is none.
+// NextCommand returns the most helpful command after an error of a running host, "" if there is none.
 func NextCommand(e *protocol.Error) string {
 	switch {
 	case e.Kind == protocol.InvalidArguments && e.Tool != "":

@@ -29,6 +29,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/local/daemon"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -206,6 +207,36 @@ func (r *Running) Get(ctx context.Context, path string, into any) error {
 // Post makes a request of the operator's API without a timeout; into may be nil.
 func (r *Running) Post(ctx context.Context, path string, body []byte, into any) error {
 	return r.do(ctx, http.MethodPost, path, body, into)
+}
+
+// Call makes a call of a tool with progress, without a timeout. It calls report with each report of progress that has
+// arrived in time.
+func (r *Running) Call(ctx context.Context, path string, arguments []byte, report func(protocol.Progress),
+) (json.RawMessage, error) {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	answer, err := r.open(inner, http.MethodPost, path, arguments)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	defer r.guard(inner, cancel)()
+	for lines := json.NewDecoder(answer); ; {
+		var line httpserver.CallLine
+		if err := lines.Decode(&line); err != nil {
+			if context.Cause(inner) == context.DeadlineExceeded {
+				err = context.DeadlineExceeded
+			}
+			return nil, r.lost(ctx, http.MethodPost, err)
+		}
+		switch {
+		case line.Error != nil:
+			return nil, line.Error.Err()
+		case line.Progress == nil:
+			return line.Result, nil
+		}
+		report(*line.Progress)
+	}
 }
 
 func (r *Running) do(ctx context.Context, method, path string, body []byte, into any) error {

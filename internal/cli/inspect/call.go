@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,6 +81,7 @@ type request struct {
 	extension string           // owner of the tool; "": not known yet
 	running   bool             // the running host makes the call
 	owner     status.Extension // of the tool; zero if it has no sandbox, or if its call did not fail
+	progress  atomic.Pointer[protocol.Progress]
 }
 
 func (q *request) arguments(schema json.RawMessage) (json.RawMessage, error) {
@@ -121,15 +123,25 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	if recorded {
 		err = explained(err)
 	}
-	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError && e.Evidence == nil {
-		return &console.Error{
-			Code:  console.ExitExtension,
-			Text:  strings.Join(console.DescribeKind(e), "\n"),
-			Hint:  q.evidence(e.Code == protocol.InvalidArguments.Code(), e.Message),
-			Cause: e,
-		}
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return err
 	}
-	return err
+	hint := ""
+	switch {
+	case e.Kind == protocol.ExtensionError && e.Evidence == nil:
+		hint = q.evidence(e.Code == protocol.InvalidArguments.Code(), e.Message)
+	case e.Kind == protocol.CallTimeout && !q.running: // nothing is left to restart
+		hint = q.evidence(false, "") + ", if it hangs; raise call_timeout under [runtime] if it is only slow"
+	default:
+		return err
+	}
+	return &console.Error{
+		Code:  console.ExitCode(err),
+		Text:  strings.Join(console.DescribeKind(e), "\n"),
+		Hint:  hint,
+		Cause: e,
+	}
 }
 
 // evidence returns the most helpful command after the tool has failed, and said why. badArguments means that the tool
@@ -191,17 +203,31 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 		return nil, err
 	}
 	defer c.Progress(func() string { return q.awaits(h.Admin().ApprovalRequests()) })()
-	return h.Call(ctx, q.tool, arguments)
+	return h.CallWith(ctx, q.tool, arguments, exthost.CallOptions{
+		Progress: func(p protocol.Progress) { q.progress.Store(&p) },
+	})
 }
 
-// awaits describes what the call waits for: a person's answer to an approval request, or the extension.
+// awaits describes what the call waits for: a person's answer to an approval request, or the extension, with the
+// progress that it has reported.
 func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 	for _, a := range requests {
 		if (a.Tool == q.tool || a.Desk != "" && a.Desk+"."+a.Extension == q.extension) && a.Waiting {
 			return "waiting for an approval: exthost calls approve " + a.ID + ", or deny"
 		}
 	}
-	return "waiting for " + q.extension
+	p := q.progress.Load()
+	if p == nil {
+		return "waiting for " + q.extension
+	}
+	how := fmt.Sprintf("%.6g", p.Done)
+	if p.Total > 0 {
+		how = fmt.Sprintf("%.0f %%", 100*min(max(p.Done/p.Total, 0), 1))
+	}
+	if p.Message != "" {
+		how += ", " + p.Message
+	}
+	return q.extension + ": " + how
 }
 
 // toRunning lets the running host make the call.
@@ -226,12 +252,11 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 		_ = r.Get(ctx, "/api/v1/approvals", &list) // if this fails, the line names the extension
 		return q.awaits(list.Approvals)
 	})()
-	var result json.RawMessage
-	path := "/api/v1/tools/" + url.PathEscape(q.tool) + "/call"
+	path := "/api/v1/tools/" + url.PathEscape(q.tool) + "/call?progress=true"
 	if q.node != "" {
-		path += "?node=" + url.QueryEscape(q.node)
+		path += "&node=" + url.QueryEscape(q.node)
 	}
-	err = r.Post(ctx, path, arguments, &result)
+	result, err := r.Call(ctx, path, arguments, func(p protocol.Progress) { q.progress.Store(&p) })
 	if err != nil || protocol.ToolResult(result).IsError() {
 		if s, err := r.Status(ctx); err == nil {
 			q.findSandbox(s)

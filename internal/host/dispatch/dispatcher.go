@@ -128,22 +128,20 @@ func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMess
 // anonymous is the call of a Go program; tool and arguments are passed beside it.
 var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
 
-// askForProgress are the params of a call of a Go program that wants progress, without tool and arguments.
-var askForProgress = json.RawMessage(`{"_meta":{"` + protocol.MetaProgressToken + `":1}}`)
-
-// CallTool calls a tool by its registered name for a Go program. args is any value that encodes to a JSON object;
-// a json.RawMessage is sent as it is, nil means {}. progress, unless nil, gets the messages during the call, progress
-// among them.
-func (d *Dispatcher) CallTool(ctx context.Context, tool string, args any, progress protocol.Peer,
-) (json.RawMessage, error) {
+// CallTool calls a tool for a Go program, by the name that the session of r knows, or by its registered name. args is
+// any value that encodes to a JSON object; a json.RawMessage is sent as it is, nil means {}. r is a tools/call whose
+// params have neither tool nor arguments; nil is that of an anonymous caller.
+func (d *Dispatcher) CallTool(ctx context.Context, r *protocol.Call, tool string, args any) (json.RawMessage, error) {
 	arguments, err := encodeArguments(args)
 	if err != nil {
 		return nil, err
 	}
-	r, t := &anonymous, &toolCall{name: tool, arguments: arguments}
-	if progress != nil {
-		r = &protocol.Call{Method: protocol.MethodToolsCall, Params: askForProgress, Client: progress}
-		t.rest = askForProgress
+	if r == nil {
+		r = &anonymous
+	}
+	t := &toolCall{name: tool, arguments: arguments, rest: r.Params}
+	if err := t.checkName(); err != nil {
+		return nil, err
 	}
 	t.normalize()
 	r, t, err = d.unwrap(r, t)

@@ -53,12 +53,20 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 		return nil, protocol.Errorf(protocol.InvalidArguments,
 			`tools/call needs params {"name": "...", "arguments": {...}}`)
 	}
-	if len(t.name) > maxToolName {
-		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool with a name of %d bytes", len(t.name))
+	if err := t.checkName(); err != nil {
+		return nil, err
 	}
 	t.rest = runtime.WithoutIdentity(t.rest)
 	t.normalize()
 	return t, nil
+}
+
+// checkName refuses a name that is too long for any tool.
+func (t *toolCall) checkName() error {
+	if len(t.name) > maxToolName {
+		return protocol.Errorf(protocol.ToolNotFound, "there is no tool with a name of %d bytes", len(t.name))
+	}
+	return nil
 }
 
 // normalize makes absent arguments {} and removes their _meta, which only the host writes.
