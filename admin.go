@@ -3,6 +3,9 @@ package exthost
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"math"
@@ -19,9 +22,11 @@ import (
 	"github.com/exthost/exthost/internal/host/stats"
 	"github.com/exthost/exthost/internal/listing/toolsearch"
 	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -324,6 +329,83 @@ func (a Admin) TestHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, err
 	s := a.h.snapshots.Enter()
 	defer s.Leave()
 	return runHooks(ctx, s, &e, (*hooks.Set).Test)
+}
+
+// DeclaredSkills asks the MCP servers that are ready and declare skills by themselves for these, up to 1,000 of each. A
+// skill of a folder, or of a server before, has its URI alone. A server that does not answer is named in the error, and
+// leaves the others.
+func (a Admin) DeclaredSkills(ctx context.Context) (list []status.Skill, err error) {
+	ready := map[string]bool{}
+	for _, x := range a.Status().Extensions {
+		ready[x.ID] = x.State == string(supervisor.Ready)
+	}
+	s, taken := a.h.snapshots.Load(), map[string]bool{}
+	for _, folder := range s.Skills {
+		for _, e := range folder.Entries() {
+			taken[e.URI] = true
+		}
+	}
+	for _, id := range s.Declared.Owners(protocol.MethodSkillsList) {
+		if !ready[id] {
+			continue
+		}
+		found, failed := a.declaredBy(ctx, id)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", id, failed))
+		}
+		for _, one := range found {
+			if !taken[one.URI] {
+				taken[one.URI] = true
+				list = append(list, one)
+			}
+		}
+	}
+	return list, err
+}
+
+// declaredBy returns the skills that one server declares.
+func (a Admin) declaredBy(ctx context.Context, id string) (list []status.Skill, err error) {
+	const most, patience = 1000, 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for params := json.RawMessage("{}"); len(list) < most; {
+		result, err := a.h.Do(ctx, &protocol.Call{Extension: id, Method: protocol.MethodSkillsList, Params: params})
+		if err != nil {
+			return list, err
+		}
+		var page struct {
+			Skills []struct {
+				URI         string
+				Frontmatter struct{ Name, Description string }
+				Resources   json.RawMessage
+			}
+			NextCursor string
+		}
+		if err := json.Unmarshal(result, &page); err != nil {
+			return list, err
+		}
+		for _, k := range page.Skills {
+			var files []struct{ Size int64 }
+			_ = json.Unmarshal(k.Resources, &files) // "dynamic" has no sizes
+			one := status.Skill{
+				Extension:   id,
+				Name:        k.Frontmatter.Name,
+				Description: k.Frontmatter.Description,
+				URI:         k.URI,
+				Files:       len(files),
+				Declared:    true,
+			}
+			for _, f := range files {
+				one.Bytes += f.Size
+			}
+			list = append(list, one)
+		}
+		if page.NextCursor == "" {
+			break
+		}
+		params = rawjson.Set(json.RawMessage("{}"), "cursor", rawjson.Quote(page.NextCursor))
+	}
+	return list[:min(len(list), most)], nil
 }
 
 // Pins returns the pinned descriptors, by policy, extension, kind and name; the items held back for hidden text;

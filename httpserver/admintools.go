@@ -36,6 +36,13 @@ var extensionOperations = []operation{
 		handle:  getExtension,
 	},
 	{
+		method:  "GET",
+		path:    "/skills",
+		summary: "The skills that MCP servers declare by themselves; those of folders are in /extensions",
+		answer:  skillList{},
+		handle:  declaredSkills,
+	},
+	{
 		method: "POST",
 		path:   "/extensions/{id}/restart",
 		summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes " +
@@ -54,6 +61,25 @@ var extensionOperations = []operation{
 		summary: "Run a disabled extension again",
 		handle:  onOne(exthost.Nodes.Enable),
 	},
+}
+
+// skillList is the answer of /skills.
+type skillList struct {
+	Skills []status.Skill `json:"skills"`
+	Failed string         `json:"failed,omitempty"` // why servers are missing
+}
+
+// declaredSkills lists the skills that MCP servers declare by themselves.
+func declaredSkills(h *exthost.Host, r *http.Request) (any, error) {
+	list, err := h.Admin().DeclaredSkills(r.Context())
+	answer := skillList{Skills: list}
+	if answer.Skills == nil {
+		answer.Skills = []status.Skill{}
+	}
+	if err != nil {
+		answer.Failed = err.Error()
+	}
+	return answer, nil
 }
 
 type extensionList struct {

@@ -108,6 +108,15 @@ func (w *way) entries(t *testing.T) (list []skillEntry) {
 		func(e skillEntry) bool { return string(e.Resources) == `"dynamic"` || e.Resources == nil })
 }
 
+// declaredURIs returns the extension and the URI of each skill, sorted.
+func declaredURIs(list []status.Skill) (uris []string) {
+	for _, k := range list {
+		uris = append(uris, k.Extension+" "+k.URI)
+	}
+	slices.Sort(uris)
+	return uris
+}
+
 // TestSkillsAreServed reads the skills of folders by SEP-2640 in both revisions, over HTTP and stdio, merged with those
 // that servers declare, and as plain resources.
 func TestSkillsAreServed(t *testing.T) {
@@ -119,6 +128,11 @@ func TestSkillsAreServed(t *testing.T) {
 		"skill://kit/git-flow/assets/dot.png",
 		"skill://kit/git-flow/scripts/run.sh",
 		"skill://kit/git-flow/templates/commit%20message.md",
+	}
+	declared, err := h.Admin().DeclaredSkills(t.Context())
+	if diff := cmp.Diff([]string{"a_squatter skill://a_squatter/SKILL.md", "a_squatter skill://shared/SKILL.md",
+		"m skill://m/SKILL.md"}, declaredURIs(declared)); diff != "" || err != nil {
+		t.Errorf("declared: %s, %v", diff, err)
 	}
 	for _, w := range []*way{
 		overStreamable(t, h, "/mcp", false),

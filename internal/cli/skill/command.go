@@ -24,10 +24,10 @@ import (
 func Command(c *console.Console) *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
-		Short: "List the skills in the folders of extensions",
+		Short: "List the skills of extensions",
 		Long: "List the skills that extensions have in their folders, as clients are served them. Skills that are\n" +
-			"held back or invalid are named with the reason. The skills that an MCP server declares by itself\n" +
-			"are listed by clients alone.",
+			"held back or invalid are named with the reason. Where a host runs, the skills that its MCP servers\n" +
+			"declare by themselves follow.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return list(cmd.Context(), c) },
 	}
@@ -47,12 +47,6 @@ func Command(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// listed is a skill in the output of exthost skills list.
-type listed struct {
-	Extension string `json:"extension"`
-	status.Skill
-}
-
 func list(ctx context.Context, c *console.Console) error {
 	s, err := hosts.OnDisk(ctx, c)
 	if err != nil {
@@ -64,16 +58,21 @@ func list(ctx context.Context, c *console.Console) error {
 			c.Say(d)
 		}
 	}
-	all, names, rows := []listed{}, []string{}, [][]string{{"SKILL", "FILES", "BYTES", "DESCRIPTION"}}
+	all, names, rows := []status.Skill{}, []string{}, [][]string{{"SKILL", "FILES", "BYTES", "DESCRIPTION"}}
 	for _, x := range s.Extensions {
 		for _, k := range x.Skills {
-			name, said := x.ID+"/"+k.Name, k.Description
-			if k.Held != "" {
-				said = "held: " + k.Held
-			}
-			all, names = append(all, listed{x.ID, k}), append(names, name)
-			rows = append(rows, []string{name, strconv.Itoa(k.Files), console.Thousands(int(k.Bytes)), said})
+			k.Extension = x.ID
+			all = append(all, k)
 		}
+	}
+	all = append(all, declared(ctx, c)...)
+	for _, k := range all {
+		name, said := k.Extension+"/"+cmp.Or(k.Name, k.URI), k.Description
+		if k.Held != "" {
+			said = "held: " + k.Held
+		}
+		names = append(names, name)
+		rows = append(rows, []string{name, strconv.Itoa(k.Files), console.Thousands(int(k.Bytes)), said})
 	}
 	if len(all) == 0 {
 		c.Info("no extension has a valid skill: a skill is skills/NAME/SKILL.md in the folder of an extension")
@@ -85,6 +84,25 @@ func list(ctx context.Context, c *console.Console) error {
 		Rows:  rows,
 		Drop:  []string{"BYTES", "FILES"},
 	})
+}
+
+// declared returns the skills that servers of the running host declare by themselves.
+func declared(ctx context.Context, c *console.Console) []status.Skill {
+	r, _, _ := hosts.Reach(ctx, c)
+	if r == nil {
+		return nil
+	}
+	var answer struct {
+		Skills []status.Skill
+		Failed string
+	}
+	if err := r.Get(ctx, "/api/v1/skills", &answer); err != nil {
+		answer.Failed = err.Error()
+	}
+	if answer.Failed != "" {
+		c.Warn("%s", console.SafeText("skills of servers are missing: "+answer.Failed))
+	}
+	return answer.Skills
 }
 
 // found is a skill of an extension.
