@@ -440,19 +440,25 @@ func TestPoliciesSeeSkills(t *testing.T) {
 	}
 }
 
-// TestSkillsOfAnotherNode lists and reads the skills in the folder of an extension that another node shares.
+// TestSkillsOfAnotherNode lists and reads the skills in the folders of extensions that another node shares, also of one
+// that has nothing else.
 func TestSkillsOfAnotherNode(t *testing.T) {
 	processtest.Leaks(t)
 	w, f := newWeb(), hosttest.NewFolder(t).Add("kit", catTool)
 	f.Write("kit/skills/one/SKILL.md", skillText("one", "Do it.\n"))
+	f.Add("texts", "[mcp_servers]\n")
+	f.Write("texts/skills/two/SKILL.md", skillText("two", "Do both.\n"))
 	f.Open(exthost.Options{Cluster: w.node("owner", peers.AsMine)})
 	h := hosttest.NewFolder(t).Open(exthost.Options{Cluster: w.node("front", peers.AsMine)})
 	awaitTool(t, h, "ext_owner_kit_t", true)
-	if got := skillsOf(t, h, nil); got != "one" {
-		t.Errorf("listed: %s", got)
-	}
-	if got, err := readSkill(t, h, nil, "skill://kit/one/SKILL.md"); err != nil || !strings.Contains(got, "Do it.") {
-		t.Errorf("%s, %v", got, err)
+	hosttest.Eventually(t, "the skills are listed", func() bool { return skillsOf(t, h, nil) == "one two" })
+	for uri, want := range map[string]string{
+		"skill://kit/one/SKILL.md":   "Do it.",
+		"skill://texts/two/SKILL.md": "Do both.",
+	} {
+		if got, err := readSkill(t, h, nil, uri); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, %v", uri, got, err)
+		}
 	}
 }
 

@@ -123,20 +123,11 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 	now := make(map[string]told)
 	for x := range s.Local {
 		hs, state, before := x.Handshake(), x.Unit.Status().State, known[x.ID()]
-		var own []protocol.Tool
-		risks := make(map[string]protocol.Risk)
-		for _, e := range s.Catalog.Extension(x.ID()) {
-			if x.LocalTool(e.Tool) == nil { // only other nodes have the tool
-				continue
-			}
-			if own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw}); e.Risk != tools.RiskOf(e.Annotations) {
-				risks[e.Tool] = e.Risk
-			}
-		}
-		if hs == nil && len(own) == 0 {
+		own, risks := ownTools(s, x)
+		if hs == nil && len(own) == 0 && s.Skills[x.ID()] == nil {
 			continue
 		}
-		if len(own) == 0 && len(hs.Tools) > 0 && !before.shown && (again || before.hs != hs) {
+		if len(own) == 0 && hs != nil && len(hs.Tools) > 0 && !before.shown && (again || before.hs != hs) {
 			if !again {
 				before.hs = hs
 			}
@@ -167,4 +158,18 @@ func (d *Directory) offer(s *snapshot.Snapshot, again bool) {
 	d.told = now
 	d.mu.Unlock()
 	d.cluster.Offer(list)
+}
+
+// ownTools returns the tools that an extension of this host has here, and the risks that differ from what they state.
+func ownTools(s *snapshot.Snapshot, x *unit.Extension) (own []protocol.Tool, risks map[string]protocol.Risk) {
+	risks = make(map[string]protocol.Risk)
+	for _, e := range s.Catalog.Extension(x.ID()) {
+		if x.LocalTool(e.Tool) == nil { // only other nodes have the tool
+			continue
+		}
+		if own = append(own, protocol.Tool{Name: e.Tool, Raw: e.Raw}); e.Risk != tools.RiskOf(e.Annotations) {
+			risks[e.Tool] = e.Risk
+		}
+	}
+	return own, risks
 }
