@@ -396,7 +396,15 @@ func TestServers(t *testing.T) {
 		"ext/bundle/.mcp.json":   `{"mcpServers": {"My Files": {"command": "npx", "args": ["files"]}, "web": {"url": "https://x/sse"}}, "x": 1}`,
 		"ext/a/plugin.toml":      valid("a"),
 		"ext/a/.mcp.json":        `{"servers": {"s": {"command": "./s"}}}`,
+		"one/keyed/plugin.toml": strings.Replace(head, "bundle", "keyed", 1) +
+			"[mcp_servers.s]\ncommand = \"s\"\nrequires_env = [\"TOKEN\"]\n[mcp_servers.t]\ncommand = \"t\"\n",
 	})
+	keyed := discover(t, Options{SearchPaths: []string{"one"}}).Candidates
+	for i, want := range [][]string{{"KEY", "TOKEN"}, {"KEY"}} {
+		if got := keyed[i].Manifest.Requires.Env; !slices.Equal(got, want) {
+			t.Errorf("%s requires %q", keyed[i].ID, got)
+		}
+	}
 	notes := []string{"info sidecar_note ext/bundle/.mcp.json", "info sidecar_note ext/bundle/.mcp.json"}
 	r := discover(t, Options{})
 	expect(t, r, []string{

@@ -296,6 +296,9 @@ func (owner Candidate) server(name string) Candidate {
 	}
 	c.Manifest.Transport.Literal = m.Portable
 	c.Manifest.Transport.Secrets, c.Manifest.ToolTexts = m.Servers.Secrets[name], m.Servers.Tools[name]
+	if asks := m.MCPServers[name].RequiresEnv; len(asks) > 0 {
+		c.Manifest.Requires.Env = slices.Concat(m.Requires.Env, asks)
+	}
 	return c
 }
 

@@ -238,6 +238,9 @@ type HookSpec struct {
 	Priority int    `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }
 
+// DirVariable is the variable in the environment of an extension's processes with the folder of its manifest.
+const DirVariable = "EXTHOST_EXTENSION_DIR"
+
 // Server is one MCP server beside or inside a manifest.
 type Server struct {
 	// stdio, http or sse; default follows from the other keys; `transport` is accepted too
@@ -252,6 +255,8 @@ type Server struct {
 
 	// like passthrough in [context], for this server only
 	ContextPassthrough bool `toml:"context_passthrough" json:"context_passthrough,omitempty"`
+	// like env in [requires], for this server only
+	RequiresEnv []string `toml:"requires_env" json:"requires_env,omitempty"`
 	// accepted but ignored
 	LogLevel string `toml:"log_level" json:"log_level,omitempty"`
 }

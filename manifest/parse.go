@@ -42,8 +42,9 @@ func Parse(path string, data []byte) (*Manifest, []protocol.Diagnostic) {
 	return parse(path, data, nil)
 }
 
-// parse is [Parse], but a manifest that states no MCP servers gets those of beside, from a .mcp.json.
-func parse(path string, data []byte, beside map[string]Server) (*Manifest, []protocol.Diagnostic) {
+// parse is [Parse], but a manifest that states no MCP servers gets those of beside, which reads a .mcp.json. Nil: there
+// is none.
+func parse(path string, data []byte, beside func() map[string]Server) (*Manifest, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	root := read(path, data, r, strict.TOML)
 	if root == nil {
@@ -64,9 +65,11 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 		}
 	}
 	v := validator{Report: r, places: d.Positions, m: m}
-	if m.MCPServers == nil {
-		m.MCPServers = beside
-	} else if beside != nil {
+	switch {
+	case beside == nil:
+	case m.MCPServers == nil && !v.stated("mcp_servers"):
+		m.MCPServers = beside()
+	default:
 		r.Diagnose(protocol.LevelInfo, CodeSidecarNote, v.at("mcp_servers"), "",
 			"%s is not used: the manifest has [mcp_servers] of its own", SidecarName)
 	}
@@ -163,22 +166,26 @@ type ReadOptions struct {
 }
 
 // ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as [ParseSidecar] does. The manifest gets the
-// servers of .mcp.json unless it states its own. Both must be regular files. An Error about .mcp.json leaves the
-// manifest usable.
+// servers of .mcp.json unless it states its own, and then that file is not read. Both must be regular files. An Error
+// about .mcp.json leaves the manifest usable.
 func ReadFile(path string, o ReadOptions) (*Manifest, []protocol.Diagnostic) {
 	data, diag := readRegular(path, o)
 	if diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
-	servers, notes := readSidecar(filepath.Join(filepath.Dir(path), SidecarName), o)
-	m, diags := parse(path, data, servers)
+	sidecar := filepath.Join(filepath.Dir(path), SidecarName)
+	if _, err := os.Lstat(sidecar); errors.Is(err, fs.ErrNotExist) {
+		return parse(path, data, nil)
+	}
+	var notes []protocol.Diagnostic
+	m, diags := parse(path, data, func() (servers map[string]Server) {
+		servers, notes = readSidecar(sidecar, o)
+		return servers
+	})
 	return m, append(diags, notes...)
 }
 
 func readSidecar(path string, o ReadOptions) (map[string]Server, []protocol.Diagnostic) {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	data, diag := readRegular(path, o)
 	if diag != nil {
 		return nil, []protocol.Diagnostic{*diag}

@@ -264,6 +264,9 @@ func TestBrokenRulesAreReported(t *testing.T) {
 			"decided by the operator's hooks"},
 		{"bad matcher", stdio + "[[hooks]]\nevent = \"Stop\"\ncommand = \"x\"\nmatcher = \"(\"\n",
 			"not a regular expression"},
+		{"server that requires no variable", stdio +
+			"[mcp_servers.x]\ncommand = \"x\"\nrequires_env = [\"A\", \"a b\"]\n",
+			`p:10:22: mcp_servers.x.requires_env: "a b" is not a variable's name`},
 		{"server without anything", stdio + "[mcp_servers.x]\n",
 			"p:8:14: mcp_servers.x: a server needs a command or a url"},
 		{"servers alike", stdio + "[mcp_servers.x]\ncommand = \"x\"\n[mcp_servers.X]\ncommand = \"x\"\n", "named like"},
@@ -479,6 +482,12 @@ func TestReadFile(t *testing.T) {
 	write(FileName, "[plugin]\nid = \"bundle\"\nversion = \"1.0.0\"\n[mcp_servers.own]\ncommand = \"x\"\n")
 	if m, _ := ReadFile(path, ReadOptions{}); m == nil || len(m.MCPServers) != 1 || m.MCPServers["own"].Command != "x" {
 		t.Errorf("[mcp_servers] beside a sidecar: %+v", m)
+	}
+	write(FileName, "[plugin]\nid = \"bundle\"\nversion = \"1.0.0\"\n[mcp_servers]\n")
+	write(SidecarName, "a format of another program")
+	if m, diags := ReadFile(path, ReadOptions{}); m == nil || len(m.MCPServers) != 0 || len(diags) != 1 ||
+		diags[0].Level != protocol.LevelInfo {
+		t.Errorf("[mcp_servers] without servers beside a sidecar: %+v, %v", m, diags)
 	}
 	write(FileName, strings.Repeat("#", MaxBytes+1))
 	if _, diags := ReadFile(path, ReadOptions{}); diags[0].Code != CodeTooLarge {

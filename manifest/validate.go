@@ -196,6 +196,12 @@ func (v *validator) servers() {
 		default:
 			ids = append(ids, id)
 		}
+		for i, name := range s.RequiresEnv {
+			if !envName.MatchString(name) {
+				at := path + ".requires_env"
+				v.errorf(strict.Index(at, i), "", "%s: %q is not a variable's name", at, name)
+			}
+		}
 		if !anyWrong(v.places, path) {
 			for _, p := range s.Validate() {
 				v.problem(path, p)

@@ -95,6 +95,9 @@ func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]strin
 		"EXTHOST_PROTOCOL_VERSION": strconv.Itoa(protocol.Version),
 		"EXTHOST_STATE_DIR":        s.StateDir,
 	})
+	if s.Dir != "" {
+		set[manifest.DirVariable] = s.Dir
+	}
 	if s.Manifest.Transport.Literal { // replaces what the package or the operator states
 		maps.DeleteFunc(set, func(name, _ string) bool { return reservedVariable(name) })
 		set[agentplugin.RootVariable], set[agentplugin.DataVariable] = s.Dir, s.StateDir

@@ -2,6 +2,7 @@ package consent
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,7 +25,8 @@ import (
 func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
 	l := lines{dir: dir, project: project, walked: true}
 	cwd := absolute(dir, m.Transport.Cwd)
-	l.transport(&m.Transport)
+	own := placed(m.Transport, dir)
+	l.transport(&own)
 	for _, t := range m.Tools {
 		l.command(t.Command, cwd)
 	}
@@ -35,10 +37,25 @@ func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
 		t := s.Transport()
 		if t.Literal = m.Portable; m.Portable {
 			t = agentplugin.Expand(t, dir, filepath.Join(dir, "${"+agentplugin.DataVariable+"}"))
+		} else {
+			t = placed(t, dir)
 		}
 		l.transport(&t)
 	}
 	return l.sorted()
+}
+
+// placed returns a transport with the variable for the folder of the extension replaced.
+func placed(t manifest.Transport, dir string) manifest.Transport {
+	const variable = "${" + manifest.DirVariable + "}"
+	t.Args, t.Env = slices.Clone(t.Args), maps.Clone(t.Env)
+	for i := range t.Args {
+		t.Args[i] = strings.ReplaceAll(t.Args[i], variable, dir)
+	}
+	for name := range t.Env {
+		t.Env[name] = strings.ReplaceAll(t.Env[name], variable, dir)
+	}
+	return t
 }
 
 // ConfiguredPrograms returns the files below dir that the command lines of a configuration name (policies, hooks
