@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -231,13 +232,18 @@ type hookSets struct {
 // of discovery.
 func (k *hookSets) of(s *snapshot.Snapshot) *hooks.Set {
 	all := slices.Concat(k.own, s.Plan.Hooks)
+	owner := func(x *unit.Extension) string { return cmp.Or(x.Candidate.Owner, x.ID()) }
+	members := map[string][]string{} // ids by the id of the manifest that states them
+	for x := range s.Ordered {
+		members[owner(x)] = append(members[owner(x)], x.ID())
+	}
 	for x := range s.Ordered {
 		sees := s.Config.Extensions.Entries[x.ID()].Hooks
 		if sees == config.HooksNone {
 			continue
 		}
 		for _, handler := range slices.Concat(x.Commands, dispatch.ExtensionHooks(s, x)) {
-			handler.Own = sees != config.HooksAll
+			handler.Own, handler.Servers = sees != config.HooksAll, members[owner(x)]
 			all = append(all, handler)
 		}
 	}

@@ -137,8 +137,9 @@ type Handler struct {
 	OnError OnError
 	// Extension is the owner of the handler; "" is the operator or Go code.
 	Extension string
-	// Own restricts the handler to events about its own Extension.
-	Own bool
+	// Own restricts the handler to events about its own Extension and about Servers, the MCP servers of its manifest.
+	Own     bool
+	Servers []string
 	// Command is the command line that Run executes; nil for Go code and for extensions
 	// that handle the event in their own protocol.
 	Command []string

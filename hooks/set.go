@@ -144,7 +144,7 @@ func (s *Set) Test(ctx context.Context, e *Event) (Outcome, error) {
 }
 
 func (h *entry) matches(e *Event) bool {
-	if h.Own && h.Extension != e.Extension {
+	if h.Own && h.Extension != e.Extension && !slices.Contains(h.Servers, e.Extension) {
 		return false
 	}
 	names := e.names()

@@ -247,6 +247,8 @@ func TestMatchers(t *testing.T) {
 		{Handler{Matcher: "Bash"}, Event{Point: BeforeMessage}, true}, // the point has no names to match
 		{Handler{Extension: "a", Own: true}, Event{Point: BeforeToolCall, Extension: "a"}, true},
 		{Handler{Extension: "a", Own: true}, Event{Point: BeforeToolCall, Extension: "b"}, false},
+		{Handler{Extension: "a", Own: true, Servers: []string{"a.b"}}, Event{Point: BeforeToolCall, Extension: "a.b"}, true},
+		{Handler{Extension: "a", Own: true, Servers: []string{"a.b"}}, Event{Point: BeforeToolCall, Extension: "a.c"}, false},
 		{Handler{Extension: "a", Own: true}, Event{Point: SessionStart}, false},
 	} {
 		h := tt.handler

@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -100,10 +101,10 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	if len(missing) > 0 {
 		return nil, missing
 	}
-	if c.Manifest.Transport.Kind == "" { // it has only hooks
+	if c.Manifest.Transport.Kind == "" { // it has only hooks or skills
 		m := *c.Manifest
 		m.Transport.Kind = manifest.KindExec
-		c.Manifest = &m
+		c.OwnedBy, c.Manifest = cmp.Or(c.OwnedBy, c.Manifest), &m // the lock file is about the manifest as it is stated
 	}
 	if d := env.unsupportedTransport(&c); d != nil {
 		return nil, []protocol.Diagnostic{*d}

@@ -43,7 +43,7 @@ func (x *Extension) resolveEnv(ctx context.Context, env []string) ([]string, err
 // addCommands resolves the hook commands of the manifest. env is their environment.
 func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []protocol.Diagnostic, err error) {
 	c := x.Candidate
-	env = append(slices.Clip(env), "CLAUDE_PLUGIN_ROOT="+c.Dir)
+	env = append(slices.Clip(env), "CLAUDE_PLUGIN_ROOT="+c.Dir, "CLAUDE_PLUGIN_DATA="+x.Spec.StateDir)
 	if dir, err := os.Getwd(); err == nil {
 		env = append(env, "CLAUDE_PROJECT_DIR="+dir)
 	}
