@@ -165,13 +165,22 @@ type Tool struct {
 	Nodes      []string        `json:"nodes,omitempty"`
 	Tokens     int             `json:"tokens"`               // approximate size in a model's context
 	Risk       protocol.Risk   `json:"risk"`                 // read, write or destroy
+	Arguments  string          `json:"arguments,omitempty"`  // signature; only with was
+	Was        *OriginalTool   `json:"was,omitempty"`        // only if a toolset shows the tool otherwise
 	Use        *status.ToolUse `json:"use,omitempty"`        // nil before the first call
 	Descriptor json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; only from /tools/{name}
 }
 
+// OriginalTool is a tool as its extension states it.
+type OriginalTool struct {
+	Name      string `json:"name"`      // the registered name
+	Arguments string `json:"arguments"` // signature: (argument: type, optional?: type)
+	Tokens    int    `json:"tokens"`    // approximate size in a model's context
+}
+
 // ToolOf returns the Tool for an entry, without its descriptor.
 func ToolOf(e *tools.Entry) Tool {
-	return Tool{
+	t := Tool{
 		Name:        e.Name,
 		Extension:   e.Extension,
 		Tool:        e.Tool,
@@ -179,6 +188,10 @@ func ToolOf(e *tools.Entry) Tool {
 		Tokens:      e.Tokens(),
 		Risk:        e.Risk,
 	}
+	if was := e.Original(); was != e {
+		t.Arguments, t.Was = toolsearch.Arguments(e), &OriginalTool{was.Name, toolsearch.Arguments(was), was.Tokens()}
+	}
+	return t
 }
 
 // callerParameter selects the tools that a caller sees.

@@ -69,11 +69,15 @@ type Entry struct {
 	selected  *Entry // the catalog's entry that a selection shows as this one; nil outside selections
 	app       appUse
 	mismatch  Mismatch
+	reshaped  *reshaped      // nil: arguments and results are shown as they are
 	schema    *schema.Schema // nil: every object is valid
 	schemaKey [sha256.Size]byte
 	tokens    int
 	warnings  []protocol.Diagnostic // about the descriptor
 }
+
+// Mismatch returns the check of results against the tool's output schema, nil if it states none.
+func (e *Entry) Mismatch() Mismatch { return e.mismatch }
 
 // Tokens estimates the size of the tool's definition in a model's context: the bytes of its [Anthropic] form
 // divided by four, rounded up.

@@ -16,9 +16,6 @@ import (
 // result about which the schema says nothing: an error, questions to the client, a task.
 type Mismatch func(result json.RawMessage) (fault string, promised bool)
 
-// Mismatch returns the check of results against the tool's output schema, nil if it states none.
-func (e *Entry) Mismatch() Mismatch { return e.mismatch }
-
 // mismatchOf returns the check against an output schema, which is compiled at the first use.
 func mismatchOf(output json.RawMessage) Mismatch {
 	if output == nil {

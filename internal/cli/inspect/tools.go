@@ -41,7 +41,7 @@ func Tools(c *console.Console) *cobra.Command {
 		},
 	}
 	cmd := console.Group("tools", "List, find, export and describe the tools of all extensions", list, toolsFind(c),
-		toolsExport(c), schema, toolsAccept(c))
+		toolsExport(c), schema, toolsShow(c), toolsAccept(c))
 	cmd.RunE = list.RunE // exthost tools means exthost tools list
 	return cmd
 }

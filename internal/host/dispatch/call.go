@@ -150,8 +150,33 @@ func (c *Call) routeTool() error {
 		c.Exchange.Request = c.parsed.params(c.parsed.name)
 		return c.checkShown(c.Exchange.Request)
 	}
-	catalog, extension, name := c.View.Tools(c.Snapshot.Catalog), c.Request.Extension, c.parsed.name
-	var ok bool
+	if !c.lookup(c.View.Tools(c.Snapshot.Catalog), c.Request.Extension, c.parsed.name) {
+		return c.unknownTool(c.Request.Extension, c.parsed.name)
+	}
+	if may, _ := c.entry.ForPages(); c.parsed.ofPage && !may {
+		return notForPages(c.entry)
+	}
+	if c.parsed.by != "" {
+		if err := c.Snapshot.Config.Tools.CheckCaller(c.parsed.by, c.entry); err != nil {
+			return err
+		}
+	}
+	if c.Target = nil; c.entry.Extension != "" {
+		c.Target = c.Snapshot.Target(c.entry.Extension)
+	}
+	x := &c.Exchange
+	x.Extension, x.Tool, x.Risk, x.Mismatch = c.entry.Extension, c.entry.Registered(), c.entry.Risk, c.entry.Mismatch()
+	var err error
+	if c.parsed.arguments, err = c.entry.Sent(c.parsed.arguments); err != nil {
+		return err
+	}
+	c.params = c.parsed.params(c.entry.Tool)
+	c.Exchange.Request = c.params
+	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)
+}
+
+// lookup finds the called tool in a catalog; extension is "" if name is one of all extensions.
+func (c *Call) lookup(catalog *tools.Catalog, extension, name string) (ok bool) {
 	if extension == "" {
 		c.entry, ok = catalog.Lookup(name)
 	} else {
@@ -167,25 +192,20 @@ func (c *Call) routeTool() error {
 		c.entry, ok = catalog.Lookup(name)
 		ok = ok && c.entry.Extension == extension
 	}
-	if !ok {
-		return c.unknownTool(extension, name)
+	return ok
+}
+
+// shaped returns the tool whose result the call returns, as the caller's toolset shows it; nil if it shows results as
+// they are, or the call returns none.
+func (c *Call) shaped() *tools.Entry {
+	e := c.entry
+	if c.View != nil && e == nil && c.Request.Method == protocol.MethodTasksResult {
+		e = c.View.Shaped(c.Exchange.Tool)
 	}
-	if may, _ := c.entry.ForPages(); c.parsed.ofPage && !may {
-		return notForPages(c.entry)
+	if e == nil || !e.Reshaped() {
+		return nil
 	}
-	if c.parsed.by != "" {
-		if err := c.Snapshot.Config.Tools.CheckCaller(c.parsed.by, c.entry); err != nil {
-			return err
-		}
-	}
-	if c.Target = nil; c.entry.Extension != "" {
-		c.Target = c.Snapshot.Target(c.entry.Extension)
-	}
-	x := &c.Exchange
-	x.Extension, x.Tool, x.Risk, x.Mismatch = c.entry.Extension, c.entry.Registered(), c.entry.Risk, c.entry.Mismatch()
-	c.params = c.parsed.params(c.entry.Tool)
-	c.Exchange.Request = c.params
-	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)
+	return e
 }
 
 // UnknownExtension is the error for an unknown id, with the most similar of the known ids.

@@ -179,6 +179,9 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 	if c.entry != nil && c.entry.Page() != "" {
 		d.shown.called(c)
 	}
+	if shaped := c.shaped(); shaped != nil {
+		result = shaped.Shown(result)
+	}
 	d.recycle(c)
 	return result, nil
 }

@@ -29,6 +29,8 @@ type Definition struct {
 	Prefix *string `json:"prefix,omitempty"`
 	// descriptions that replace those of tools, by the name of the tool, such as ext_git_log
 	Describe map[string]string `json:"describe,omitempty"`
+	// tools that clients see in another shape, by the name of the tool, such as ext_git_log
+	Tools map[string]Tool `json:"tools,omitempty"`
 }
 
 // Problem is an error in the toolsets of a configuration.
@@ -110,7 +112,7 @@ func (d *Definition) validate() (list []Problem) {
 	if d.Risk != nil && len(d.Risk) == 0 {
 		list = append(list, Problem{"risk", "is empty", "leave it out for every risk, or state such as [read]"})
 	}
-	return append(list, d.validateDescribe()...)
+	return slices.Concat(list, d.validateTools(), d.validateDescribe())
 }
 
 func (d *Definition) validateDescribe() (list []Problem) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/text"
+	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -16,6 +17,7 @@ import (
 const (
 	CodeUnmatched = "toolset_unmatched" // a pattern or a name matches nothing
 	CodeAmbiguous = "toolset_ambiguous" // a tool has no unique name
+	CodeHeld      = "toolset_held"      // a tool cannot be shown in the shape that the toolset states
 )
 
 // Misfit is a value of a toolset, or of another part of the configuration, that is not as it should be.
@@ -109,56 +111,71 @@ func (v *Views) Unmatched(toolsets map[string]Definition, catalog *tools.Catalog
 ) (diags []protocol.Diagnostic) {
 	n := namesOf(catalog, all)
 	warn := func(toolset, code, hint, format string, args ...any) {
-		diags = append(diags, protocol.Diagnostic{
-			Level:   protocol.LevelWarn,
-			Code:    code,
-			Hint:    hint,
-			Message: "toolsets." + toolset + ": " + fmt.Sprintf(format, args...),
-		})
-	}
-	hint := func(near string) string {
-		if near != "" {
-			return fmt.Sprintf("did you mean %q? exthost tools list shows the names", near)
-		}
-		return "exthost tools list shows the names"
+		diags = append(diags, warning(toolset, code, hint, format, args...))
 	}
 	for _, name := range slices.Sorted(maps.Keys(toolsets)) {
 		view := v.byName[name]
 		for _, m := range view.misfits(&n) {
-			warn(name, CodeUnmatched, hint(m.Suggestion), "%s", m.Message)
+			warn(name, CodeUnmatched, suggest(m.Suggestion), "%s", m.Message)
 		}
 		eachUnmatchedSkill(view.skills, all, func(pattern string) {
 			warn(name, CodeUnmatched, "exthost skills list shows the names",
 				"%q of skills matches nothing that there is", pattern)
 		})
-		for _, tool := range slices.Sorted(maps.Keys(view.describe)) {
-			switch exact := (pattern{text: tool, literal: tool}); {
-			case !n.mayMatch(exact):
-				warn(name, CodeUnmatched, hint(n.near(tool)), "%q of describe is no tool that there is", tool)
-			case slices.Contains(n.known, tool) && !view.has(tool):
-				warn(name, CodeUnmatched, "take the name out of describe, or into include",
-					"%q of describe is a tool that the toolset does not show", tool)
-			}
-		}
-		for _, e := range view.refused {
-			warn(name, CodeAmbiguous, "state another prefix",
-				"%s is not shown: with the prefix %q its name is too long, or that of another tool", e.Name,
-				view.prefix)
-		}
+		diags = append(diags, view.unmatchedTools(name, &n)...)
 	}
 	slices.SortStableFunc(diags, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Message, b.Message) })
 	return diags
 }
 
-// has reports whether the toolset shows a catalog tool by its registered name.
-func (v *View) has(registered string) bool {
-	for _, name := range []string{v.Rename(registered), registered} {
-		if e, ok := v.tools.Lookup(name); ok && e.Registered() == registered {
-			return true
-		}
-		if e, ok := v.tools.Withheld("", name); ok && e.Registered() == registered {
-			return true
+func warning(toolset, code, hint, format string, args ...any) protocol.Diagnostic {
+	return protocol.Diagnostic{
+		Level:   protocol.LevelWarn,
+		Code:    code,
+		Hint:    hint,
+		Message: root + toolset + ": " + fmt.Sprintf(format, args...),
+	}
+}
+
+// suggest returns a hint with the name that may be meant, "" if none is similar.
+func suggest(near string) string {
+	if near != "" {
+		return fmt.Sprintf("did you mean %q? exthost tools list shows the names", near)
+	}
+	return "exthost tools list shows the names"
+}
+
+// unmatchedTools returns a warning for each single tool that the toolset called name states something about and does
+// not show, and for each that it leaves out.
+func (v *View) unmatchedTools(name string, n *names) (diags []protocol.Diagnostic) {
+	for field, tools := range map[string][]string{
+		"describe": slices.Sorted(maps.Keys(v.describe)),
+		"tools":    slices.Sorted(maps.Keys(v.shapes)),
+	} {
+		for _, tool := range tools {
+			switch {
+			case !n.mayMatch(pattern{text: tool, literal: tool}):
+				diags = append(diags, warning(name, CodeUnmatched, suggest(n.near(tool)),
+					"%q of %s is no tool that there is", tool, field))
+			case slices.Contains(n.known, tool) && v.Shaped(tool) == nil && !v.refuses(tool):
+				diags = append(diags, warning(name, CodeUnmatched, "take the name out of "+field+", or into include",
+					"%q of %s is a tool that the toolset does not show", tool, field))
+			}
 		}
 	}
-	return false
+	for _, e := range v.refused {
+		if e.Reason != "" {
+			diags = append(diags, warning(name, CodeHeld, "correct "+strict.Join(root+name+".tools", e.Name),
+				"%s is held back, in no list and not called: %s", e.Name, e.Reason))
+			continue
+		}
+		diags = append(diags, warning(name, CodeAmbiguous, "state another prefix or name",
+			"%s is not shown: its name %q is too long, or that of another tool", e.Name, v.toolName(e.Name)))
+	}
+	return diags
+}
+
+// refuses reports whether a tool is left out although the toolset selects it.
+func (v *View) refuses(registered string) bool {
+	return slices.ContainsFunc(v.refused, func(e tools.Refused) bool { return e.Name == registered })
 }

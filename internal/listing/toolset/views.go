@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -109,13 +110,23 @@ type View struct {
 	include, exclude []pattern
 	skills           []pattern // none: skills are selected as resources are
 	tools            *tools.Catalog
-	refused          []*tools.Entry  // tools without a unique name
+	shapes           map[string]shape  // of single tools, by registered name
+	named            map[string]string // registered names of tools, by names of their own that clients see
+	refused          []tools.Refused
 	reached          map[string]bool // ids of extensions
 	skilled          map[string]bool // ids of those of which skills may be shown by their names
 }
 
+// shape is how a view shows a tool.
+type shape struct {
+	name, describe string // "": as other tools
+	reshape        *tools.Reshape
+}
+
 func newView(d Definition, prefixes glob.Prefixes) *View {
 	v := &View{
+		shapes:   make(map[string]shape, len(d.Tools)),
+		named:    make(map[string]string),
 		prefix:   nativePrefix,
 		risks:    d.Risk,
 		describe: d.Describe,
@@ -128,6 +139,11 @@ func newView(d Definition, prefixes glob.Prefixes) *View {
 	}
 	if len(d.Risk) > 0 {
 		v.riskOf = make(map[string]protocol.Risk)
+	}
+	for registered, t := range d.Tools {
+		if v.shapes[registered] = (shape{t.Name, t.Describe, t.reshape()}); t.Name != "" {
+			v.named[t.Name] = registered
+		}
 	}
 	for _, text := range d.Include {
 		v.include = append(v.include, newPattern(text, prefixes))
@@ -150,8 +166,17 @@ func (v *View) choose(e *tools.Entry) (tools.Shown, bool) {
 	if v.riskOf != nil {
 		v.riskOf[e.Name] = e.Risk
 	}
-	return tools.Shown{Name: v.Rename(e.Name), Description: v.describe[e.Name]},
-		v.Admits(e.Extension, e.Name) && v.ShowsRisk(e.Risk)
+	s := v.shapes[e.Name]
+	return tools.Shown{
+		Name:        v.toolName(e.Name),
+		Description: cmp.Or(s.describe, v.describe[e.Name]),
+		Reshape:     s.reshape,
+	}, v.Admits(e.Extension, e.Name) && v.ShowsRisk(e.Risk)
+}
+
+// toolName returns the name under which clients see a tool.
+func (v *View) toolName(registered string) string {
+	return cmp.Or(v.shapes[registered].name, v.Rename(registered))
 }
 
 // ShowsRisk reports whether the toolset shows tools of a risk.
@@ -209,6 +234,11 @@ func (v *View) mayShow(extension, with string) bool {
 // whole reports whether the patterns show all of an extension, whatever it has.
 func (v *View) whole(extension string) bool {
 	prefix := tools.Prefix(extension)
+	for registered := range v.shapes { // an unknown method could call the tool as it is
+		if strings.HasPrefix(registered, prefix) {
+			return false
+		}
+	}
 	if len(v.skills) > 0 || len(v.risks) > 0 || !v.reached[extension] ||
 		slices.ContainsFunc(v.exclude, func(p pattern) bool { return p.mayMatch(prefix, "") }) {
 		return false
@@ -250,6 +280,9 @@ func (v *View) Native(name string) (registered string, ok bool) {
 	if v == nil {
 		return name, true
 	}
+	if registered, ok = v.named[name]; ok {
+		return registered, true
+	}
 	rest, ok := strings.CutPrefix(name, v.prefix)
 	return nativePrefix + rest, ok
 }
@@ -260,9 +293,31 @@ func (v *View) Shows(extension, own string) bool {
 	return v == nil || v.reached[extension] && v.Admits(extension, tools.NameOf(extension, own))
 }
 
-// ShowsTool is Shows for a tool that is not in the catalog, whose risk is not known.
+// ShowsTool is Shows for a tool that is not in the catalog: its risk is not known, and it cannot be reshaped.
 func (v *View) ShowsTool(extension, own string) bool {
-	return v.Shows(extension, own) && v.ShowsRisk("")
+	if v == nil {
+		return true
+	}
+	_, reshaped := v.shapes[tools.NameOf(extension, own)]
+	return v.Shows(extension, own) && v.ShowsRisk("") && !reshaped
+}
+
+// Shaped returns the entry of a catalog's tool as the toolset shows it, by its registered name; nil if the toolset does
+// not show the tool.
+func (v *View) Shaped(registered string) *tools.Entry {
+	if v == nil {
+		return nil
+	}
+	for _, name := range []string{v.toolName(registered), registered} {
+		e, ok := v.tools.Lookup(name)
+		if !ok {
+			e, ok = v.tools.Withheld("", name)
+		}
+		if ok && e.Registered() == registered {
+			return e
+		}
+	}
+	return nil
 }
 
 // Has reports whether the toolset shows a tool of an extension by its registered name, existing or not. It is for
@@ -276,7 +331,7 @@ func (v *View) Has(extension, registered string) bool {
 		return v.whole(extension)
 	}
 	return v.reached[extension] && v.Admits(extension, registered) && v.hasRisk(registered) &&
-		!slices.ContainsFunc(v.refused, func(e *tools.Entry) bool { return e.Name == registered })
+		!v.refuses(registered)
 }
 
 // hasRisk reports whether the toolset shows tools of the risk that a tool had when the view was made. The risk of a

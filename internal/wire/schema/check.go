@@ -37,14 +37,19 @@ var errTooCostly = errors.New("more than can be checked; the tool's schema is to
 // Compile compiles a schema. [Schema.Err] returns the error.
 func Compile(doc Document) (k *Schema) {
 	k = &Schema{doc: doc, shape: shapeOf(doc.root)}
+	k.err = k.compile("")
+	return k
+}
+
+// compile compiles the schema at a fragment of the document; "" is the document.
+func (k *Schema) compile(fragment string) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // the library panics on some hostile schemas
-			k.schema, k.err = nil, fmt.Errorf("%v", r)
+			k.schema, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
-	if doc.refs > MaxRefs {
-		k.err = fmt.Errorf("more than %d references", MaxRefs)
-		return k
+	if k.doc.refs > MaxRefs {
+		return fmt.Errorf("more than %d references", MaxRefs)
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -58,10 +63,11 @@ func Compile(doc Document) (k *Schema) {
 		},
 	})
 	c.AssertVocabs()
-	if k.err = c.AddResource(schemaURL, doc.root); k.err == nil {
-		k.schema, k.err = c.Compile(schemaURL)
+	if err := c.AddResource(schemaURL, k.doc.root); err != nil {
+		return err
 	}
-	return k
+	k.schema, err = c.Compile(schemaURL + fragment)
+	return err
 }
 
 // Err returns the error of Compile. A Schema with an error accepts every object.

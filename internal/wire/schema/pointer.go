@@ -36,6 +36,9 @@ func SplitPointer(pointer string) []string {
 	return ts
 }
 
+// EscapePointer returns a key as a part of a JSON Pointer.
+func EscapePointer(key string) string { return escape.Replace(key) }
+
 func walk(v any, location []string) any {
 	for _, t := range location {
 		switch at := v.(type) {

@@ -1,0 +1,67 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+)
+
+func toolsShow(c *console.Console) *cobra.Command {
+	var v viewer
+	cmd := &cobra.Command{
+		Use:   "show --toolset NAME",
+		Short: "Show what a toolset makes of its tools, and the tokens that this saves",
+		Args:  console.NoArgs,
+		Long: "Show each tool of a toolset that clients see in another way than its extension states it: its name\n" +
+			"and arguments, and below those that it had, with the tokens of both. " + askedHost,
+		RunE: func(cmd *cobra.Command, _ []string) error { return showTools(cmd.Context(), c, v) },
+	}
+	viewerFlags(cmd, &v)
+	return cmd
+}
+
+func showTools(ctx context.Context, c *console.Console, v viewer) error {
+	if v.toolset == "" {
+		return &console.Error{
+			Code: console.ExitUsage,
+			Text: "exthost tools show needs a toolset",
+			Hint: "exthost tools show --toolset NAME; exthost config show has the names, below toolsets",
+		}
+	}
+	from, end, err := openSource(ctx, c, nil)
+	if err != nil {
+		return err
+	}
+	defer end()
+	list, err := from.tools(ctx, v)
+	if err != nil {
+		return err
+	}
+	if err := printLacking(ctx, c, from, list.Hidden); err != nil {
+		return err
+	}
+	before, after, changed := 0, 0, []httpserver.Tool{}
+	names, rows := []string{}, [][]string{{"TOOL", "TOKENS", "ARGUMENTS"}}
+	for _, t := range list.Tools {
+		after += t.Tokens
+		if t.Was == nil {
+			before += t.Tokens
+			continue
+		}
+		before += t.Was.Tokens
+		changed, names = append(changed, t), append(names, t.Name)
+		rows = append(rows, []string{t.Name, strconv.Itoa(t.Tokens), t.Arguments},
+			[]string{"  was " + t.Was.Name, strconv.Itoa(t.Was.Tokens), t.Was.Arguments})
+	}
+	sum := fmt.Sprintf("of %d before", before)
+	if before > after {
+		sum += fmt.Sprintf(", %d %% less", 100*(before-after)/before)
+	}
+	rows = append(rows, []string{console.Plural(len(list.Tools), "tool"), strconv.Itoa(after), sum})
+	return c.Print(console.Document{Kind: "tools", Value: changed, Names: names, Rows: rows})
+}
