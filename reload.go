@@ -270,6 +270,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 		return fmt.Errorf("the reload was given up: %w", err)
 	}
 	r.h.adopt(next)
+	forgetFailures(next, c)
 	if now.ListsOtherwise(next) {
 		r.h.life.announce.Add()
 	}
@@ -294,6 +295,15 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	r.h.swap(nil)
 	return nil
+}
+
+// forgetFailures ends the rows of failures of the builds that next replaces.
+func forgetFailures(next *snapshot.Plan, c *status.Change) {
+	for _, id := range slices.Concat(c.Changed, c.Destinations) {
+		if t := next.Target(id); t != nil {
+			t.Base().Calls.Forget()
+		}
+	}
 }
 
 // restartFailed restarts the unchanged units that had failed.

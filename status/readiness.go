@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/governance"
@@ -71,6 +72,15 @@ func (s *Status) expired() []Obstacle {
 	return []Obstacle{{ID: "server.tls", Blocked: true, Text: d.Message, Next: d.Hint}}
 }
 
+// remedy returns the reason without the command that it ends with, and that command; next if it has none.
+func remedy(reason, next string) (rest, command string) {
+	i := strings.LastIndex(reason, "; exthost ")
+	if i < 0 || strings.ContainsAny(reason[i+2:], ",;\n") { // several commands, or a sentence
+		return reason, next
+	}
+	return reason[:i], reason[i+2:]
+}
+
 // obstacle returns why something in a state does not serve, or nil. Idle extensions start with their first call
 // and are no obstacle.
 func obstacle(what, id, state, reason string) []Obstacle {
@@ -92,7 +102,7 @@ func obstacle(what, id, state, reason string) []Obstacle {
 	default:
 		o.Blocked, o.Next = true, fmt.Sprintf("exthost logs %s, then exthost restart %s", id, id)
 	}
-	if reason != "" {
+	if reason, o.Next = remedy(reason, o.Next); reason != "" {
 		o.Text += ": " + reason
 	}
 	return []Obstacle{o}

@@ -135,8 +135,11 @@ type Extension struct {
 	// why someone must sign in to its server, and how; "" if no login is missing
 	Login string `json:"login,omitempty"`
 	// restarts of crashed instances, in all builds since the host was opened
-	Restarts   int    `json:"restarts"`
-	Activation string `json:"activation,omitempty"` // eager or lazy; "" if the extension does not run
+	Restarts int `json:"restarts"`
+	// of Restarts, those of a crash loop: since the operator restarted it or a reload replaced it, or since five
+	// minutes without a restart; 0 if a call succeeded after the latest
+	RestartsInRow int    `json:"restarts_in_row,omitempty"`
+	Activation    string `json:"activation,omitempty"` // eager or lazy; "" if the extension does not run
 	// additional containment of its processes: "pid namespace"
 	Containment string `json:"containment,omitempty"`
 	// its processes may gain privileges, and keep the host's capabilities

@@ -205,7 +205,7 @@ const (
 	crashing = 2
 	// recent is how long a crash counts for a loop: the time in which restarts are limited.
 	recent = 5 * time.Minute
-	// late is how long a call that timed out is a cause, if the next ones succeed.
+	// late is how long a single call that timed out is a cause, until one succeeds.
 	late = time.Minute
 )
 
@@ -224,7 +224,7 @@ func (x *Extension) cause(what string, now time.Time, s *Status) *Obstacle {
 // stopped returns why x does not run, or not for long.
 func (x *Extension) stopped(about string, now time.Time, s *Status) *Obstacle {
 	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID}
-	loops := x.LastCrash != nil && x.LastCrash.Kind != protocol.Overloaded && x.Restarts >= crashing &&
+	loops := x.LastCrash != nil && x.LastCrash.Kind != protocol.Overloaded && x.RestartsInRow >= crashing &&
 		now.Sub(x.LastCrash.Time) < recent
 	switch {
 	case x.Login != "":
@@ -232,7 +232,7 @@ func (x *Extension) stopped(about string, now time.Time, s *Status) *Obstacle {
 		o.Blocked, o.Text, o.Next = true, about+" "+text, "exthost secret login"+cmp.Or(command, " "+x.ID)
 	case loops:
 		o.Blocked = x.State == string(supervisor.Failed)
-		o.Text = fmt.Sprintf("%s keeps crashing, %d restarts so far: %s", about, x.Restarts, x.LastCrash.Reason)
+		o.Text = fmt.Sprintf("%s keeps crashing, %d restarts so far: %s", about, x.RestartsInRow, x.LastCrash.Reason)
 	case x.State == string(supervisor.Spawning), x.State == string(supervisor.Draining):
 		return nil
 	case x.down():
@@ -269,8 +269,9 @@ func (x *Extension) failing(about string, now time.Time) *Obstacle {
 	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID}
 	f, d := x.LastFailure, x.LastDenial
 	switch {
-	case f != nil && f.Kind == protocol.CallTimeout && (x.FailedInRow >= inRow || now.Sub(f.Time) < late):
-		o.Text = fmt.Sprintf("calls of %s time out, %d in a row: %s", about, max(x.FailedInRow, 1), f.Reason)
+	case f != nil && x.FailedInRow > 0 && f.Kind == protocol.CallTimeout &&
+		(x.FailedInRow >= inRow || now.Sub(f.Time) < late):
+		o.Text = fmt.Sprintf("calls of %s time out, %d in a row: %s", about, x.FailedInRow, f.Reason)
 		if o.Next = "exthost restart " + x.ID + " if it hangs"; x.Transport == manifest.KindExec {
 			o.Next = "raise call_timeout under [runtime] if it is only slow" // its process has ended
 		}
@@ -309,16 +310,13 @@ func (x *Extension) downCause(about string, s *Status) *Obstacle {
 		return nil
 	}
 	o := list[0]
-	if x.LeftOut() {
+	if _, command := remedy(x.Reason, ""); x.LeftOut() && command == "" {
 		for _, d := range s.Diagnostics {
 			if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
 				o.Next = d.Hint
 				break
 			}
 		}
-	}
-	if text, command, found := strings.Cut(o.Text, "; exthost "); found && o.Next == "exthost check" {
-		o.Text, o.Next = text, "exthost "+command // the reason names the remedy
 	}
 	switch {
 	case x.Transport == TransportCluster:

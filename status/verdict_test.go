@@ -46,12 +46,16 @@ func TestVerdict(t *testing.T) {
 		"a lazy start":  {beside(Extension{State: "spawning"}), Ready, nil, ""},
 		"an ended server": {beside(Extension{State: "restarting", Reason: "no\n connection"}), Degraded,
 			[]string{"extension x is restarting: no connection"}, logs},
-		"a crash loop": {beside(Extension{State: "ready", Restarts: 4, LastCrash: crash}), Degraded,
+		"a crash loop": {beside(Extension{State: "ready", RestartsInRow: 4, LastCrash: crash}), Degraded,
 			[]string{"extension x keeps crashing, 4 restarts so far: exit status 3"}, logs},
-		"a crash loop, given up": {alone(Extension{State: "failed", Restarts: 5, LastCrash: crash}), NoCallPasses,
+		"a crash loop, given up": {alone(Extension{State: "failed", RestartsInRow: 5, LastCrash: crash}), NoCallPasses,
 			[]string{"extension x keeps crashing, 5 restarts so far: exit status 3"}, logs},
 		"a crash loop of yesterday": {
-			beside(Extension{State: "ready", Restarts: 4, LastCrash: &Crash{Time: now.Add(-time.Hour)}}), Ready, nil, ""},
+			beside(Extension{State: "ready", RestartsInRow: 4, LastCrash: &Crash{Time: now.Add(-time.Hour)}}), Ready, nil, ""},
+		"a crash loop that is over": {
+			beside(Extension{State: "ready", Restarts: 5, LastCrash: crash}), Ready, nil, ""},
+		"a hang that is over": {
+			beside(Extension{State: "ready", LastFailure: failure(protocol.CallTimeout, 0)}), Ready, nil, ""},
 		"a failed start": {beside(Extension{State: "failed", Reason: "no python3"}), Degraded,
 			[]string{"extension x is failed: no python3"}, logs + ", then exthost restart x"},
 		"a hang": {beside(Extension{State: "ready", FailedInRow: 1, LastFailure: failure(protocol.CallTimeout, 0)}),
@@ -97,6 +101,9 @@ func TestVerdict(t *testing.T) {
 		"a dead policy": {policy(Policy{State: "failed", Required: true, Reason: "exit status 3", Process: &Extension{}}),
 			NoCallPasses, []string{"policy guard is failed: exit status 3"},
 			"exthost logs policy:guard, then exthost restart policy:guard"},
+		"a policy that changed": {
+			policy(Policy{State: "failed", Required: true, Reason: "p.py changed; exthost trust .", Process: &Extension{}}),
+			NoCallPasses, []string{"policy guard is failed: p.py changed; next: "}, "exthost trust ."},
 		"a dead policy of some tools": {
 			policy(Policy{State: "failed", Required: true, Selective: true, Process: &Extension{}}),
 			Degraded, []string{"policy guard is failed"},

@@ -109,8 +109,8 @@ func (g *Group[S]) onTimer(sl *slot[S]) {
 
 // spawn starts an instance in a slot that has none. asked means that Start or Restart waits for it.
 func (g *Group[S]) spawn(sl *slot[S], asked bool) {
-	// attempt is 0 if the host has replaced the instance
-	if sl.again = sl.attempt > 0 || sl.state == Restarting; sl.again {
+	// attempt is 0 if the host has replaced the instance, or somebody asked for a restart
+	if sl.again = sl.attempt > 0 || sl.state == Restarting && !asked; sl.again {
 		sl.restarts++
 	}
 	if !g.st.starts.until.IsZero() { // this start is the trial; the next may follow after another Cooldown

@@ -121,6 +121,17 @@ extensions: {entries: {lost: {env: {TOKEN: "secret://absent"}}}}
 		t.Errorf("check: exit code %d\n%s", code, out)
 	}
 	checkSentence(t, dir, s)
+	if out, _ := ask(t, dir, "reload"); !strings.Contains(out, "policy:guard") {
+		t.Errorf("a reload does not try the failed policy again: %s", out)
+	}
+	for _, id := range []string{"crash", "hang", "silent"} {
+		ask(t, dir, "restart", id)
+		for _, o := range verdictOf(t, dir).Causes {
+			if o.ID == id {
+				t.Errorf("a restart of %s leaves the cause %+v", id, o)
+			}
+		}
+	}
 }
 
 // awaitCause waits until a cause of the verdict has this owner, text and next command.

@@ -37,6 +37,11 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 		Rules:    append([]string{}, config.DiffRules(now.Config.Rules(), p.Config.Rules())...),
 	}
 	p.followDestinations(now, c)
+	for _, x := range p.Policies.Processes {
+		if now.Has(x) && x.HasFailed() {
+			c.Retried = append(c.Retried, x.ID())
+		}
+	}
 	for _, id := range p.Order {
 		switch before, x := now.Extensions[id], p.Extensions[id]; {
 		case before == nil:

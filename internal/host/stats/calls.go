@@ -29,6 +29,7 @@ type Calls struct {
 
 	started  Histogram // from the spawn of an instance until it was ready
 	restarts atomic.Int64
+	loop     crashLoop
 
 	late, unknown, noise atomic.Uint64 // of ended instances, as in [runtime.Info]
 }
@@ -68,13 +69,39 @@ func (c *Calls) Transferred(params, result json.RawMessage) {
 // Started counts an instance that became ready.
 func (c *Calls) Started(took time.Duration) { c.started.Record(took) }
 
-// Restarted counts an instance that replaces one whose run ended unexpectedly.
-func (c *Calls) Restarted() { c.restarts.Add(1) }
+// crashLoop counts the restarts of one run of bad luck.
+type crashLoop struct {
+	restarts atomic.Int64 // since the count was last forgotten
+	last     atomic.Int64 // time of the latest, in nanoseconds
+	refuted  atomic.Bool  // a call succeeded since the latest
+}
 
-// Succeeded ends a row of failures.
+// loopSpan is the time without a restart after which the next one begins a new row.
+const loopSpan = 5 * time.Minute
+
+// Restarted counts an instance that replaces one whose run ended unexpectedly.
+func (c *Calls) Restarted(now time.Time) {
+	c.restarts.Add(1)
+	if last := c.loop.last.Swap(now.UnixNano()); now.UnixNano()-last > int64(loopSpan) {
+		c.loop.restarts.Store(0)
+	}
+	c.loop.restarts.Add(1)
+	c.loop.refuted.Store(false)
+}
+
+// Forget ends the rows of failures and of restarts: the operator restarted the extension, or a reload replaced it.
+func (c *Calls) Forget() {
+	c.inRow.Store(0)
+	c.loop.restarts.Store(0)
+}
+
+// Succeeded ends a row of failures. The restarts before it count again if another follows.
 func (c *Calls) Succeeded() {
 	if c.inRow.Load() != 0 { // the usual call writes nothing
 		c.inRow.Store(0)
+	}
+	if c.loop.restarts.Load() != 0 && !c.loop.refuted.Load() {
+		c.loop.refuted.Store(true)
 	}
 }
 
@@ -143,6 +170,9 @@ func (c *Calls) Describe(s *status.Extension) {
 	s.Calls, s.Errors, s.Refused = c.count.Load(), c.errors.Load(), c.refused.Load()
 	s.FailedInRow, s.DeniedInRow, s.LastDenial = c.inRow.Load(), c.deniedInRow.Load(), c.denial.Load()
 	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())
+	if !c.loop.refuted.Load() {
+		s.RestartsInRow = int(c.loop.restarts.Load())
+	}
 }
 
 // Measure returns the counts for metrics, including those of running instances. Each instance is either in running or

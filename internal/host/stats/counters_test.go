@@ -14,6 +14,41 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
+// A row of failures or restarts ends with a success, and when the operator restarts or replaces it. A
+// further restart after a success goes on with the row.
+func TestRowsEnd(t *testing.T) {
+	var c Calls
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	rows := func(failed, restarts int) {
+		t.Helper()
+		var x status.Extension
+		if c.Describe(&x); x.FailedInRow != int64(failed) || x.RestartsInRow != restarts {
+			t.Errorf("%d failures and %d restarts in a row, want %d and %d", x.FailedInRow, x.RestartsInRow, failed,
+				restarts)
+		}
+	}
+	for range 3 {
+		c.Restarted(now)
+		c.Failed(new(status.Failure))
+	}
+	rows(3, 3)
+	c.Succeeded()
+	rows(0, 0)
+	c.Restarted(now)
+	rows(0, 4)
+	c.Failed(new(status.Failure))
+	c.Forget()
+	rows(0, 0)
+	c.Restarted(now.Add(time.Minute))
+	rows(0, 1)
+	c.Restarted(now.Add(time.Hour))
+	rows(0, 1)
+	var x status.Extension
+	if c.Describe(&x); x.Restarts != 6 {
+		t.Errorf("%d restarts in all", x.Restarts)
+	}
+}
+
 // Counting a known tool allocates nothing, nor do events without listeners.
 func TestCountersWithoutListenersAllocateNothing(t *testing.T) {
 	var c History

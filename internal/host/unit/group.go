@@ -103,7 +103,7 @@ func (u *Unit) observe(e supervisor.Event) {
 	}
 	u.logEvent(e)
 	if e.Kind == supervisor.StateChanged && e.State == supervisor.Spawning && e.Again {
-		u.Calls.Restarted()
+		u.Calls.Restarted(time.Now())
 	}
 	if u.events.State != nil {
 		u.events.State(e)

@@ -389,6 +389,7 @@ func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
 
 // Restart implements [Runner].
 func (u *Unit) Restart(ctx context.Context) error {
+	u.Calls.Forget() // what this restart runs into counts anew
 	var err error
 	for _, g := range u.groups() {
 		err = errors.Join(err, g.Restart(ctx))
