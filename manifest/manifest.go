@@ -44,6 +44,8 @@ type Manifest struct {
 
 	// Portable is set for a package of Agent Plugins, which has no plugin.toml: package agentplugin makes the manifest.
 	Portable bool `toml:"-" json:"-"`
+	// Translated is set for a file that begins with [TranslatedMark].
+	Translated bool `toml:"-" json:"-"`
 	// Servers are the tables of such a package about one server, by the server.
 	Servers ServerTables `toml:"-" json:"-"`
 	// ToolTexts are those of the server that this is the manifest of, by tool.
@@ -237,6 +239,10 @@ type HookSpec struct {
 	OnError  string `toml:"on_error" json:"on_error,omitempty"`
 	Priority int    `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }
+
+// TranslatedMark begins the plugin.toml that exthost add makes of a plugin in the format of another program. Its folder
+// is a copy of the package.
+const TranslatedMark = "# Made by exthost add from "
 
 // DirVariable is the variable in the environment of an extension's processes with the folder of its manifest.
 const DirVariable = "EXTHOST_EXTENSION_DIR"

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func parse(path string, data []byte, beside func() map[string]Server) (*Manifest
 	if root == nil {
 		return nil, r.Diagnostics
 	}
-	m := &Manifest{}
+	m := &Manifest{Translated: bytes.HasPrefix(data, []byte(TranslatedMark))}
 	d := strict.Decoder{
 		Report: r,
 		Exact:  true,

@@ -139,7 +139,7 @@ func importHooks(c *console.Console, path, file string) error {
 	if err != nil {
 		return err
 	}
-	r, err := hookimport.Read(data)
+	r, err := hookimport.Read(data, hookimport.Options{})
 	if err != nil {
 		return &console.Error{
 			Code: console.ExitInvalid,

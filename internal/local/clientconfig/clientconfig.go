@@ -62,6 +62,7 @@ type Options struct {
 	Secrets   bool   // keep secrets in plain text
 	Bridge    bool   // write destinations instead of extensions
 	Lock      bool   // the caller locks packages, so unpinned versions need no note
+	Plugin    string // id of the extension that the servers belong to, because they are those of a plugin; "": none
 
 	// Store reports whether a secret can be stored under a name: the name is free, or has the same value. nil:
 	// secrets become variables instead.
@@ -142,7 +143,9 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 	}
 	r.inputs = inputsOf(root)
 	r.result.Client = cmp.Or(r.result.Client, clientOf(path, root))
-	r.Workspace = cmp.Or(r.Workspace, workspaceOf(path, o.Home))
+	if r.Plugin == "" { // a plugin knows nothing of projects
+		r.Workspace = cmp.Or(r.Workspace, workspaceOf(path, o.Home))
+	}
 	servers, err := r.servers(root)
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func (r *reader) server(name string, raw map[string]any) {
 		r.note(name, "%s", leftOut(key, fieldCounterparts[key]))
 	}
 	if s.ID = r.id(name); s.ID != name {
-		r.note(name, "is called %s here, where ids are in lower case and some are taken", s.ID)
+		r.note(name, "is called %s here, where ids are in lower case and some are taken", r.idOf(&s))
 	}
 	r.noteUnsupported(&s)
 	r.result.Servers = append(r.result.Servers, s)
@@ -95,7 +95,7 @@ func (r *reader) noteUnsupported(s *Server) {
 	case !r.Bridge && s.EnvFile != "":
 		r.note(s.Name, "envFile is left out: an extension is given what requires.env names; a destination has "+
 			"secrets_file")
-	case (r.Bridge || s.asServer()) && len(s.Tools) > 0:
+	case len(s.Tools) > 0 && r.hasAllTools(s):
 		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
 		s.Tools = nil
 	}
@@ -105,7 +105,7 @@ func (r *reader) noteUnsupported(s *Server) {
 	}
 	r.noteExamples(s)
 	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
-		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost secret login %s", s.ID)
+		r.note(s.Name, "no credentials are stated for it; if it wants a login: exthost secret login %s", r.idOf(s))
 	}
 	if r.Bridge && len(s.Runtime) > 0 {
 		r.note(s.Name, "%s have no counterpart in a destination, and are left out",
@@ -117,6 +117,9 @@ func (r *reader) noteUnsupported(s *Server) {
 			"extensions.defaults.call_timeout")
 	}
 }
+
+// hasAllTools reports whether the target cannot choose the tools of a server.
+func (r *reader) hasAllTools(s *Server) bool { return r.Bridge || r.Plugin != "" || s.asServer() }
 
 // noteExamples notes an image without a tag and the paths of examples.
 func (r *reader) noteExamples(s *Server) {
@@ -274,13 +277,21 @@ func (r *reader) resolvePaths(s *Server) {
 	switch relative := s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "$"); {
 	case relative && r.Workspace != "":
 		s.Cwd = filepath.Join(r.Workspace, s.Cwd)
-	case relative:
+	case relative && r.Plugin == "":
 		r.note(s.Name, "cwd %s is relative to where the client was started: write it in full", s.Cwd)
 	}
 	inPlace := filepath.IsAbs(s.Command) || strings.HasPrefix(s.Command, "$") || strings.HasPrefix(s.Command, "~/")
 	if strings.ContainsAny(s.Command, `/\`) && !inPlace && s.Cwd != "" {
 		s.Command = filepath.Join(s.Cwd, s.Command)
 	}
+}
+
+// idOf returns the id of the extension that s becomes.
+func (r *reader) idOf(s *Server) string {
+	if r.Plugin == "" || r.Plugin == s.ID {
+		return s.ID
+	}
+	return manifest.ServerID(r.Plugin, s.ID)
 }
 
 // id derives a unique id from a name.
@@ -298,7 +309,7 @@ func (r *reader) id(name string) string {
 		id = strings.TrimSuffix("mcp-"+id, "-")
 	}
 	id = id[:min(len(id), manifest.MaxIDLength-8)]
-	if slices.Contains(manifest.ReservedIDs(), id) {
+	if r.Plugin == "" && slices.Contains(manifest.ReservedIDs(), id) {
 		id += "-server"
 	}
 	free := id

@@ -31,7 +31,8 @@ func (r *Result) Extensions() (files []File) {
 // passedThrough reports whether a variable is passed through under its own name.
 func passedThrough(name, value string) bool { return value == "${"+name+"}" }
 
-func (s *Server) requiredEnv() []string {
+// RequiredEnv returns the variables that have to be set for the server, sorted.
+func (s *Server) RequiredEnv() []string {
 	names := slices.Clone(s.Pass)
 	s.eachValue(func(where, value string) string {
 		if where == "command" { // a manifest expands ${HOME} in a command from the host's environment
@@ -59,7 +60,7 @@ func (s *Server) manifest(from Client) []byte {
 	line("[plugin]\nid = %s\nversion = \"0.0.0\"", text.Literal(s.ID))
 	line("description = %s", text.Literal(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name,
 		from)))
-	if required := s.requiredEnv(); len(required) > 0 {
+	if required := s.RequiredEnv(); len(required) > 0 {
 		line("\n[requires]\nenv = %s", text.LiteralList(required))
 	}
 	if len(s.Tools) > 0 {

@@ -54,7 +54,7 @@ func eventOf(name string) (manifest.HookEvent, string) {
 }
 
 // unsupported returns why a hook cannot be imported, or "".
-func (h *hook) unsupported() string {
+func (h *hook) unsupported(o Options) string {
 	switch {
 	case h.Type != "" && h.Type != "command":
 		return fmt.Sprintf("is of type %s: only commands run here", h.Type)
@@ -68,7 +68,7 @@ func (h *hook) unsupported() string {
 		return "runs in the background, where it could decide nothing: here every hook is waited for"
 	case h.Shell != "" && h.Shell != "bash" && h.Shell != "sh":
 		return fmt.Sprintf("is a line for %s", h.Shell)
-	case slices.ContainsFunc(append(h.Args, h.Command), pluginRoot.MatchString):
+	case !o.Plugin && slices.ContainsFunc(append(h.Args, h.Command), pluginRoot.MatchString):
 		return "needs CLAUDE_PLUGIN_ROOT, which only the hooks of an extension have: write the plugin's directory in " +
 			"its place"
 	}

@@ -16,6 +16,8 @@ import (
 type Result struct {
 	Hooks []manifest.HookSpec `json:"hooks"` // in file order
 	Notes []Note              `json:"notes"` // hooks that were dropped or behave differently
+
+	options Options
 }
 
 // Note describes a problem at one place of the file.
@@ -25,8 +27,15 @@ type Note struct {
 	Message string `json:"message"`
 }
 
+// Options configure [Read].
+type Options struct {
+	// Plugin means that the hooks become those of an extension, in the folder of the plugin, which CLAUDE_PLUGIN_ROOT
+	// names. Else such a hook is dropped.
+	Plugin bool
+}
+
 // Read imports a settings.json, or the hooks.json of a plugin. It fails if the file is neither.
-func Read(data []byte) (*Result, error) {
+func Read(data []byte, o Options) (*Result, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var settings struct {
 		Hooks      json.RawMessage `json:"hooks"`
@@ -38,7 +47,7 @@ func Read(data []byte) (*Result, error) {
 	if err := rawjson.Check(data); err != nil {
 		return nil, err
 	}
-	r := &Result{Hooks: []manifest.HookSpec{}, Notes: []Note{}}
+	r := &Result{Hooks: []manifest.HookSpec{}, Notes: []Note{}, options: o}
 	if settings.DisableAll {
 		r.addNote("disableAllHooks", false, "the file turns all hooks off; they are on here")
 	}
@@ -130,7 +139,7 @@ func (r *Result) hook(where string, raw json.RawMessage) (spec manifest.HookSpec
 			r.addNote(where, false, "%q means nothing here", key)
 		}
 	}
-	if reason := h.unsupported(); reason != "" {
+	if reason := h.unsupported(r.options); reason != "" {
 		r.addNote(where, true, "%s", reason)
 		return spec, false
 	}

@@ -45,7 +45,7 @@ const settings = `{
 }`
 
 func TestRead(t *testing.T) {
-	r, err := Read([]byte("\xef\xbb\xbf" + settings))
+	r, err := Read([]byte("\xef\xbb\xbf"+settings), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRead(t *testing.T) {
 
 // TestYAMLLoads loads the output as configuration; its texts are unchanged, including ${}.
 func TestYAMLLoads(t *testing.T) {
-	r, err := Read([]byte(settings))
+	r, err := Read([]byte(settings), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +163,11 @@ func TestNoSettings(t *testing.T) {
 		`[]`:                                  "cannot unmarshal array",
 		`{"hooks": {"Stop":[{"hooks":"x"}]}}`: "hooks.Stop",
 	} {
-		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read([]byte(text), Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	r, err := Read([]byte(`{"disableAllHooks":true}`))
+	r, err := Read([]byte(`{"disableAllHooks":true}`), Options{})
 	if err != nil || string(r.YAML()) != "hooks: []\n" || len(r.Notes) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -178,7 +178,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(settings))
 	f.Add([]byte(`{"hooks":{"Stop":[{"hooks":[{"command":"\u0000\u2028${A}\\","timeout":1e300}]}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := Read(data)
+		r, err := Read(data, Options{})
 		if err != nil {
 			return
 		}
