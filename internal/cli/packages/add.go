@@ -50,6 +50,7 @@ func (t *terms) flags(cmd *cobra.Command) {
 // Add returns exthost add.
 func Add(c *console.Console) *cobra.Command {
 	var t terms
+	var lists bool
 	cmd := &cobra.Command{
 		Use:   "add SOURCE [-- ARG...]",
 		Short: "Add a package of other people as an extension, locked by hashes",
@@ -66,6 +67,9 @@ func Add(c *console.Console) *cobra.Command {
 			if t.locked {
 				return t.fetchLocked(cmd.Context(), c, args)
 			}
+			if lists && len(args) == 1 {
+				return t.list(cmd.Context(), c, args[0])
+			}
 			if len(args) == 0 {
 				return console.Usagef("exthost add npm:NAME", "a SOURCE is needed: %s", packages.Forms)
 			}
@@ -78,6 +82,7 @@ func Add(c *console.Console) *cobra.Command {
 	}
 	t.flags(cmd)
 	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the extension (default: made of the package's name)")
+	cmd.Flags().BoolVar(&lists, "list", false, "list the plugins of a marketplace, which SOURCE#NAME adds")
 	cmd.Flags().StringVar(&t.program, "program", "", "`NAME` of the program to run, of a package that has several")
 	cmd.Flags().StringArrayVar(&t.env, "env", nil,
 		"`NAME` of a variable that the program needs, or NAME=VALUE; a secret is passed on by its name alone")
@@ -93,6 +98,7 @@ func (t *terms) installer(cfg *config.Config) (*packages.Installer, error) {
 	}
 	i := &packages.Installer{
 		Store:        s,
+		Translate:    translate,
 		Dir:          cfg.Project.Dir,
 		MinAge:       cfg.Extensions.MinReleaseAge.Std(),
 		AllowScripts: t.scripts,
@@ -154,7 +160,9 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	if err != nil {
 		return console.Usagef("exthost add npm:NAME", "%v", err)
 	}
-	source.Program = t.program
+	if source.Program == "" {
+		source.Program = t.program
+	}
 	asks, env, err := t.variables()
 	if err != nil {
 		return err
@@ -175,7 +183,7 @@ func (t *terms) add(ctx context.Context, c *console.Console, text string, args [
 	if err != nil {
 		return err
 	}
-	p, err := resolve(ctx, c, i, source)
+	p, err := resolveListed(ctx, c, i, source)
 	if err != nil {
 		return err
 	}

@@ -398,7 +398,7 @@ func (d *draft) servers() (ids []string) {
 	if d.store == nil {
 		return []string{d.id}
 	}
-	for _, s := range agentplugin.Read(d.dir, agentplugin.Options{}).Servers {
+	for _, s := range packages.ReadPlugin(d.dir).Servers {
 		ids = append(ids, s.ID)
 	}
 	return ids

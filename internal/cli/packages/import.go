@@ -14,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/local/clientconfig"
+	"github.com/exthost/exthost/internal/local/vendorplugin"
 	"github.com/exthost/exthost/internal/text"
 )
 
@@ -41,6 +42,8 @@ func Import(c *console.Console) *cobra.Command {
 			"Continue, opencode, mcpv, ContextForge, nexo and files of destinations configure\n" +
 			"servers and policies, and show the same as\n" +
 			"extensions, destinations and policies; --write writes them, and adds to files that exist.\n" +
+			"Of the folder or the manifest of a plugin of Claude Code, Codex, Gemini or Cursor, show the\n" +
+			"plugin.toml with which exthost add runs it; --write adds it.\n" +
 			"Without a file, list the known files on this machine; on a terminal, ask which to import.\n" +
 			"Settings that cannot be carried over are reported on stderr. Secrets in clear text are stored\n" +
 			"(exthost secret list), those of command lines and destinations replaced by variables; they are\n" +
@@ -83,6 +86,9 @@ type imported struct {
 	Servers []importServer `json:"servers"`
 	Notes   []importNote   `json:"notes"`
 	Files   []importFile   `json:"files"`
+
+	// plugin is the folder of the plugin whose manifest File is; "": the file has servers. --write adds the plugin.
+	plugin string
 
 	// Disabled are the ids of extensions that are disabled in the imported file. --write also disables them in the
 	// configuration.
@@ -165,6 +171,9 @@ func (f importing) check() error {
 
 // read reads one file and renders what would be written.
 func (f importing) read(name string) (imported, error) {
+	if dir, ok := vendorplugin.Root(name); ok && f.from == "" {
+		return f.readPlugin(name, dir)
+	}
 	r, as, err := f.parse(name)
 	if err != nil {
 		return imported{}, err

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,10 +75,14 @@ func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) 
 // writeFiles writes the files. If a configuration file exists, entries are added to it. If an extension exists, it is
 // left as it is, and reported if it differs.
 func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imported) error {
-	var written, refused []string
+	var refused []string
+	written, err := f.addPlugins(ctx, c, all)
+	if err != nil {
+		return err
+	}
 	configured := hosts.ConfigurationTrusted(c)
 	from := map[string]string{} // source file by target path
-	for _, one := range all {
+	for _, one := range slices.DeleteFunc(slices.Clone(all), imported.isPlugin) {
 		for _, file := range one.Files {
 			other := from[file.Path]
 			from[file.Path] = one.File

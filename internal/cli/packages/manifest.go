@@ -7,13 +7,13 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/strict"
+	"github.com/exthost/exthost/manifest"
 )
 
 // setting is a key of a plugin.toml that add and upgrade write.
@@ -46,7 +46,7 @@ func documented(p *packages.Package, states func(name string) bool) []packages.D
 // settings returns the keys of a plugin.toml for a package.
 func settings(p *packages.Package, u users) (list []setting) {
 	set := func(table, key, value string) { list = append(list, setting{table, key, value}) }
-	set("plugin", "version", quote(semantic(p.Version)))
+	set("plugin", "version", quote(manifest.SemanticVersion(p.Version)))
 	if text := display.Cut(strings.Join(strings.Fields(p.Run.Description), " "), 500); text != "" {
 		set("plugin", "description", quote(text))
 	}
@@ -149,28 +149,4 @@ func quoteAll(list []string) string {
 		visible[i] = display.Visible(s)
 	}
 	return text.LiteralList(visible)
-}
-
-var (
-	semver = regexp.MustCompile(
-		`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	numbers = regexp.MustCompile(`[0-9]+`)
-)
-
-// semantic converts a version to the form that a manifest requires. If the version is not semantic, that is its first
-// three numbers.
-func semantic(version string) string {
-	if semver.MatchString(version) {
-		return version
-	}
-	parts := []string{"0", "0", "0"}
-	if strings.IndexFunc(version, func(r rune) bool { return r >= 'a' && r <= 'f' }) < 0 ||
-		strings.Contains(version, ".") {
-		for i, word := range numbers.FindAllString(version, 3) {
-			if n, err := strconv.Atoi(word); err == nil {
-				parts[i] = strconv.Itoa(n)
-			}
-		}
-	}
-	return strings.Join(parts, ".")
 }

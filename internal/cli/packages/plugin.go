@@ -59,7 +59,7 @@ func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.C
 		}
 	}()
 	describe(c, p, nil)
-	tellInvalid(c, p.Run.Plugin)
+	tellInvalid(c, p.Run)
 	if err := tellData(c, d.id); err != nil {
 		return err
 	}
@@ -134,8 +134,11 @@ func noTwin(ctx context.Context, cfg *config.Config, p *agentplugin.Plugin) erro
 }
 
 // tellInvalid prints which parts of a plugin are not used.
-func tellInvalid(c *console.Console, p *agentplugin.Plugin) {
-	for _, s := range p.Servers {
+func tellInvalid(c *console.Console, r packages.Run) {
+	for _, note := range r.Notes {
+		c.Tell(console.Safe("  " + note))
+	}
+	for _, s := range r.Plugin.Servers {
 		if !s.Valid {
 			c.Tell(console.Safe(fmt.Sprintf("  the server %q is not used: %s", s.Name, s.Reason)))
 		}
@@ -201,11 +204,11 @@ func (d *draft) askAndPlace(ctx context.Context, before string, yes bool, next s
 
 // readPlugin returns the hash of a plugin's plugin.json, and its manifest.
 func readPlugin(dir string) (sum string, m *manifest.Manifest, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, agentplugin.FileName))
+	data, err := os.ReadFile(filepath.Join(dir, packages.PluginFile(dir)))
 	if err != nil {
 		return "", nil, err
 	}
-	p := agentplugin.Read(dir, agentplugin.Options{})
+	p := packages.ReadPlugin(dir)
 	if p.Manifest == nil {
 		return "", nil, fmt.Errorf("%s: the plugin is rejected", dir)
 	}
@@ -252,7 +255,7 @@ func (t *terms) upgradePlugin(ctx context.Context, d *draft, p *packages.Package
 	for _, line := range append(lines, pluginChanges(d.dir, tree)...) {
 		d.c.Tell(console.Safe(line))
 	}
-	tellInvalid(d.c, p.Run.Plugin)
+	tellInvalid(d.c, p.Run)
 	if err := d.askAndPlace(ctx, d.entry.Tree, t.yes, "exthost upgrade "+d.id+" --yes"); err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/supply/consent"
+	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/manifest"
-	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
 // maxChanges is the number of lines about the changes of a plugin.
@@ -20,7 +20,7 @@ const maxChanges = 200
 // pluginChanges lists what the plugin in the folder after runs, reaches, asks for and tells models that the one in
 // before did not, and the reverse.
 func pluginChanges(before, after string) (lines []string) {
-	was, is := agentplugin.Read(before, agentplugin.Options{}), agentplugin.Read(after, agentplugin.Options{})
+	was, is := packages.ReadPlugin(before), packages.ReadPlugin(after)
 	if a, b := orNone(was.Identity.Version), orNone(is.Identity.Version); a != b {
 		lines = append(lines, fmt.Sprintf("  version: %s → %s", a, b))
 	}
@@ -61,8 +61,20 @@ func grants(m *manifest.Manifest) (lines []string) {
 		return nil
 	}
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	for _, name := range slices.Sorted(maps.Keys(m.MCPServers)) {
-		s := m.MCPServers[name]
+	servers := maps.Clone(m.MCPServers)
+	if t := m.Transport; t.Kind != "" { // of a translated plugin, the server of its name
+		servers = map[string]manifest.Server{m.Plugin.ID: {
+			Command: t.Command,
+			Args:    t.Args,
+			Env:     t.Env,
+			Cwd:     t.Cwd,
+			URL:     t.URL,
+			Headers: t.Headers,
+		}}
+		maps.Copy(servers, m.MCPServers)
+	}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		s := servers[name]
 		if s.URL != "" {
 			add("server %s connects to %s", name, s.URL)
 			for _, header := range slices.Sorted(maps.Keys(s.Headers)) {

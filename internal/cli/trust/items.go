@@ -167,6 +167,9 @@ func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[str
 		if c.Portable() {
 			i.describePlugin(&c)
 		}
+		for _, s := range skills.Read(c.Dir).Skills {
+			i.skills = append(i.skills, s.Name)
+		}
 	}
 	if i.secrets = append(i.secrets, ungranted...); !slices.Contains(i.Names, c.ID) {
 		i.Names = append(i.Names, c.ID)
@@ -189,13 +192,10 @@ func (p *Pending) changed(c *discovery.Candidate) (bool, error) {
 	return p.locks.Changed(c)
 }
 
-// describePlugin adds the name of the plugin that c belongs to, its skills and its files.
+// describePlugin adds the name of the plugin that c belongs to, and its files.
 func (i *Item) describePlugin(c *discovery.Candidate) {
 	i.plugin = c.Owner
 	i.Names = append(i.Names, c.Owner)
-	for _, s := range skills.Read(c.Dir).Skills {
-		i.skills = append(i.skills, s.Name)
-	}
 	if len(c.OwnedBy.MCPServers) > 0 {
 		i.paths = append(i.paths, filepath.Join(c.Dir, agentplugin.ServersName))
 	}

@@ -141,7 +141,7 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, beside []string, 
 		return "", nil, refuse(protocol.Untrusted, change+" that "+FileName+" states",
 			"exthost trust "+id+", where you agree to it")
 	}
-	if c.Portable() {
+	if m.Portable || m.Translated {
 		return "", nil, l.verifyPlugin(&e, id, c.Dir)
 	}
 	dir, beside, err = l.uses.Store.Verify(e.Tree)

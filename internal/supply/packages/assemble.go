@@ -23,42 +23,67 @@ type archive struct {
 	form  store.Form
 	strip int // leading path elements to drop when unpacking
 	data  []byte
-	err   error
+
+	submodules []string // of a commit, which are not in it
+	err        error
 }
 
 // assemble fetches all parts and unpacks them into a tree that runs program. The caller puts the tree into the store or
 // drops it.
 func (i *Installer) assemble(ctx context.Context, from origin, parts []lock.Part, program string,
 ) (*store.Tree, error) {
-	tree, _, err := i.place(ctx, from, parts, program, false)
-	return tree, err
+	return i.place(ctx, from, &placing{parts: parts, choice: choice{program: program}})
 }
 
-// place is assemble for parts whose places are not locked yet: with raise, a plugin of npm is placed in the root. It
-// returns the parts with their places.
-func (i *Installer) place(ctx context.Context, from origin, parts []lock.Part, program string, raise bool,
-) (*store.Tree, []lock.Part, error) {
+// placing is a package that is being assembled.
+type placing struct {
+	parts []lock.Part // with their places, once they have them
+	raise bool        // a plugin of npm is placed in the root
+	choice
+	notes []string // what of a plugin in the format of another program is left out
+}
+
+// place is assemble for parts whose places are not locked yet.
+func (i *Installer) place(ctx context.Context, from origin, p *placing) (*store.Tree, error) {
 	client, err := from.client()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer client.Close()
 	tree, err := i.Store.New()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if parts, err = i.unpackAll(ctx, client, from, tree, parts, raise); err == nil {
-		err = complete(tree, parts, program)
+	if err = i.unpackAll(ctx, client, from, tree, p); err == nil {
+		err = i.translate(tree.Dir(), p)
+	}
+	if err == nil {
+		err = complete(tree, p.parts, p.program)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, tree.Drop())
+		return nil, errors.Join(err, tree.Drop())
 	}
-	return tree, parts, nil
+	return tree, nil
 }
 
-// unpackAll unpacks the parts in order while later parts are being downloaded, and returns them with their places.
-func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree,
-	parts []lock.Part, raise bool) ([]lock.Part, error) {
+// translate makes a plugin in the format of another program one that this program runs. A package in the standard
+// format needs none, nor does one of a registry, which is a program.
+func (i *Installer) translate(dir string, p *placing) (err error) {
+	first := p.parts[0]
+	if i.Translate == nil || !isLocal(first) && !isGit(first) || p.program != "" || formOf(dir) == formPlugin {
+		return nil
+	}
+	ok := false
+	if p.notes, ok, err = i.Translate(dir, p.listed); err == nil && !ok && p.listed != nil && formOf(dir) == "" {
+		err = errors.New("the plugin has nothing that means anything here")
+	}
+	return err
+}
+
+// unpackAll unpacks the parts in order while later parts are being downloaded.
+func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from origin, tree *store.Tree, p *placing,
+) error {
+	parts := p.parts // the downloads go on with the slice that they have
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
@@ -78,25 +103,27 @@ func (i *Installer) unpackAll(ctx context.Context, client *download.Client, from
 			}
 		}
 	})
-	placed := parts // the downloads go on with the slice that they have
 	for n := range parts {
 		a := <-arrived[n]
 		if a.err == nil {
-			a.err = unpack(tree, a, placed[n])
+			a.err = unpack(tree, a, p.parts[n])
 		}
 		if n == 0 && a.err == nil {
-			placed, a.err = settle(tree, a, parts, raise)
+			p.parts, a.err = settle(tree, a, parts, p.raise)
 		}
-		p := placed[n]
+		if n == 0 && a.err == nil {
+			p.choice, a.err = choose(tree, parts[0], p.program, a.submodules)
+		}
+		part := p.parts[n]
 		if a.err == nil {
-			a.err = sameName(tree.Dir(), p)
+			a.err = sameName(tree.Dir(), part)
 		}
 		if a.err != nil {
-			return nil, fmt.Errorf("%s %s: %w", p.Name, p.Version, a.err)
+			return fmt.Errorf("%s %s: %w", part.Name, part.Version, a.err)
 		}
 		<-room
 	}
-	return placed, nil
+	return nil
 }
 
 // unpack adds a part to the tree. In what no registry has packed, symbolic links are common.

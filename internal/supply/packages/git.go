@@ -89,26 +89,27 @@ func gitCommit(ctx context.Context, env []string, address, ref string) (string, 
 	return "", fmt.Errorf("git says %q in place of a commit", out)
 }
 
-// gitArchive returns the files of a commit as a tar archive.
-func gitArchive(ctx context.Context, env []string, address, commit string) ([]byte, error) {
+// gitArchive returns the files of a commit as a tar archive, and the paths of its submodules, which are not in it.
+func gitArchive(ctx context.Context, env []string, address, commit string,
+) (archive []byte, submodules []string, err error) {
 	if !commitHash.MatchString(commit) {
-		return nil, fmt.Errorf("%q is no commit", commit)
+		return nil, nil, fmt.Errorf("%q is no commit", commit)
 	}
 	g, err := fetchGit(ctx, env, address, commit)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer os.RemoveAll(g.dir)
 	out, err := g.run(ctx, "ls-tree", "-r", "-z", "--full-tree", commit)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for line := range strings.SplitSeq(string(out), "\x00") {
-		mode, _, _ := strings.Cut(line, " ")
-		_, name, _ := strings.Cut(line, "\t")
-		if mode == "160000" {
-			return nil, fmt.Errorf("%q is a submodule: another repository, which is not taken", name)
+		if mode, _, _ := strings.Cut(line, " "); mode == "160000" {
+			_, name, _ := strings.Cut(line, "\t")
+			submodules = append(submodules, name)
 		}
 	}
-	return g.run(ctx, "archive", "--format=tar", commit)
+	archive, err = g.run(ctx, "archive", "--format=tar", commit)
+	return archive, submodules, err
 }

@@ -5,21 +5,21 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
+	"github.com/exthost/exthost/internal/supply/marketplace"
 	"github.com/exthost/exthost/internal/supply/store"
+	"github.com/exthost/exthost/manifest"
 )
-
-// isGit reports whether a part is a commit, isLocal whether it is a bundle or folder. Others are registry archives.
-func isGit(p lock.Part) bool   { return strings.HasPrefix(p.URL, "git+") }
-func isLocal(p lock.Part) bool { return !strings.Contains(p.URL, "://") }
 
 // resolveLocal resolves a commit, bundle or folder, and the dependencies in its package.json.
 func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err error) {
@@ -28,12 +28,13 @@ func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err
 		return r, err
 	}
 	r = resolved{source: s, version: first.Version, parts: []lock.Part{first}}
-	tree, err := i.assemble(ctx, r.from, r.parts, s.Program)
+	p := &placing{parts: r.parts, choice: choice{program: s.Program}}
+	tree, err := i.place(ctx, r.from, p)
 	if err != nil {
 		return r, err
 	}
 	defer func() { _ = tree.Drop() }() // needed only to read its metadata
-	says, err := describePackage(tree.Dir(), r.parts, s.Program)
+	says, err := describePackage(tree.Dir(), r.parts, p.program)
 	if err != nil {
 		return r, err
 	}
@@ -81,10 +82,38 @@ func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 	return p, nil
 }
 
-// needsPackages reports whether dir has a package.json with dependencies, and is not a bundle.
+// needsPackages reports whether dir has a package.json with dependencies, and is neither a bundle nor a plugin none of
+// whose servers and hooks runs a file of it.
 func needsPackages(dir string) bool {
 	p, err := readPackageJSON(dir)
-	return err == nil && formOf(dir) != formBundle && len(p.Dependencies) > 0
+	if err != nil || len(p.Dependencies) == 0 {
+		return false
+	}
+	switch formOf(dir) {
+	case formBundle:
+		return false
+	case formTranslated:
+		return runsOwn(ReadPlugin(dir).Manifest)
+	}
+	return true
+}
+
+// runsOwn reports whether a command line of a translated plugin names a file of it.
+func runsOwn(m *manifest.Manifest) bool {
+	if m == nil {
+		return false
+	}
+	lines := [][]string{m.Transport.CommandLine()}
+	for _, s := range m.MCPServers {
+		lines = append(lines, append([]string{s.Command}, s.Args...))
+	}
+	for _, h := range m.Hooks {
+		lines = append(lines, h.Command)
+	}
+	return slices.ContainsFunc(slices.Concat(lines...), func(word string) bool {
+		return strings.HasPrefix(word, "./") || strings.Contains(word, manifest.DirVariable) ||
+			strings.Contains(word, "CLAUDE_PLUGIN_ROOT")
+	})
 }
 
 // resolveOf lets npm resolve the dependencies of a tree's package.json, using its package-lock.json if there is
@@ -116,7 +145,7 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 	case isGit(p):
 		a.form = store.Tar
 		if _, a.err = parseGit(p.URL + "@" + p.Version); a.err == nil {
-			a.data, a.err = gitArchive(ctx, i.environ(), strings.TrimPrefix(p.URL, "git+"), p.Version)
+			a.data, a.submodules, a.err = gitArchive(ctx, i.environ(), strings.TrimPrefix(p.URL, "git+"), p.Version)
 		}
 	case err != nil:
 		a.err = err
@@ -185,4 +214,34 @@ func pack(dir string) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), w.Close()
+}
+
+// Marketplace returns the list of plugins of a commit, a folder or an archive.
+func (i *Installer) Marketplace(ctx context.Context, s Source) (*marketplace.Marketplace, error) {
+	if s.Kind != Git && s.Kind != Folder && s.Kind != Bundle {
+		return nil, fmt.Errorf("%s is no repository, folder or archive, which may have a list of plugins", s)
+	}
+	first, err := i.base(ctx, &s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	tree, err := i.Store.New()
+	if err != nil {
+		return nil, err
+	}
+	a := i.fetchLocal(ctx, first)
+	if err = a.err; err == nil {
+		err = tree.Unpack(a.form, a.data, "", 0)
+	}
+	if err == nil {
+		_, err = settle(tree, a, []lock.Part{first}, false)
+	}
+	var m *marketplace.Marketplace
+	if err == nil {
+		m, err = marketplace.Read(tree.Dir())
+	}
+	if err = errors.Join(err, tree.Drop()); err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	return m, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/supply/lock"
+	"github.com/exthost/exthost/internal/supply/marketplace"
 	"github.com/exthost/exthost/internal/supply/store"
 	"github.com/exthost/exthost/manifest/agentplugin"
 )
@@ -40,6 +41,7 @@ type Run struct {
 
 	// Plugin is the package as a plugin, which its own files say how to run; nil for a program.
 	Plugin *agentplugin.Plugin
+	Notes  []string // what of a plugin in the format of another program is left out
 }
 
 // packageJSON holds the fields of a package.json that are used.
@@ -113,7 +115,7 @@ func complete(tree *store.Tree, parts []lock.Part, program string) error {
 		return addLauncher(tree, parts, program)
 	}
 	switch formOfParts(tree.Dir(), parts) {
-	case formPlugin:
+	case formPlugin, formTranslated:
 		return makeServersExecutable(tree.Dir())
 	case formBundle:
 		return makeExecutable(tree.Dir())
@@ -137,9 +139,9 @@ func describePackage(dir string, parts []lock.Part, program string) (Run, error)
 	}
 	form := formOfParts(dir, parts)
 	switch {
-	case program != "" && (form == formPlugin || form == formBundle):
+	case program != "" && (form == formPlugin || form == formTranslated || form == formBundle):
 		return Run{}, fmt.Errorf("a %s has no programs to choose from, and %q is named", form, program)
-	case form == formPlugin:
+	case form == formPlugin || form == formTranslated:
 		return describePlugin(dir)
 	case form == formBundle:
 		return describeBundle(dir)
@@ -151,6 +153,10 @@ func describeNode(dir, at, program string) (Run, error) {
 	own := filepath.Join(dir, filepath.FromSlash(at))
 	p, err := readPackageJSON(own)
 	if errors.Is(err, fs.ErrNotExist) {
+		if m, err := marketplace.Read(own); err == nil {
+			return Run{}, fmt.Errorf("it is a list of %d plugins: --list shows them, SOURCE#NAME adds one",
+				len(m.Plugins))
+		}
 		return Run{}, fmt.Errorf("in its root there is no %s of Agent Plugins, no %s and no package.json, one of "+
 			"which would say what it runs", agentplugin.FileName, bundleFile)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
+	"github.com/exthost/exthost/internal/supply/marketplace"
 	"github.com/exthost/exthost/internal/supply/store"
 )
 
@@ -31,6 +32,10 @@ type Installer struct {
 	AgeOf  map[string]time.Duration
 	// Programs adds a package of npm that is a plugin as the program that it also is.
 	Programs bool
+	// Translate writes the plugin.toml of a plugin in the format of another program into its folder, with what its
+	// marketplace says of it, nil if it comes from none. ok is false if the folder is no such plugin; notes say what
+	// of it is left out. Nil: there are no such plugins.
+	Translate func(dir string, listed *marketplace.Plugin) (notes []string, ok bool, err error)
 	// AllowScripts names the packages whose install scripts may run.
 	AllowScripts []string
 	// MCPRegistry is the URL of the MCP registry. Default: the official one.
@@ -179,19 +184,21 @@ func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
 	p := &Package{Source: r.source, Version: r.version}
 	// a server of the registry is a program, whatever else its package is
 	raise := r.server == nil && !i.Programs
-	tree, parts, err := i.place(ctx, r.from, r.parts, r.source.Program, raise)
+	placed := &placing{parts: r.parts, raise: raise, choice: choice{program: r.source.Program}}
+	tree, err := i.place(ctx, r.from, placed)
 	if err != nil {
 		return nil, err
 	}
-	p.Parts = parts
-	if p.Run, err = describePackage(tree.Dir(), parts, r.source.Program); err == nil {
+	p.Parts = placed.parts
+	if p.Run, err = describePackage(tree.Dir(), p.Parts, placed.program); err == nil {
+		p.Run.Notes = placed.notes
 		err = r.server.check(&p.Run)
 	}
 	if err == nil {
-		p.Scripts, p.Held, err = i.scripts(tree.Dir(), parts)
+		p.Scripts, p.Held, err = i.scripts(tree.Dir(), p.Parts)
 	}
 	if err == nil {
-		err = i.finish(ctx, tree, parts, p.Scripts)
+		err = i.finish(ctx, tree, p.Parts, p.Scripts)
 	}
 	if err == nil {
 		p.Tree, p.Aside, err = i.Store.Put(tree)

@@ -3,8 +3,10 @@ package packages
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/manifest"
@@ -13,11 +15,11 @@ import (
 
 // describePlugin returns what a plugin is. A plugin that no host would run is an error.
 func describePlugin(dir string) (Run, error) {
-	p := agentplugin.Read(dir, agentplugin.Options{})
+	p := ReadPlugin(dir)
 	if p.Identity.Rejected {
 		return Run{}, fmt.Errorf("its plugin is rejected: %s", rejection(p))
 	}
-	if _, err := os.Lstat(filepath.Join(dir, manifest.FileName)); err == nil {
+	if _, err := os.Lstat(filepath.Join(dir, manifest.FileName)); err == nil && p.Manifest.Portable {
 		return Run{}, fmt.Errorf("beside its plugin.json it has a %s, and would run as that says; copy the folder "+
 			"into a search path to run it", manifest.FileName)
 	}
@@ -48,12 +50,13 @@ func rejection(p *agentplugin.Plugin) string {
 
 // makeServersExecutable makes the programs that a plugin bundles executable, because not every archive records modes.
 func makeServersExecutable(dir string) error {
-	p := agentplugin.Read(dir, agentplugin.Options{})
+	p := ReadPlugin(dir)
 	if p.Manifest == nil {
 		return nil
 	}
 	var errs []error
-	for _, s := range p.Manifest.MCPServers {
+	own := manifest.Server{Command: p.Manifest.Transport.Command}
+	for _, s := range append(slices.Collect(maps.Values(p.Manifest.MCPServers)), own) {
 		program, own := strings.CutPrefix(s.Command, "./")
 		at := filepath.Join(dir, filepath.FromSlash(program))
 		if info, err := os.Lstat(at); own && err == nil && info.Mode().IsRegular() {

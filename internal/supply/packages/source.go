@@ -30,12 +30,14 @@ type Source struct {
 	Kind    Kind
 	Name    string // package, server, repository URL or path
 	Version string // version, npm range or git reference; "" for the newest
-	Program string // program of the package; "" for its only one, or the one with its name
+	// program of the package, plugin of its marketplace, or ./FOLDER in it; "" for its only program or plugin, or the
+	// program with its name
+	Program string
 }
 
 // Forms lists the syntax of sources, for messages.
 const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITORY@COMMIT, FILE.mcpb, FILE.zip, " +
-	"FILE.tar.gz, ./FOLDER or registry:SERVER"
+	"FILE.tar.gz, ./FOLDER or registry:SERVER; of a list of plugins SOURCE#NAME"
 
 var (
 	npmName   = regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`)
@@ -51,6 +53,14 @@ const maxName = 214 // characters; npm's limit
 
 // Parse parses a source in one of the [Forms].
 func Parse(text string) (Source, error) {
+	whole, program, chosen := strings.Cut(text, "#")
+	if _, err := os.Stat(text); chosen && err != nil {
+		s, err := Parse(whole)
+		if s.Program = program; err == nil && (program == "" || s.Kind != Git && s.Kind != Bundle && s.Kind != Folder) {
+			err = fmt.Errorf("%q: a #NAME is that of a plugin in a repository, a folder or an archive", text)
+		}
+		return s, err
+	}
 	kind, rest, _ := strings.Cut(text, ":")
 	switch {
 	case kind == "npm":
