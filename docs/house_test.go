@@ -37,11 +37,14 @@ func TestEveryKindHasItsAdvice(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+var (
+	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code = regexp.MustCompile("(?ms)^```.*?^```$")
+)
 
 func TestLinks(t *testing.T) {
 	for _, p := range append(pages(t), readPage(t, "AGENTS.md"), readPage(t, "CHANGELOG.md")) {
-		for _, m := range link.FindAllStringSubmatch(p.text, -1) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(p.text, ""), -1) {
 			u, err := url.Parse(m[1])
 			if err != nil || u.Scheme != "" {
 				t.Errorf("%s: %s is not a link within the checkout", p.path, m[1])
