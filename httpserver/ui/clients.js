@@ -70,7 +70,7 @@ function details(nav) {
 /** content returns what is known of a client, and its tools. */
 function content(c, { tools, hidden = [] }) {
   return [
-    facts([["caller", c.caller || "anonymous"], ["toolset", c.toolset || "none: sees everything"], ["lists", { all: "all tools", search: "ext_find, ext_call and favourites" }[c.tools]], ["session", c.session], ["extension", c.extension],
+    facts([["caller", c.caller || "anonymous"], ["toolset", c.toolset || "none: sees everything"], ["lists", { all: "all tools", search: "ext_find, what calls the tools it finds, and favourites" }[c.tools]], ["session", c.session], ["extension", c.extension],
       ["tokens", `~${count(tools.reduce((n, t) => n + t.tokens, 0))} of every request`]]),
     el("h3", {}, `Sees ${plural(tools.length, "tool")}`),
     el("ul.tools", {}, ...tools.map((t) => el("li", {}, el("b.mono", {}, t.name), el("small", {}, t.description)))),
