@@ -100,7 +100,7 @@ func obstacle(what, id, state, reason string) []Obstacle {
 	case StateSkipped:
 		o.Blocked, o.Next = true, "exthost check"
 	default:
-		o.Blocked, o.Next = true, fmt.Sprintf("exthost logs %s, then exthost restart %s", id, id)
+		o.Blocked, o.Next = true, "exthost logs "+id
 	}
 	if reason, o.Next = remedy(reason, o.Next); reason != "" {
 		o.Text += ": " + reason

@@ -30,7 +30,7 @@ func TestObstaclesToReadiness(t *testing.T) {
 		"a call starts one": {extension("spawning", Status{}), nil},
 		"one failed":        {extension("failed", Status{}), nil},
 		"a required one failed": {extension("failed", required),
-			[]Obstacle{blocked("x", "extension x is failed: why", "exthost logs x, then exthost restart x")}},
+			[]Obstacle{blocked("x", "extension x is failed: why", "exthost logs x")}},
 		"a required one restarts": {extension("restarting", required),
 			[]Obstacle{{ID: "x", Text: "extension x is restarting: why"}}},
 		"a required one is skipped": {extension("skipped", required),
@@ -42,7 +42,7 @@ func TestObstaclesToReadiness(t *testing.T) {
 			[]Obstacle{blocked("x", "extension x is required, and there is none", "exthost status")}},
 		"a policy failed": {policy(governance.ModeEnforce, true, "failed"),
 			[]Obstacle{
-				blocked("policy:p", "policy p is failed", "exthost logs policy:p, then exthost restart policy:p"),
+				blocked("policy:p", "policy p is failed", "exthost logs policy:p"),
 			}},
 		"an optional policy failed": {policy(governance.ModeEnforce, false, "failed"), nil},
 		"a shadowed policy failed":  {policy(governance.ModeShadow, true, "failed"), nil},

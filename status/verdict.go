@@ -42,7 +42,7 @@ func (s *Status) Judge(now time.Time) Verdict {
 	}
 	v.Word = Degraded
 	worst := v.Causes[0]
-	if worst.All {
+	if slices.ContainsFunc(v.Causes, func(o Obstacle) bool { return o.All }) {
 		v.Word = NoCallPasses
 	}
 	v.Text = string(v.Word) + ": " + oneLine(worst.Text)
@@ -83,7 +83,7 @@ func (s *Status) inventory() string {
 	case run == 0 && d > 0:
 		return count(d, "destination")
 	case run == 0:
-		return "no extension was found; next: exthost init NAME writes one"
+		return "no extension was found; next: exthost init NAME"
 	case d > 0:
 		text += ", " + count(d, "destination")
 	}
@@ -108,9 +108,14 @@ func (s *Status) causes(now time.Time) (list []Obstacle) {
 		add(o)
 	}
 	add(s.configured(now)...)
+	for i := range list {
+		list[i].settle()
+	}
 	rank := func(o Obstacle) int {
 		leftOut := func(x Extension) bool { return x.ID == o.ID && x.LeftOut() }
 		switch {
+		case o.ID == openFiles: // it explains the others
+			return -1
 		case o.All:
 			return 0
 		case slices.ContainsFunc(s.Extensions, leftOut): // it has never run
@@ -120,6 +125,17 @@ func (s *Status) causes(now time.Time) (list []Obstacle) {
 	}
 	slices.SortStableFunc(list, func(a, b Obstacle) int { return cmp.Compare(rank(a), rank(b)) })
 	return list
+}
+
+// settle makes Next one command that can be pasted. What else was said there is added to the text.
+func (o *Obstacle) settle() {
+	if !strings.HasPrefix(o.Next, "exthost ") {
+		o.Text, o.Next = o.Text+"; "+o.Next, "exthost check"
+		return
+	}
+	if i := strings.IndexAny(o.Next, ",;"); i >= 0 {
+		o.Text, o.Next = o.Text+o.Next[i:], o.Next[:i]
+	}
 }
 
 // cause returns why a policy that is in force does not decide; nil if it does.
@@ -134,8 +150,8 @@ func (p *Policy) cause(log *Audit) []Obstacle {
 				ID:      id,
 				Blocked: true,
 				All:     true,
-				Text:    "the audit log cannot be written: " + why,
-				Next:    "make room or access for " + log.Path,
+				Text:    "the audit log cannot be written: " + why + "; make room or access for " + log.Path,
+				Next:    "exthost check",
 			},
 		}
 	}
@@ -246,7 +262,7 @@ func (x *Extension) stopped(about string, now time.Time, s *Status) *Obstacle {
 // hindered returns why an instance gets no calls although x runs, or may answer none: its breaker is not closed, it has
 // failed, or it is suspected of a hang.
 func (x *Extension) hindered(about string) *Obstacle {
-	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID + ", then exthost restart " + x.ID}
+	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID}
 	for _, i := range x.Instances {
 		switch {
 		case i.Breaker != "" && i.Breaker != string(supervisor.BreakerClosed):
@@ -272,8 +288,10 @@ func (x *Extension) failing(about string, now time.Time) *Obstacle {
 	case f != nil && x.FailedInRow > 0 && f.Kind == protocol.CallTimeout &&
 		(x.FailedInRow >= inRow || now.Sub(f.Time) < late):
 		o.Text = fmt.Sprintf("calls of %s time out, %d in a row: %s", about, x.FailedInRow, f.Reason)
-		if o.Next = "exthost restart " + x.ID + " if it hangs"; x.Transport == manifest.KindExec {
-			o.Next = "raise call_timeout under [runtime] if it is only slow" // its process has ended
+		o.Next = "exthost restart " + x.ID
+		if x.Transport == manifest.KindExec { // its process has ended
+			o.Text += "; raise call_timeout under [runtime] if it is only slow"
+			o.Next = "exthost logs " + x.ID
 		}
 	case f != nil && x.FailedInRow >= inRow:
 		o.Text = fmt.Sprintf("the last %d calls of %s failed: %s", x.FailedInRow, about, f.Reason)
@@ -284,7 +302,7 @@ func (x *Extension) failing(about string, now time.Time) *Obstacle {
 		}
 	case len(x.Withheld) > 0:
 		o.Text = fmt.Sprintf("%s changed tools that are held back: %s", about, strings.Join(x.Withheld, ", "))
-		o.Next = "exthost status " + x.ID + ", then exthost tools accept " + x.ID
+		o.Next = "exthost status " + x.ID
 	default:
 		return nil
 	}
@@ -327,14 +345,18 @@ func (x *Extension) downCause(about string, s *Status) *Obstacle {
 	return &o
 }
 
+// openFiles is the id of the cause that the host can hardly open another file.
+const openFiles = "open files"
+
 // configured returns the causes in files, rules, the server, the cluster and the process of the host.
 func (s *Status) configured(now time.Time) (list []Obstacle) {
 	if h := s.Host; h != nil && h.FewFiles() {
 		list = append(list, Obstacle{
-			ID: "open files",
-			Text: fmt.Sprintf("the host has %d of at most %d files and connections open, and can take no more",
+			ID: openFiles,
+			Text: fmt.Sprintf("the host has %d of at most %d files and connections open, too few are left to start an "+
+				"extension: raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd) and start the host again",
 				h.OpenFiles, h.MaxFiles),
-			Next: "raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd) and start the host again",
+			Next: "exthost check",
 		})
 	}
 	list = append(list, s.broken()...)
@@ -342,8 +364,8 @@ func (s *Status) configured(now time.Time) (list []Obstacle) {
 		for _, d := range p.Diagnostics {
 			list = append(list, Obstacle{
 				ID:   PolicyPrefix + p.Name,
-				Text: "policy " + p.Name + " has a rule without effect: " + d.Message,
-				Next: cmp.Or(d.Hint, "exthost policy list"),
+				Text: strings.TrimSuffix("policy "+p.Name+" has a rule without effect: "+d.Message+"; "+d.Hint, "; "),
+				Next: "exthost policy list",
 			})
 		}
 	}
@@ -352,7 +374,7 @@ func (s *Status) configured(now time.Time) (list []Obstacle) {
 			list = append(list, Obstacle{
 				ID:   "client " + last.Client,
 				Text: "client " + last.Client + " is refused: " + last.Reason,
-				Next: "exthost client rotate " + last.Client + " makes a new token",
+				Next: "exthost client rotate " + last.Client,
 			})
 		}
 	}
@@ -377,10 +399,10 @@ func (s *Status) broken() (list []Obstacle) {
 		o := Obstacle{ID: cmp.Or(d.Extension, d.Path, d.Code), Text: of.String(), Next: cmp.Or(d.Hint, "exthost check")}
 		switch {
 		case d.Code == string(protocol.ConfigInvalid) && d.Extension == "":
-			o.ID, o.Next = "configuration", "fix it, then exthost reload"
+			o.ID, o.Next = "configuration", "exthost reload"
 			o.Text = "the configuration on disk cannot be used, and the one before it stays in force: " + d.String()
 		case d.Code == string(protocol.ManifestInvalid):
-			o.Text, o.Next = "a manifest is broken: "+d.String(), "fix it, then exthost reload"
+			o.Text, o.Next = "a manifest is broken: "+d.String(), "exthost reload"
 		case d.Extension != "":
 			o.Text = d.Extension + ": " + o.Text
 		}

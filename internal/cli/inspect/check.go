@@ -330,7 +330,7 @@ func openFiles(h *status.Host) []finding {
 		f.Detail = fmt.Sprintf("the running host has %d of at most %d", h.OpenFiles, h.MaxFiles)
 	}
 	if h.FewFiles() {
-		f.fail(f.Detail+", and can take no more", nil)
+		f.fail(f.Detail+", too few are left to start an extension", nil)
 	}
 	if h.MaxFiles < fewFiles {
 		f.Hints = []string{"that is few for a host: raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"}

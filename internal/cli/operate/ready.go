@@ -30,6 +30,10 @@ func ready(ctx context.Context, c *console.Console, names []string, wait time.Du
 		return cmp.Or(err, failed)
 	}
 	printed := c.Print(verdictDocument(s.Verdict))
+	if err == nil && names == nil && s.Verdict.Word == status.NoCallPasses {
+		worst := s.Verdict.Causes[0]
+		err = &console.Error{Code: console.ExitBlocked, Text: "blocked: " + worst.Text, Hint: worst.Next}
+	}
 	if err == nil && names == nil {
 		for _, o := range s.Verdict.Causes[min(1, len(s.Verdict.Causes)):] {
 			c.Warn("%s; %s", console.Safe(console.NearbyText(o.Text)), console.Safe(o.Next))
