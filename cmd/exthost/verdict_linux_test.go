@@ -207,7 +207,7 @@ func TestKilledHostIsReported(t *testing.T) {
 	gone(t, []string{guardian}) // it has noted the time
 	killed := fmt.Sprintf("pid %d was killed or crashed at ", s.Process.Pid)
 	for line, want := range map[string][3]string{ // on stderr, the end of stdout, on stdout
-		"status":         {killed, "exit 4", "notes"},
+		"status":         {killed, "exit 4", "NO CALL PASSES: no host is running"},
 		"logs":           {killed, "exit 4", "serving"},
 		"status --ready": {killed, "exit 10", ""},
 		"":               {killed, "exit 0", "exthost help"},
@@ -218,6 +218,10 @@ func TestKilledHostIsReported(t *testing.T) {
 			!strings.Contains(stderr, "; its extensions have ended; its log is host.log") {
 			t.Errorf("exthost %s:\nstdout: %s\nstderr: %s", line, stdout, stderr)
 		}
+	}
+	if v := verdictOf(t, dir); v.Word != status.NoCallPasses || len(v.Causes) != 1 ||
+		v.Causes[0].Next != "exthost serve" || !strings.Contains(v.Text, killed) {
+		t.Errorf("the verdict without a host: %+v", v)
 	}
 	s = startServe(t, dir)
 	if code := s.end(t, os.Interrupt); code != console.ExitOK {

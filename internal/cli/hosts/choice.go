@@ -48,19 +48,13 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 	if last := daemon.LastKilled(state); last != nil && c.host == "" {
 		killed := &Killed{*last}
 		e.Cause, e.Text = killed, e.Text+": "+console.Safe(killed.Error())
-		if e.Hint = "exthost serve starts it again"; cmp.Or(last.Log, last.LogCopy) != "" {
-			e.Hint = "exthost logs shows its last records, " + e.Hint
-		}
 	}
 	if c.host != "" {
 		e.Text, e.Hint = fmt.Sprintf("no host has the pid or the directory %.200q", c.host), "exthost ps"
 	}
 	if len(all) > 0 {
-		next := fmt.Sprintf("exthost status --host %d", all[0].Seen)
-		if c.host == "" {
-			e.Hint += ", or " + next
-		} else {
-			e.Hint = next
+		if c.host != "" {
+			e.Hint = fmt.Sprintf("exthost status --host %d", all[0].Seen)
 		}
 		e.Text += "; on this machine run:"
 		for _, i := range all {

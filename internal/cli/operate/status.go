@@ -22,8 +22,8 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// runningStatus is the status of the host that serves this directory; without one, of the extensions on disk, with an
-// empty verdict.
+// runningStatus is the status of the host that serves this directory; without one, of the extensions on disk, with the
+// verdict that no host runs.
 type runningStatus struct {
 	Directory string `json:"directory"`
 	Serves    string `json:"serves"` // the URL for MCP clients, or stdio; "": no host runs
@@ -164,18 +164,31 @@ func showDisk(ctx context.Context, c *console.Console, absent *console.Error) er
 		rows = [][]string{}
 	}
 	s.Extensions = console.OrEmpty(s.Extensions)
-	s.Verdict = status.Verdict{} // that of the host that has read the disk, and that serves nothing
+	s.Verdict = noHost(absent)
+	lines := console.Wrap(hosts.Sentence(s.Verdict), c.Layout(false).Width)
+	if len(rows) > 0 {
+		lines = append(append(lines, ""), c.Layout(true, "VERSION", "RUNS AS").Grid(rows)...)
+	}
 	if err := c.Print(console.Document{
 		Kind:  "status",
 		Value: runningStatus{Directory: hosts.Here(), Status: s},
 		Names: names,
-		Rows:  rows,
-		Drop:  []string{"VERSION", "RUNS AS"},
-		Wrap:  true,
+		Text:  strings.Join(lines, "\n"),
 	}); err != nil {
 		return err
 	}
 	return absent
+}
+
+// noHost returns the verdict if no host runs, as absent says.
+func noHost(absent *console.Error) status.Verdict {
+	text, _, _ := strings.Cut(absent.Text, "; on this machine run:")
+	o := status.Obstacle{ID: "host", Blocked: true, All: true, Text: text, Next: absent.Hint}
+	return status.Verdict{
+		Word:   status.NoCallPasses,
+		Text:   string(status.NoCallPasses) + ": " + text + "; next: " + o.Next,
+		Causes: []status.Obstacle{o},
+	}
 }
 
 func showRunning(ctx context.Context, c *console.Console, r *hosts.Running) error {
