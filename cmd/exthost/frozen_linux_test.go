@@ -40,6 +40,7 @@ var askHost = map[string][]string{
 	"stop":              {""},
 	"tools accept":      {"kit"},
 	"tools list":        {""},
+	"tools show":        {"--toolset few"},
 }
 
 // tellHost are commands that work without an answer of the running host, and notify or ask it all the same.

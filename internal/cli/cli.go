@@ -106,6 +106,7 @@ var askHost = []string{
 	"exthost tools export",
 	"exthost tools find",
 	"exthost tools list",
+	"exthost tools show",
 	"exthost tools schema",
 	"exthost top",
 }
