@@ -106,8 +106,8 @@ var askHost = []string{
 	"exthost tools export",
 	"exthost tools find",
 	"exthost tools list",
-	"exthost tools show",
 	"exthost tools schema",
+	"exthost tools show",
 	"exthost top",
 }
 
