@@ -49,6 +49,22 @@ func TestOpenAPIIsCurrent(t *testing.T) {
 
 type object = map[string]any
 
+// namer returns schemaName as a function that fails t for two types of one name.
+func namer(t *testing.T) func(reflect.Type) string {
+	named := make(map[string]reflect.Type)
+	return func(of reflect.Type) string {
+		name := schemaName(of)
+		if of.Kind() != reflect.Struct || name == "" {
+			return name // no component
+		}
+		if before, ok := named[name]; ok && before != of {
+			t.Errorf("%s.%s and %s.%s are one component of the document", before.PkgPath(), name, of.PkgPath(), name)
+		}
+		named[name] = of
+		return name
+	}
+}
+
 // schemaName returns a name for a Go type in the document: a type of package status is named after what it describes.
 func schemaName(t reflect.Type) string {
 	switch t {
@@ -71,7 +87,7 @@ func generateOpenAPI(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // the generator finds comments by import path below the module's root
 	g := generator{
-		&jsonschema.Reflector{Mapper: mapType, Namer: schemaName, AllowAdditionalProperties: true},
+		&jsonschema.Reflector{Mapper: mapType, Namer: namer(t), AllowAdditionalProperties: true},
 		make(object),
 	}
 	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest",

@@ -87,7 +87,7 @@ func spec(t testing.TB, script string) Spec {
 		Transport: manifest.Transport{Kind: manifest.KindStdio, Protocol: manifest.ProtocolNative, Command: path},
 	}
 	o := m.Runtime.Resolve(m.Transport)
-	o.ShutdownGrace = patience / 4
+	o.StartTimeout, o.ShutdownGrace = patience, patience/4
 	return Spec{ID: "faulty", Dir: os.TempDir(), Manifest: m, Options: o, HostVersion: "0.0.1", Env: env}
 }
 

@@ -52,7 +52,7 @@ properties.other = {}
 func shapes() config.Toolset {
 	return config.Toolset{
 		Include: []string{"ext_github_*"},
-		Tools: map[string]toolset.Tool{
+		Tools: map[string]toolset.ShownTool{
 			"ext_github_create_issue": {
 				Name:     "file_bug",
 				Describe: "Files a bug in our tracker.",

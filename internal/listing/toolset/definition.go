@@ -30,7 +30,7 @@ type Definition struct {
 	// descriptions that replace those of tools, by the name of the tool, such as ext_git_log
 	Describe map[string]string `json:"describe,omitempty"`
 	// tools that clients see in another shape, by the name of the tool, such as ext_git_log
-	Tools map[string]Tool `json:"tools,omitempty"`
+	Tools map[string]ShownTool `json:"tools,omitempty"`
 }
 
 // Problem is an error in the toolsets of a configuration.

@@ -11,8 +11,8 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Tool is how a toolset shows one tool. Everything else of it stays as its extension states it.
-type Tool struct {
+// ShownTool is how a toolset shows one tool. Everything else of it stays as its extension states it.
+type ShownTool struct {
 	// the name that clients see and call, in place of prefix and name; policies, the audit log and metrics keep the
 	// registered name
 	Name string `json:"name,omitempty"`
@@ -98,12 +98,12 @@ func (d *Definition) validateTools() (list []Problem) {
 	return list
 }
 
-func (t *Tool) isZero() bool {
+func (t *ShownTool) isZero() bool {
 	return t.Name == "" && t.Describe == "" && len(t.Args) == 0 && t.Annotations == (Annotations{}) &&
 		len(t.Result.Keep) == 0 && t.Result.MaxTokens == 0
 }
 
-func (t *Tool) validateArgs(add func(at, hint, format string, args ...any)) {
+func (t *ShownTool) validateArgs(add func(at, hint, format string, args ...any)) {
 	if len(t.Args) > maxArgs {
 		add("args", "", "%d arguments are more than %d", len(t.Args), maxArgs)
 	}
@@ -152,7 +152,7 @@ func (r *Result) validate(add func(at, hint, format string, args ...any)) {
 }
 
 // reshape returns how a selection shows the arguments and results of t, nil if as they are.
-func (t *Tool) reshape() *tools.Reshape {
+func (t *ShownTool) reshape() *tools.Reshape {
 	if len(t.Args) == 0 && t.Annotations == (Annotations{}) && len(t.Result.Keep) == 0 && t.Result.MaxTokens == 0 {
 		return nil
 	}

@@ -288,25 +288,25 @@ func TestShapesAreChecked(t *testing.T) {
 		d    Definition
 		want string // keys of the problems
 	}{
-		{Definition{Tools: map[string]Tool{"ext_git_log": {Name: "log", Args: map[string]Arg{
+		{Definition{Tools: map[string]ShownTool{"ext_git_log": {Name: "log", Args: map[string]Arg{
 			"a": {Fix: false}, "b": {Default: 0}, "c": {Hide: true}, "d": {Describe: "x"},
 		}, Annotations: Annotations{ReadOnlyHint: &yes}, Result: Result{Keep: []string{"a/*/b"}, MaxTokens: 1}}}}, ""},
-		{Definition{Tools: map[string]Tool{"ext_git_log": {}}}, "tools.ext_git_log"},
-		{Definition{Tools: map[string]Tool{"ext_git_log": {Name: "log"}, "ext_a_log": {Name: "log"}}},
+		{Definition{Tools: map[string]ShownTool{"ext_git_log": {}}}, "tools.ext_git_log"},
+		{Definition{Tools: map[string]ShownTool{"ext_git_log": {Name: "log"}, "ext_a_log": {Name: "log"}}},
 			"tools.ext_git_log.name"},
-		{Definition{Tools: map[string]Tool{"ext_git_log": {Name: "ext_find"}, "ext_a_log": {Name: "a b"}}},
+		{Definition{Tools: map[string]ShownTool{"ext_git_log": {Name: "ext_find"}, "ext_a_log": {Name: "a b"}}},
 			"tools.ext_a_log.name tools.ext_git_log.name"},
 		{Definition{
-			Tools:    map[string]Tool{"ext_git_log": {Describe: "x"}},
+			Tools:    map[string]ShownTool{"ext_git_log": {Describe: "x"}},
 			Describe: map[string]string{"ext_git_log": "y"},
 		}, "tools.ext_git_log.describe"},
-		{Definition{Tools: map[string]Tool{"ext_git_log": {Args: map[string]Arg{
+		{Definition{Tools: map[string]ShownTool{"ext_git_log": {Args: map[string]Arg{
 			"a": {}, "b": {Fix: 1, Hide: true}, "c": {Fix: 1, Describe: "x"}, "d": {Hide: true, Default: 1},
 		}}}}, "tools.ext_git_log.args.a tools.ext_git_log.args.b tools.ext_git_log.args.c.describe " +
 			"tools.ext_git_log.args.d"},
-		{Definition{Tools: map[string]Tool{"ext_git_log": {Result: Result{Keep: []string{}}}}},
+		{Definition{Tools: map[string]ShownTool{"ext_git_log": {Result: Result{Keep: []string{}}}}},
 			"tools.ext_git_log tools.ext_git_log.result.keep"},
-		{Definition{Tools: map[string]Tool{"ext_git_log": {Result: Result{Keep: []string{"", "a//b", "c", "c"}}}}},
+		{Definition{Tools: map[string]ShownTool{"ext_git_log": {Result: Result{Keep: []string{"", "a//b", "c", "c"}}}}},
 			"tools.ext_git_log.result.keep tools.ext_git_log.result.keep tools.ext_git_log.result.keep"},
 	} {
 		var keys []string
@@ -322,7 +322,7 @@ func TestShapesAreChecked(t *testing.T) {
 // A tool of which a toolset states a shape is never shown without it: not where no descriptor of it is known, and not
 // by requests that may be about anything.
 func TestShapesHoldWithoutDescriptors(t *testing.T) {
-	v, diags := view(t, Definition{Tools: map[string]Tool{
+	v, diags := view(t, Definition{Tools: map[string]ShownTool{
 		"ext_git_push": {Args: map[string]Arg{"remote": {Fix: "origin"}}},
 		"ext_git_log":  {Name: "history"},
 		"ext_none_log": {Name: "nothing"},
@@ -345,7 +345,7 @@ func TestShapesHoldWithoutDescriptors(t *testing.T) {
 	if len(diags) != 1 || !strings.Contains(diags[0].Message, `"ext_none_log" of tools is no tool`) {
 		t.Errorf("%v", diags)
 	}
-	clash, diags := view(t, Definition{Tools: map[string]Tool{"ext_git_log": {Name: "ext_a_log"}}})
+	clash, diags := view(t, Definition{Tools: map[string]ShownTool{"ext_git_log": {Name: "ext_a_log"}}})
 	if _, ok := clash.Tools(nil).Lookup("ext_a_log"); ok || len(diags) != 2 || diags[0].Code != CodeAmbiguous {
 		t.Errorf("two tools of one name: %v", diags)
 	}
