@@ -20,7 +20,9 @@ type looker struct {
 	looked atomic.Pointer[func()] // called once
 }
 
-func (l *looker) Visible(string, string, string) bool {
+var _ governance.Visibler = (*looker)(nil)
+
+func (l *looker) Visible(string, governance.Tool) bool {
 	if f := l.looked.Swap(nil); f != nil {
 		(*f)()
 	}
