@@ -172,7 +172,7 @@ func TestInvalidHandshakeAnswer(t *testing.T) {
 func TestHandshakeAnswerWithWrongID(t *testing.T) {
 	fault(t)
 	s := spec(t, `read; say {"jsonrpc":"2.0","id":7,"result":{"tools":[]}}; say {"jsonrpc":"2.0","id":"0","result":{"tools":[]}}; hang`)
-	s.Options.StartTimeout = 5 * time.Second // for all answers, even on a busy machine
+	s.Options.StartTimeout = 10 * time.Second // for all answers, even on a busy machine
 	err := launch(t, s).end(protocol.HandshakeInvalid)
 	wantContains(t, err.Error(), "2 times with an id that was never sent")
 }
@@ -182,7 +182,7 @@ func TestHandshakeAnswerWithZeroID(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"what?"}}; hang`,
 		protocol.MCP20251125)
-	s.Options.StartTimeout = 5 * time.Second // for all answers, even on a busy machine
+	s.Options.StartTimeout = 10 * time.Second // for all answers, even on a busy machine
 	log := logTo(&s)
 	err := launch(t, s).end(protocol.HandshakeInvalid)
 	wantContains(t, err.Error(), "1 times with an id that was never sent", "the id 0", "what?")
