@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/internal/recording/cassette"
 	"github.com/exthost/exthost/internal/text/redact"
@@ -130,7 +131,7 @@ func TestFramesAreRecordedFromTheFirstWrite(t *testing.T) {
 func TestOmittedFramesAreCounted(t *testing.T) {
 	h := New("1.0", new(redact.Redactor))
 	var out bytes.Buffer
-	r, err := h.Record(Options{To: &out})
+	r, err := h.Record(Options{To: &out, maxWait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
