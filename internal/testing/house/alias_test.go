@@ -2,16 +2,15 @@ package house
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// undocumented are the aliases of the library into internal/ whose comment has to do: to declare them where they are
-// used would take more than their comment.
+// undocumented are the aliases of the library into internal/ that stay: their comments say enough, and to declare the
+// types where they are used would take more than that.
 var undocumented = map[string]bool{
 	"config.Toolset":      true,
 	"exthost.SkillFolder": true,
@@ -21,32 +20,23 @@ var undocumented = map[string]bool{
 	"runtime.Held":        true,
 }
 
+// unpublished are the folders whose packages no other module imports.
+var unpublished = []string{"bench", "cmd", "docs", "examples", "internal", "test"}
+
 // TestAliasesIntoInternal checks that what the library exports is declared where its users read it. Documentation
 // shows nothing of a type behind an alias into internal/.
 func TestAliasesIntoInternal(t *testing.T) {
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		switch name := d.Name(); {
-		case err != nil:
-			return err
-		case d.IsDir() && path != "." && (name == "internal" || name == "cmd" || name == "test" || name == "bench" ||
-			name == "docs" || name == "examples" || strings.HasPrefix(name, ".")):
-			return fs.SkipDir
-		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
+	for path := range goFiles(t, ".") {
+		area, _, _ := strings.Cut(filepath.ToSlash(path), "/")
+		if slices.Contains(unpublished, area) || strings.HasSuffix(path, "_test.go") {
+			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
+		_, file := parse(t, path)
 		for _, name := range internalAliases(file) {
 			if !undocumented[name] {
 				t.Errorf("%s: %s is an alias into internal/, and its documentation shows nothing of it", path, name)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
