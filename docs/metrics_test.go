@@ -16,8 +16,8 @@ type metric struct {
 	labels           []string
 }
 
-// metrics are those of httpserver/metrics.go, in the order of the file: what desc is given, and which method of sink
-// takes it.
+// metrics returns those of httpserver/metrics.go, sorted by name: what desc is given, and which method of sink takes
+// it.
 func metrics(t testing.TB) (list []*metric) {
 	t.Helper()
 	known := make(map[string]*metric)
@@ -26,7 +26,7 @@ func metrics(t testing.TB) (list []*metric) {
 		case *ast.ValueSpec:
 			for i, value := range n.Values {
 				call, ok := value.(*ast.CallExpr)
-				if f, _ := value.(*ast.CallExpr); !ok || fmt.Sprint(f.Fun) != "desc" {
+				if !ok || fmt.Sprint(call.Fun) != "desc" {
 					continue
 				}
 				var words []string
@@ -51,6 +51,7 @@ func metrics(t testing.TB) (list []*metric) {
 			t.Errorf("nothing says what kind of metric %s is", m.name)
 		}
 	}
+	slices.SortFunc(list, func(a, b *metric) int { return cmp.Compare(a.name, b.name) })
 	return list
 }
 
@@ -74,9 +75,7 @@ func kindOf(call *ast.CallExpr, known map[string]*metric) {
 func metricsTable(t testing.TB) string {
 	var b strings.Builder
 	b.WriteString("| metric | kind | labels | |\n|---|---|---|---|\n")
-	list := metrics(t)
-	slices.SortStableFunc(list, func(a, b *metric) int { return cmp.Compare(a.name, b.name) })
-	for _, m := range list {
+	for _, m := range metrics(t) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, strings.Join(m.labels, ", "), cell(m.help))
 	}
 	return b.String()
