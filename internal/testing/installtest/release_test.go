@@ -23,7 +23,7 @@ import (
 	"testing"
 )
 
-// release is a release as the project publishes it: files by name, of which a test may change any.
+// release has the files of a release by name, as the project publishes them. Tests change them to make a bad one.
 type release struct {
 	version string
 	files   map[string][]byte
