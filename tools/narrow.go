@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,9 +27,9 @@ type Arg struct {
 // known, or they are never sent. What is left accepts the arguments of a caller exactly if the whole schema accepts
 // these together with the known values.
 type narrowing struct {
-	root json.RawMessage
-	doc  schema.Document
-	args map[string]Arg
+	root  json.RawMessage
+	parts *schema.Parts
+	args  map[string]Arg
 
 	named  map[string]bool // arguments that the schema names
 	refs   []string        // references that are being followed
@@ -48,13 +49,9 @@ func narrow(root json.RawMessage, args map[string]Arg) (json.RawMessage, []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	n := &narrowing{root: root, doc: doc, args: args, named: make(map[string]bool)}
+	n := &narrowing{root: root, parts: doc.Parts(), args: args, named: make(map[string]bool)}
 	out := n.at("", root)
-	var names []string
-	for name := range n.named {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(n.named))
 	switch {
 	case n.err != nil:
 		return nil, names, n.err
@@ -86,7 +83,7 @@ func (n *narrowing) fail(format string, args ...any) {
 
 // accepts reports whether the schema at a pointer accepts a value.
 func (n *narrowing) accepts(pointer string, value json.RawMessage) bool {
-	ok, err := n.doc.Accepts(pointer, value)
+	ok, err := n.parts.Accepts(pointer, value)
 	if err != nil {
 		n.fail("its schema cannot be used: %w", err)
 	}

@@ -320,6 +320,27 @@ func TestReshapedResults(t *testing.T) {
 	}
 }
 
+// Ten times the branches cost about ten times the work: the schema comes from the extension, and the host starts after
+// its catalog is shown.
+func TestReshapingIsLinear(t *testing.T) {
+	r := &tools.Reshape{Args: map[string]tools.Arg{"a": {Fix: json.RawMessage(`"x"`)}}}
+	work := func(branches int) float64 {
+		all := make([]string, branches)
+		for i := range all {
+			all[i] = fmt.Sprintf(`{"properties":{"a":{"type":"string"},"b%d":{}},"required":["b%d"]}`, i, i)
+		}
+		c := toolOf(t, `,"inputSchema":{"type":"object","anyOf":[`+strings.Join(all, ",")+`]}`)
+		return testing.AllocsPerRun(1, func() {
+			if e, reason := reshaped(c, r); e == nil {
+				t.Fatal(reason)
+			}
+		})
+	}
+	if few, many := work(20), work(200); many > 20*few {
+		t.Errorf("%v allocations for 20 branches, %v for 200", few, many)
+	}
+}
+
 // Hints are replaced for clients. The risk and what the tool itself said stay.
 func TestReshapedAnnotations(t *testing.T) {
 	c := toolOf(t, `,"annotations":{"title":"T","destructiveHint":true}`)

@@ -37,19 +37,17 @@ var errTooCostly = errors.New("more than can be checked; the tool's schema is to
 // Compile compiles a schema. [Schema.Err] returns the error.
 func Compile(doc Document) (k *Schema) {
 	k = &Schema{doc: doc, shape: shapeOf(doc.root)}
-	k.err = k.compile("")
+	c, err := k.compiler()
+	if k.err = err; err == nil {
+		k.err = k.compile(c, "")
+	}
 	return k
 }
 
-// compile compiles the schema at a fragment of the document; "" is the document.
-func (k *Schema) compile(fragment string) (err error) {
-	defer func() {
-		if r := recover(); r != nil { // the library panics on some hostile schemas
-			k.schema, err = nil, fmt.Errorf("%v", r)
-		}
-	}()
+// compiler returns a compiler for the document.
+func (k *Schema) compiler() (*jsonschema.Compiler, error) {
 	if k.doc.refs > MaxRefs {
-		return fmt.Errorf("more than %d references", MaxRefs)
+		return nil, fmt.Errorf("more than %d references", MaxRefs)
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -63,9 +61,16 @@ func (k *Schema) compile(fragment string) (err error) {
 		},
 	})
 	c.AssertVocabs()
-	if err := c.AddResource(schemaURL, k.doc.root); err != nil {
-		return err
-	}
+	return c, c.AddResource(schemaURL, k.doc.root)
+}
+
+// compile compiles the schema at a fragment of the document; "" is the document.
+func (k *Schema) compile(c *jsonschema.Compiler, fragment string) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // the library panics on some hostile schemas
+			k.schema, err = nil, fmt.Errorf("%v", r)
+		}
+	}()
 	k.schema, err = c.Compile(schemaURL + fragment)
 	return err
 }

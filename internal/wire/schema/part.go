@@ -7,19 +7,33 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// Parts are the schemas within a document. Each is compiled once, at its first use. They are for one goroutine.
+type Parts struct {
+	of       *Schema
+	compiler *jsonschema.Compiler
+}
+
+// Parts returns the schemas within the document.
+func (d Document) Parts() *Parts {
+	p := &Parts{of: &Schema{doc: d}}
+	p.compiler, p.of.err = p.of.compiler()
+	return p
+}
+
 // Accepts reports whether the schema at a JSON Pointer of the document accepts a value. The error says why the schema
 // or the value cannot be read.
-func (d Document) Accepts(pointer string, value json.RawMessage) (bool, error) {
-	k := &Schema{doc: d}
-	err := k.compile((&url.URL{Fragment: pointer}).String())
-	if err != nil {
+func (p *Parts) Accepts(pointer string, value json.RawMessage) (bool, error) {
+	if p.of.err != nil {
+		return false, p.of.err
+	}
+	if err := p.of.compile(p.compiler, (&url.URL{Fragment: pointer}).String()); err != nil {
 		return false, err
 	}
 	v, s, err := decode(value, bounds{MaxArgumentNodes, MaxArgumentDepth})
 	if err != nil {
 		return false, err
 	}
-	switch err := k.validate(v, s.nodes); err.(type) {
+	switch err := p.of.validate(v, s.nodes); err.(type) {
 	case nil:
 		return true, nil
 	case *jsonschema.ValidationError:
