@@ -231,7 +231,7 @@ func (i *Installer) Marketplace(ctx context.Context, s Source) (*marketplace.Mar
 	}
 	a := i.fetchLocal(ctx, first)
 	if err = a.err; err == nil {
-		err = tree.Unpack(a.form, a.data, "", 0)
+		err = unpack(tree, a, first)
 	}
 	if err == nil {
 		_, err = settle(tree, a, []lock.Part{first}, false)

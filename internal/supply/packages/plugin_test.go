@@ -106,6 +106,28 @@ func TestPluginOfGit(t *testing.T) {
 	}
 }
 
+// TestMarketplaceWithLinks lists the plugins of a folder with a symbolic link, and adds one of them.
+func TestMarketplaceWithLinks(t *testing.T) {
+	i := newWorkbench(t)
+	dir := filepath.Join(i.Dir, "market")
+	writeFile(t, filepath.Join(dir, ".claude-plugin", "marketplace.json"),
+		`{"name": "m", "plugins": [{"name": "reports", "source": "./reports"}]}`)
+	for name, text := range plugin("reports") {
+		writeFile(t, filepath.Join(dir, "reports", name), text)
+	}
+	if err := os.Symlink("summar", filepath.Join(dir, "reports", "skills", "short")); err != nil {
+		t.Skip(err)
+	}
+	m, err := i.Marketplace(t.Context(), Source{Kind: Folder, Name: dir})
+	if err != nil || len(m.Plugins) != 1 || m.Plugins[0].Name != "reports" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	p, err := i.add(t, dir+"#reports")
+	if err != nil || p.Run.Plugin == nil {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // TestPluginOfNPM places a plugin of npm in the root of its tree, and what it needs in its node_modules. A package that
 // is run by its command line stays where npm places it.
 func TestPluginOfNPM(t *testing.T) {
