@@ -31,7 +31,7 @@ func (u unpacking) zipLink(f *zip.File) error {
 		return fmt.Errorf("%q: %w", f.Name, err)
 	}
 	defer r.Close()
-	target, err := io.ReadAll(io.LimitReader(r, maxTarget))
+	target, err := io.ReadAll(io.LimitReader(r, maxTarget+1))
 	if err != nil {
 		return fmt.Errorf("%q: %w", f.Name, err)
 	}
@@ -43,6 +43,9 @@ func (u unpacking) link(name, target string) error {
 	rel, err := u.place(name, false)
 	if err != nil || rel == "" {
 		return err
+	}
+	if len(target) > maxTarget {
+		return fmt.Errorf("%q is a symbolic link to a path of over %d bytes", name, maxTarget)
 	}
 	to := path.Join(path.Dir(rel), target)
 	out := u.at != "" && to != u.at && !strings.HasPrefix(to, u.at+"/")

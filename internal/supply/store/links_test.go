@@ -51,8 +51,10 @@ func TestUnpackLinks(t *testing.T) {
 		"twice":        {[]tar.Header{{Name: "a"}, linkTo("a", "b")}, 0, "is there twice"},
 		"in its place": {[]tar.Header{linkTo("a", "b"), {Name: "a"}, {Name: "b"}}, 0, "is there twice"},
 		"backslashes":  {[]tar.Header{linkTo("a", `..\..\x`)}, 0, "which is not in the package"},
-		"too many":     {many, 0, "over 1000 symbolic links"},
-		"much work":    {empty, 0, "there are over 50000 files"},
+		"a long path": {[]tar.Header{{Name: "x"}, linkTo("l", strings.Repeat("./", maxTarget/2)+"x")}, 0,
+			"a path of over 4096 bytes"},
+		"too many":  {many, 0, "over 1000 symbolic links"},
+		"much work": {empty, 0, "there are over 50000 files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(t.TempDir(), consent.HoldsCode)
