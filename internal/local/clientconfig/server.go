@@ -296,18 +296,7 @@ func (r *reader) idOf(s *Server) string {
 
 // id derives a unique id from a name.
 func (r *reader) id(name string) string {
-	id := strings.Trim(strings.Map(func(c rune) rune {
-		switch {
-		case 'A' <= c && c <= 'Z':
-			return c + 'a' - 'A'
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-':
-			return c
-		}
-		return '-'
-	}, name), "-_")
-	if id == "" || id[0] < 'a' || id[0] > 'z' {
-		id = strings.TrimSuffix("mcp-"+id, "-")
-	}
+	id := text.Slug(name, "mcp")
 	id = id[:min(len(id), manifest.MaxIDLength-8)]
 	if r.Plugin == "" && slices.Contains(manifest.ReservedIDs(), id) {
 		id += "-server"

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/file"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
@@ -197,18 +198,7 @@ func (r *reader) manifest(f *format) error {
 
 // idOf makes an id of a name.
 func idOf(name string) string {
-	id := strings.Trim(strings.Map(func(c rune) rune {
-		switch {
-		case 'A' <= c && c <= 'Z':
-			return c + 'a' - 'A'
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-':
-			return c
-		}
-		return '-'
-	}, name), "-_")
-	if id == "" || id[0] < 'a' || id[0] > 'z' {
-		id = strings.TrimSuffix("plugin-"+id, "-")
-	}
+	id := text.Slug(name, "plugin")
 	id = id[:min(len(id), manifest.MaxIDLength-len("-plugin"))]
 	if slices.Contains(manifest.ReservedIDs(), id) {
 		id += "-plugin"
