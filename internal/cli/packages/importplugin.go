@@ -14,7 +14,7 @@ import (
 
 // readPlugin reads a plugin, and renders the plugin.toml with which it runs.
 func (f importing) readPlugin(name, dir string) (imported, error) {
-	p, err := vendorplugin.Read(dir, vendorplugin.Options{})
+	p, err := vendorplugin.Read(dir, nil)
 	if err != nil {
 		why := fmt.Sprintf("%s: %v", name, err)
 		if p != nil {

@@ -1,6 +1,7 @@
 package vendorplugin
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -32,7 +33,7 @@ func (r *reader) servers(f *format) error {
 			if !rawjson.IsObject(raw) {
 				continue // such as $schema
 			}
-			d := json.NewDecoder(strings.NewReader(string(raw)))
+			d := json.NewDecoder(bytes.NewReader(raw))
 			d.UseNumber()
 			if err := d.Decode(&server); err != nil {
 				return err
@@ -207,13 +208,9 @@ func (r *reader) server(f *format, c *clientconfig.Server) (s Server, ok bool) {
 	}
 	s.Asks = slices.DeleteFunc(s.Asks, func(name string) bool { return strings.HasPrefix(name, "EXTHOST_") })
 	if s.Type == manifest.KindStdio {
-		s.Env = maps.Clone(c.Env)
-		if s.Env == nil {
-			s.Env = map[string]string{}
-		}
-		for name, value := range f.exported {
-			s.Env[name] = value
-		}
+		s.Env = map[string]string{}
+		maps.Copy(s.Env, c.Env)
+		maps.Copy(s.Env, f.exported)
 		if f.data != nil && f.exported != nil {
 			s.Env[strings.Trim(f.data[0], "${}")] = stateVariable + "/../" + r.plugin.ID
 		}

@@ -1,6 +1,7 @@
 package vendorplugin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,21 +19,17 @@ import (
 // Skills that the plugin has elsewhere are put below skills/; the entry of a marketplace that states all of a plugin
 // chooses them. dir is a folder of regular files that nobody else uses. ok is false if it holds no such plugin.
 func Translate(dir string, listed *marketplace.Plugin) (p *Plugin, ok bool, err error) {
-	var o Options
-	if listed != nil {
-		o.Entry, o.Alone = listed.Entry, listed.Alone
-	}
-	if Find(dir) == "" && !o.Alone && !hasParts(dir) || Find(dir) == "" && listed == nil {
+	if find(dir) == "" && (listed == nil || !listed.Alone && !hasParts(dir)) {
 		return nil, false, nil
 	}
 	if _, err := os.Lstat(filepath.Join(dir, manifest.FileName)); err == nil {
 		return nil, true, fmt.Errorf("it has a %s of its own; copy the folder into a search path to run it",
 			manifest.FileName)
 	}
-	if err := arrange(dir, o); err != nil {
+	if err := arrange(dir, listed); err != nil {
 		return nil, true, err
 	}
-	if p, err = Read(dir, o); err != nil {
+	if p, err = Read(dir, listed); err != nil {
 		return p, true, err
 	}
 	return p, true, os.WriteFile(filepath.Join(dir, manifest.FileName), p.TOML(), 0o444)
@@ -48,18 +45,14 @@ func hasParts(dir string) bool {
 
 // arrange puts the skills that the plugin has elsewhere below skills/. Of an entry that states all of the plugin, no
 // others are there.
-func arrange(dir string, o Options) error {
+func arrange(dir string, listed *marketplace.Plugin) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	r := &reader{Options: o, root: root, plugin: &Plugin{}}
-	name := Find(dir)
-	if name == "" {
-		name = Claude
-	}
-	if r.manifest(formatOf(name)) != nil {
+	r := &reader{listed: listed, root: root, plugin: &Plugin{}}
+	if r.manifest(formatOf(cmp.Or(find(dir), Claude))) != nil {
 		return nil // Read says why
 	}
 	folders := r.skillFolders()
@@ -72,7 +65,7 @@ func arrange(dir string, o Options) error {
 			return err
 		}
 	}
-	if o.Alone {
+	if r.alone() {
 		if err := root.RemoveAll("skills"); err != nil {
 			return err
 		}
@@ -113,7 +106,7 @@ func (r *reader) skillFolders() (list []string) {
 			add(path.Join(name, e.Name()))
 		}
 	}
-	if !r.Alone {
+	if !r.alone() {
 		list = slices.DeleteFunc(list, func(name string) bool { return path.Dir(name) == "skills" })
 	}
 	return list

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/file"
+	"github.com/exthost/exthost/internal/supply/marketplace"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -58,15 +59,6 @@ type Note struct {
 	Message string
 }
 
-// Options configure Read.
-type Options struct {
-	ID string // of the extension; "" makes one of the plugin's name
-	// Entry is the entry of the plugin in the marketplace that it comes from. It states what the manifest does not, and
-	// all there is if Alone is set, as an entry with "strict": false does. nil: there is none.
-	Entry json.RawMessage
-	Alone bool
-}
-
 // Bounds of a plugin.
 const (
 	maxFile  = 256 << 10 // of a manifest or a file that it names, in bytes
@@ -76,14 +68,14 @@ const (
 
 // reader is the state of one call of Read.
 type reader struct {
-	Options
+	listed *marketplace.Plugin // nil: it comes from no marketplace
 	root   *os.Root
 	fields map[string]json.RawMessage
 	plugin *Plugin
 }
 
-// Find returns the format of the plugin in a folder; "" if none of the formats has a manifest there.
-func Find(dir string) Format {
+// find returns the format of the plugin in a folder; "" if none of the formats has a manifest there.
+func find(dir string) Format {
 	for _, f := range formats {
 		info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(f.manifest)))
 		if err == nil && info.Mode().IsRegular() {
@@ -95,7 +87,7 @@ func Find(dir string) Format {
 
 // Root returns the folder of the plugin that path names: a folder with a manifest, or the manifest itself.
 func Root(path string) (dir string, ok bool) {
-	if Find(path) != "" {
+	if find(path) != "" {
 		return path, true
 	}
 	for _, f := range formats {
@@ -110,11 +102,12 @@ func Root(path string) (dir string, ok bool) {
 	return "", false
 }
 
-// Read reads the plugin in a folder, in the first of the formats that it has a manifest of. Without any it has that of
-// Claude Code if there is a marketplace's entry. The error says why nothing of it can be used.
-func Read(dir string, o Options) (*Plugin, error) {
-	name := Find(dir)
-	if name == "" && o.Entry != nil {
+// Read reads the plugin in a folder, in the first of the formats that it has a manifest of. listed is its entry in a
+// marketplace, nil for none: it states what the manifest does not, and without a manifest all, in the format of Claude
+// Code. The error says why nothing of the plugin can be used.
+func Read(dir string, listed *marketplace.Plugin) (*Plugin, error) {
+	name := find(dir)
+	if name == "" && listed != nil {
 		name = Claude
 	}
 	if name == "" {
@@ -127,9 +120,9 @@ func Read(dir string, o Options) (*Plugin, error) {
 	defer root.Close() // read only
 	f := formatOf(name)
 	r := &reader{
-		Options: o,
-		root:    root,
-		plugin:  &Plugin{Format: name, Manifest: f.manifest, Hints: map[string]string{}},
+		listed: listed,
+		root:   root,
+		plugin: &Plugin{Format: name, Manifest: f.manifest, Hints: map[string]string{}},
 	}
 	if err := r.manifest(f); err != nil {
 		return nil, err
@@ -151,18 +144,18 @@ func Read(dir string, o Options) (*Plugin, error) {
 // readFields reads the fields of the manifest, and of the marketplace's entry.
 func (r *reader) readFields(f *format) error {
 	data, err := r.file(f.manifest)
-	if err != nil && !(errors.Is(err, fs.ErrNotExist) && r.Entry != nil) {
+	if err != nil && !(errors.Is(err, fs.ErrNotExist) && r.listed != nil) {
 		return err
 	}
 	r.fields = map[string]json.RawMessage{}
-	if data != nil && !r.Alone {
+	if data != nil && !r.alone() {
 		if err := decode(f.manifest, data, &r.fields); err != nil {
 			return err
 		}
 	}
-	if r.Entry != nil {
+	if r.listed != nil {
 		var entry map[string]json.RawMessage
-		if err := decode("the marketplace's entry", r.Entry, &entry); err != nil {
+		if err := decode("the marketplace's entry", r.listed.Entry, &entry); err != nil {
 			return err
 		}
 		for key, value := range entry {
@@ -190,11 +183,12 @@ func (r *reader) manifest(f *format) error {
 	if json.Unmarshal(r.fields["author"], &author) == nil {
 		p.Author = author.Name
 	}
-	if p.ID = r.ID; p.ID == "" {
-		p.ID = idOf(p.Name)
-	}
+	p.ID = idOf(p.Name)
 	return nil
 }
+
+// alone reports whether the marketplace's entry states all of the plugin.
+func (r *reader) alone() bool { return r.listed != nil && r.listed.Alone }
 
 // idOf makes an id of a name.
 func idOf(name string) string {

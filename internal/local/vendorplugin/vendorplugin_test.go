@@ -214,7 +214,7 @@ version = "0.0.0"
 `, []string{"skills (left out): ./other: skills are served from skills/ alone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Read(folder(t, c.files), Options{})
+			p, err := Read(folder(t, c.files), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -257,28 +257,27 @@ func TestChoice(t *testing.T) {
 	entry := json.RawMessage(`{"name": "listed", "version": "2.0.0", "description": "From the list.", "source": "./",
 		"mcpServers": {"a": {"command": "a"}}}`)
 	for _, c := range []struct {
-		o    Options
-		want string
+		listed *marketplace.Plugin
+		want   string
 	}{
-		{Options{}, "Claude Code own own 1.0.0 '' 0"},
-		{Options{ID: "mine"}, "Claude Code own mine 1.0.0 '' 0"},
-		{Options{Entry: entry}, "Claude Code own own 1.0.0 'From the list.' 1"},
-		{Options{Entry: entry, Alone: true}, "Claude Code listed listed 2.0.0 'From the list.' 1"},
+		{nil, "Claude Code own own 1.0.0 '' 0"},
+		{&marketplace.Plugin{Entry: entry}, "Claude Code own own 1.0.0 'From the list.' 1"},
+		{&marketplace.Plugin{Entry: entry, Alone: true}, "Claude Code listed listed 2.0.0 'From the list.' 1"},
 	} {
-		p, err := Read(dir, c.o)
+		p, err := Read(dir, c.listed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := fmt.Sprintf("%s %s %s %s '%s' %d", p.Format, p.Name, p.ID, p.Version, p.Description, len(p.Servers))
 		if got != c.want {
-			t.Errorf("%+v: %s, want %s", c.o, got, c.want)
+			t.Errorf("%+v: %s, want %s", c.listed, got, c.want)
 		}
 	}
 	bare := folder(t, map[string]string{"skills/s/SKILL.md": skill})
-	if p, err := Read(bare, Options{Entry: entry}); err != nil || p.ID != "listed" {
+	if p, err := Read(bare, &marketplace.Plugin{Entry: entry}); err != nil || p.ID != "listed" {
 		t.Errorf("without a manifest: %+v, %v", p, err)
 	}
-	if _, err := Read(bare, Options{}); err == nil || !strings.Contains(err.Error(), "no manifest of") {
+	if _, err := Read(bare, nil); err == nil || !strings.Contains(err.Error(), "no manifest of") {
 		t.Errorf("without a manifest and an entry: %v", err)
 	}
 }
@@ -322,7 +321,7 @@ func TestHostile(t *testing.T) {
 		"twins":         {many, "", "another server of the plugin has that name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Read(folder(t, map[string]string{manifest: c.manifest}), Options{})
+			p, err := Read(folder(t, map[string]string{manifest: c.manifest}), nil)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%v, want %q", err, c.err)
 			}
@@ -346,7 +345,7 @@ func TestLinksOut(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, ".mcp.json")); err != nil {
 		t.Skip("NOT TESTED: links cannot be made: ", err)
 	}
-	p, err := Read(dir, Options{})
+	p, err := Read(dir, nil)
 	if err == nil || p == nil || len(p.Servers) > 0 {
 		t.Errorf("%+v, %v", p, err)
 	}
