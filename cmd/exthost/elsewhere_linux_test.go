@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,8 @@ func TestRootReachesTheHostOfAnOrdinaryUser(t *testing.T) {
 	says(0, roots, roots, console.ExitOK, "kit is disabled", "disable", "kit", "--host", pid)
 	says(stranger, strangers, strangers, console.ExitNotFound, "of other users", "status", "--host", pid)
 	says(stranger, strangers, strangers, console.ExitNotFound, "of other users", "stop", "--host", pid)
+	const absent = "NO CALL PASSES: no host is running in %s; next: exthost serve\n"
+	says(stranger, strangers, strangers, console.ExitNotFound, fmt.Sprintf(absent, strangers), "status")
 	belongsTo(t, dir, user)
 	says(0, roots, roots, console.ExitOK, "stopped pid "+pid, "stop", "--host", pid)
 	if t.Failed() {

@@ -51,22 +51,24 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 	}
 	if c.host != "" {
 		e.Text, e.Hint = fmt.Sprintf("no host has the pid or the directory %.200q", c.host), "exthost ps"
-	}
-	if len(all) > 0 {
-		if c.host != "" {
+		if len(all) > 0 {
 			e.Hint = fmt.Sprintf("exthost status --host %d", all[0].Seen)
 		}
-		e.Text += "; on this machine run:"
-		for _, i := range all {
-			e.Text += "\n  " + describe(i)
-		}
+	}
+	if len(all)+others > 0 {
+		e.Text += AlsoRunning
+	}
+	for _, i := range all {
+		e.Text += "\n  " + describe(i)
 	}
 	if others > 0 {
-		e.Text += fmt.Sprintf("\n  %s of other users", console.Plural(others, "host"))
-		e.Hint += "; sudo exthost ps names those of other users"
+		e.Text += fmt.Sprintf("\n  %s of other users, which sudo exthost ps names", console.Plural(others, "host"))
 	}
 	return nil, e
 }
+
+// AlsoRunning begins the list of the hosts of this machine in the error of [Find].
+const AlsoRunning = "; on this machine run:"
 
 // places returns the conditions that select the host, the most specific one first.
 func (c choice) places() []func(daemon.Info) bool {

@@ -182,7 +182,7 @@ func showDisk(ctx context.Context, c *console.Console, absent *console.Error) er
 
 // noHost returns the verdict if no host runs, as absent says.
 func noHost(absent *console.Error) status.Verdict {
-	text, _, _ := strings.Cut(absent.Text, "; on this machine run:")
+	text, _, _ := strings.Cut(absent.Text, hosts.AlsoRunning)
 	o := status.Obstacle{ID: "host", Blocked: true, All: true, Text: text, Next: absent.Hint}
 	return status.Verdict{
 		Word:   status.NoCallPasses,
