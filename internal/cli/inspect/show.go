@@ -27,22 +27,11 @@ func toolsShow(c *console.Console) *cobra.Command {
 
 func showTools(ctx context.Context, c *console.Console, v viewer) error {
 	if v.toolset == "" {
-		return &console.Error{
-			Code: console.ExitUsage,
-			Text: "exthost tools show needs a toolset",
-			Hint: "exthost tools show --toolset NAME; exthost config show has the names, below toolsets",
-		}
+		return console.Usagef("exthost tools show --toolset NAME; exthost config show has the names, below toolsets",
+			"exthost tools show needs a toolset")
 	}
-	from, end, err := openSource(ctx, c, nil)
+	list, err := offered(ctx, c, v)
 	if err != nil {
-		return err
-	}
-	defer end()
-	list, err := from.tools(ctx, v)
-	if err != nil {
-		return err
-	}
-	if err := printLacking(ctx, c, from, list.Hidden); err != nil {
 		return err
 	}
 	before, after, changed := 0, 0, []httpserver.Tool{}

@@ -70,16 +70,8 @@ func toolsList(c *console.Console) *cobra.Command {
 }
 
 func listTools(ctx context.Context, c *console.Console, v viewer) error {
-	from, end, err := openSource(ctx, c, nil)
+	list, err := offered(ctx, c, v)
 	if err != nil {
-		return err
-	}
-	defer end()
-	list, err := from.tools(ctx, v)
-	if err != nil {
-		return err
-	}
-	if err := printLacking(ctx, c, from, list.Hidden); err != nil {
 		return err
 	}
 	names, sum := []string{}, 0
@@ -101,6 +93,20 @@ func listTools(ctx context.Context, c *console.Console, v viewer) error {
 	}
 	add("", console.Plural(len(list.Tools), "tool"), strconv.Itoa(sum), "", "")
 	return c.Print(console.Document{Kind: "tools", Value: list.Tools, Names: names, Rows: rows})
+}
+
+// offered returns the tools that v is offered, and prints on stderr why others are missing.
+func offered(ctx context.Context, c *console.Console, v viewer) (httpserver.ToolList, error) {
+	from, end, err := openSource(ctx, c, nil)
+	if err != nil {
+		return httpserver.ToolList{}, err
+	}
+	defer end()
+	list, err := from.tools(ctx, v)
+	if err != nil {
+		return list, err
+	}
+	return list, printLacking(ctx, c, from, list.Hidden)
 }
 
 // printLacking prints on stderr why tools are missing in a list: their extensions do not run or are not loaded, or
