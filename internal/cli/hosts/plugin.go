@@ -26,11 +26,13 @@ func ReadPlugin(dir string) *agentplugin.Plugin {
 			Message:   text + " (Agent Plugins " + section + ")",
 		})
 	}
+	note := func(level protocol.Level, name, text, section string) {
+		p.Notes = append(p.Notes, agentplugin.Note{Text: text, Section: section})
+		add(level, name, text, section)
+	}
 	found := skills.Read(dir)
 	if found.Err != nil {
-		text, section := fmt.Sprintf("no skill is used: %v", found.Err), skillsSection(dir)
-		p.Notes = append(p.Notes, agentplugin.Note{Text: text, Section: section})
-		add(protocol.LevelError, "", text, section)
+		note(protocol.LevelError, "", fmt.Sprintf("no skill is used: %v", found.Err), skillsSection(dir))
 	}
 	for _, r := range found.Reports {
 		s := agentplugin.Skill{Name: r.Name, Valid: r.Valid}
@@ -43,14 +45,10 @@ func ReadPlugin(dir string) *agentplugin.Plugin {
 			add(protocol.LevelError, r.Name, fmt.Sprintf("the skill %q is not used: %s", r.Name, s.Reason), s.Section)
 		}
 		if r.Note != "" {
-			text := fmt.Sprintf("the skill %q: %s", r.Name, r.Note)
-			p.Notes = append(p.Notes, agentplugin.Note{Text: text, Section: "4.1"})
-			add(protocol.LevelWarn, r.Name, text, "4.1")
+			note(protocol.LevelWarn, r.Name, fmt.Sprintf("the skill %q: %s", r.Name, r.Note), "4.1")
 		}
 		if r.Unknown != "" {
-			text := fmt.Sprintf("the skill %q: %s", r.Name, r.Unknown)
-			p.Notes = append(p.Notes, agentplugin.Note{Text: text, Section: "7.1"})
-			add(protocol.LevelInfo, r.Name, text, "7.1")
+			note(protocol.LevelInfo, r.Name, fmt.Sprintf("the skill %q: %s", r.Name, r.Unknown), "7.1")
 		}
 		p.Skills = append(p.Skills, s)
 	}
