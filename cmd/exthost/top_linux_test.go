@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// TestTop has a person watch a host in a terminal, restart an extension by a key, and see the host end.
+// TestTop watches a host in a terminal, restarts an extension by a key, and sees the host end.
 func TestTop(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})

@@ -111,12 +111,12 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		s := status.Status(msg)
 		m.status, m.seen = &s, m.now()
 		m.load.add(m.seen, &s)
-		m.keepChoice()
+		m.chosen = step(m.ids(), m.chosen, 0)
 	case callMsg:
 		m.calls = keepLast(append(m.calls, status.PastCall(msg)), maxCalls)
 	case approvalsMsg:
 		m.waiting = msg
-		m.keepRequest()
+		m.request = step(m.requests(), m.request, 0)
 	case frameMsg:
 		if msg.Extension == m.tapped {
 			msg.Text = console.Cut(msg.Text, maxText)
@@ -237,36 +237,19 @@ func (m *model) startTap() {
 
 // move moves the cursor by n rows.
 func (m *model) move(n int) {
-	step := func(ids []string, at string) string {
-		if len(ids) == 0 {
-			return ""
-		}
-		return ids[min(max(slices.Index(ids, at)+n, 0), len(ids)-1)]
-	}
 	if m.shows == approvals {
-		m.request = step(m.requests(), m.request)
+		m.request = step(m.requests(), m.request, n)
 	} else {
-		m.chosen = step(m.ids(), m.chosen)
+		m.chosen = step(m.ids(), m.chosen, n)
 	}
 }
 
-// keepChoice puts the cursor on the first extension if its own is gone.
-func (m *model) keepChoice() {
-	if ids := m.ids(); !slices.Contains(ids, m.chosen) {
-		m.chosen = ""
-		if len(ids) > 0 {
-			m.chosen = ids[0]
-		}
+// step returns the id n rows below at, within the rows: the first one if at is gone and n is 0, "" if there is none.
+func step(ids []string, at string, n int) string {
+	if len(ids) == 0 {
+		return ""
 	}
-}
-
-func (m *model) keepRequest() {
-	if ids := m.requests(); !slices.Contains(ids, m.request) {
-		m.request = ""
-		if len(ids) > 0 {
-			m.request = ids[0]
-		}
-	}
+	return ids[min(max(slices.Index(ids, at)+n, 0), len(ids)-1)]
 }
 
 func (m *model) requests() (ids []string) {

@@ -147,7 +147,7 @@ func TestOverview(t *testing.T) {
 	d.shows("the host has said nothing for 7s")
 }
 
-// TestKeys has each key do what it says, and nothing without a yes.
+// TestKeys presses each key, and checks what the host is asked: to restart, approve or deny only after y.
 func TestKeys(t *testing.T) {
 	d := newDisplay(t, 100, 20)
 	d.press("r", "t", "up", "a", "a", "esc") // before the first status there is nothing to act on
