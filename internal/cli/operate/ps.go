@@ -110,7 +110,7 @@ func (r *hostRow) cells(now time.Time) []string {
 		up = console.Span(now.Sub(r.Began).Truncate(time.Second))
 	}
 	if r.Verdict != nil {
-		says = r.Verdict.Text
+		says = hosts.Sentence(*r.Verdict)
 	}
 	return []string{
 		strconv.Itoa(r.PID),

@@ -3,6 +3,8 @@ package top
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,12 +123,16 @@ func TestOverview(t *testing.T) {
 	d.send(hostStatus(d.at, 0, 100))
 	d.at = d.at.Add(2 * time.Second)
 	s := hostStatus(d.at, 3, 500)
+	dir, err := os.Getwd() // paths below it are shown relative to it
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.Verdict = status.Verdict{
 		Word: status.Degraded,
-		Text: "DEGRADED: x0 is slow (and 1 more)",
+		Text: "DEGRADED: " + filepath.Join(dir, "x0") + " is slow (and 1 more)",
 		Causes: []status.Obstacle{
 			{ID: "x0", Text: "x0 is slow", Next: "exthost logs x0"},
-			{ID: "x1", Text: "x1\x1b[2J hangs", Next: "exthost restart x1"},
+			{ID: "x1", Text: filepath.Join(dir, "x1") + "\x1b[2J hangs", Next: "exthost restart x1"},
 		},
 	}
 	d.send(s, callMsg{Time: d.at, CallEvent: status.CallEvent{
@@ -136,7 +142,7 @@ func TestOverview(t *testing.T) {
 		Took:    protocol.Duration(1500 * time.Millisecond),
 	}})
 	d.shows("pid 4711", "up 1h0m", "202 calls/s", "DEGRADED: x0 is slow", "NEEDS ATTENTION",
-		`x1\u001b[2J hangs; next: exthost restart x1`, "▶ x0", "1.5", "200",
+		`  x1\u001b[2J hangs; next: exthost restart x1`, "▶ x0", "1.5", "200",
 		"LATEST CALLS", "7  ext_x1_say", "call_timeout")
 	if strings.Contains(d.text(), "\x1b") {
 		t.Errorf("colours, or text of an extension that acts on the terminal: %q", d.text())

@@ -96,13 +96,13 @@ func (m *model) head() []string {
 			console.Bytes(h.RSS))
 	}
 	first += fmt.Sprintf("  %s calls/s  %s", rate(m.load.of("")), cmp.Or(m.serves, "starting"))
-	verdict, colour := s.Verdict.Text, hosts.ColourOf(s.Verdict.Word)
+	verdict, colour := hosts.Sentence(s.Verdict), hosts.ColourOf(s.Verdict.Word)
 	if age := m.now().Sub(m.seen); age >= stale {
 		verdict, colour = fmt.Sprintf("the host has said nothing for %s; what is below is old",
 			console.Span(age.Truncate(time.Second))), console.Red
 	}
 	lines := []string{console.Safe(first)}
-	for _, line := range console.Wrap(console.Safe(verdict), m.width) {
+	for _, line := range console.Wrap(verdict, m.width) {
 		lines = append(lines, m.paint(colour, line))
 	}
 	return append(lines[:min(len(lines), 1+maxVerdict)], "")
@@ -229,7 +229,7 @@ func (m *model) causeLines() (lines []string) {
 		if cause.Next != "" {
 			text += "; next: " + cause.Next
 		}
-		lines = append(lines, "  "+m.paint(console.Yellow, oneLine(text)))
+		lines = append(lines, "  "+m.paint(console.Yellow, oneLine(console.NearbyText(text))))
 	}
 	if more := len(causes) - maxCauses; more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more: exthost status", more))
