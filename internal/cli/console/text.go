@@ -133,7 +133,7 @@ func NearbyPath(path string) string {
 // NearbyText makes paths below the working directory in a text relative to it.
 func NearbyText(text string) string {
 	wd, err := os.Getwd()
-	if err != nil {
+	if err != nil || filepath.Dir(wd) == wd { // "//" is that of a URL
 		return text
 	}
 	return strings.ReplaceAll(text, wd+string(filepath.Separator), "")

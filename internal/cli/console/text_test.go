@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -103,5 +104,19 @@ func TestColours(t *testing.T) {
 		if got := c.ColoursOn(c.Err); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
+	}
+}
+
+// Paths below the working directory become relative to it; in the root directory, URLs stay whole.
+func TestNearbyText(t *testing.T) {
+	dir := t.TempDir()
+	const url = "https://mcp.example/mcp refuses"
+	t.Chdir(dir)
+	if got := NearbyText(filepath.Join(dir, "x.sh") + ": " + url); got != "x.sh: "+url {
+		t.Error(got)
+	}
+	t.Chdir(filepath.VolumeName(dir) + string(filepath.Separator))
+	if got := NearbyText(url); got != url {
+		t.Error(got)
 	}
 }
