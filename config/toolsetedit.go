@@ -52,6 +52,12 @@ func plannedToolset(o LoadOptions, t ToolsetEdit) (p plannedEdit, err error) {
 		return p, misfit(protocol.ToolNotFound, "name", text.Nearest(t.Name, slices.Collect(maps.Keys(cfg.Toolsets))),
 			fmt.Sprintf("there is no toolset %.80q", t.Name))
 	}
+	if len(t.Include) == 0 {
+		t.Include = nil
+		if now.Include != nil {
+			t.Include = []string{"*"} // the configuration refuses a list that becomes empty
+		}
+	}
 	if err := t.check(cfg, now); err != nil {
 		return p, err
 	}
@@ -74,10 +80,7 @@ func (t *ToolsetEdit) check(cfg *Config, now Toolset) error {
 	if t.Remove {
 		delete(next, t.Name)
 	} else {
-		now.Exclude = t.Exclude
-		if len(t.Include) > 0 || now.Include != nil {
-			now.Include = append([]string{}, t.Include...)
-		}
+		now.Include, now.Exclude = t.Include, t.Exclude
 		next[t.Name] = now
 	}
 	var wrong []Misfit

@@ -91,6 +91,26 @@ log: {level: info}
 	}
 }
 
+// Without patterns of include, a toolset shows everything, also if it stated some before.
+func TestEditToolsetToEverything(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"toolsets: {review: {include: [ext_git_*]}}\n": "toolsets: {review: {include: ['*']}}\n",
+		"toolsets: {review: {exclude: [ext_git_*]}}\n": "toolsets: {review: {exclude: []}}\n",
+	} {
+		file := userFile(t, dir, text)
+		if _, err := config.EditToolset(editOptions(dir), config.ToolsetEdit{
+			Name:    "review",
+			Include: []string{},
+		}); err != nil {
+			t.Errorf("%s%v", text, err)
+		}
+		if got, _ := os.ReadFile(file); string(got) != want {
+			t.Errorf("%sis now\n%s", text, got)
+		}
+	}
+}
+
 // What the configuration would refuse is refused with the field that is wrong, and nothing is written.
 func TestEditToolsetRefuses(t *testing.T) {
 	dir := t.TempDir()
@@ -109,7 +129,6 @@ server: {clients: {ada: {toolset: review}}}
 			"is not a toolset's name"},
 		"no pattern": {config.ToolsetEdit{Name: "review", Include: []string{"[x"}}, protocol.InvalidArguments, "include",
 			"is not a glob"},
-		"nothing": {config.ToolsetEdit{Name: "review"}, protocol.InvalidArguments, "include", "is empty"},
 		"of a client": {config.ToolsetEdit{Name: "review", Remove: true}, protocol.InvalidArguments, "name",
 			"server.clients.ada.toolset has the toolset"},
 		"another file": {config.ToolsetEdit{Name: "review", Include: []string{"x"}, Digest: "sha256:0"},
