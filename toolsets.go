@@ -23,16 +23,16 @@ func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
 	return view.Tools(now.Catalog), nil
 }
 
-// Preview returns the tools of a toolset now, and those that it would have with these patterns, under its names. wrong
-// says which patterns match nothing or cannot be used, and that the toolset would show nothing. An unknown toolset has
-// no tools now.
+// Preview returns the tools of a toolset now, and those that it would have with these patterns, under its names; no
+// include is everything. wrong says which patterns match nothing or cannot be used, and that the toolset would show
+// nothing. An unknown toolset has no tools now.
 func (t Toolsets) Preview(name string, include, exclude []string) (now, then []*tools.Entry, wrong []config.Misfit) {
 	s := t.h.snapshots.Load()
 	if view, err := s.Toolsets.Of(name); err == nil && name != "" {
 		now = view.Tools(s.Catalog).Entries()
 	}
 	d := s.Config.Toolsets[name]
-	d.Include, d.Exclude = include, exclude
+	d.Include, d.Exclude = append([]string(nil), include...), exclude // an empty include is refused, nil is everything
 	then, wrong = s.PreviewToolset(d)
 	return now, then, wrong
 }

@@ -178,7 +178,7 @@ type ToolsetPatterns struct {
 type ToolsetPreview struct {
 	Before  []string        `json:"before"` // tools of the toolset in force, by registered name; empty if there is none
 	After   []string        `json:"after"`
-	Misfits []config.Misfit `json:"misfits"` // what is wrong with the patterns
+	Misfits []config.Misfit `json:"misfits"` // patterns that are invalid or match nothing, and a toolset of nothing
 }
 
 // ToolsetEdited is the answer to a change of a toolset.
@@ -226,6 +226,7 @@ func (a access) clients(h *exthost.Host, _ *http.Request) (any, error) {
 	}
 	list.Toolsets = orEmpty(slices.Sorted(maps.Keys(cfg.Toolsets)))
 	list.File, list.Digest = newPlace(o, "server")
+	place := places(cfg)
 	now := h.Admin().Status()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Server.Clients)) {
 		c := cfg.Server.Clients[name]
@@ -238,7 +239,7 @@ func (a access) clients(h *exthost.Host, _ *http.Request) (any, error) {
 			Mode:     c.Mode,
 			Scope:    c.Scope,
 		}
-		if s.Stated, s.Digest, err = place(cfg, strict.Join("server.clients", name)); err != nil {
+		if s.Stated, s.Digest, err = place(strict.Join("server.clients", name)); err != nil {
 			return nil, err
 		}
 		for _, one := range now.Clients {
@@ -268,12 +269,16 @@ func newPlace(o config.LoadOptions, section string) (file, digest string) {
 	return file, digest
 }
 
-// place returns where a key is stated, and the digest of that file.
-func place(cfg *config.Config, key string) (stated, digest string, err error) {
-	if file := cfg.Origins.File(key); file != "" {
-		digest, err = config.Digest(file)
+// places returns a function that returns where a key is stated, and the digest of that file. It reads each file once.
+func places(cfg *config.Config) func(key string) (stated, digest string, err error) {
+	digests := map[string]string{"": ""} // by file
+	return func(key string) (_, _ string, err error) {
+		file := cfg.Origins.File(key)
+		if _, known := digests[file]; !known {
+			digests[file], err = config.Digest(file)
+		}
+		return cfg.Origins.Of(key), digests[file], err
 	}
-	return cfg.Origins.Of(key), digest, err
 }
 
 // edit makes an edit of the configuration, bound to the digest of its file.
@@ -352,7 +357,7 @@ func (a access) applyClient(h *exthost.Host, r *http.Request, digest string, c c
 	return answer, nil
 }
 
-// joined joins two notes, of which each may be "".
+// joined returns two notes as one text; "" is no note.
 func joined(a, b string) string { return strings.Trim(a+". "+b, ". ") }
 
 func (a access) toolsets(*exthost.Host, *http.Request) (any, error) {
@@ -365,6 +370,7 @@ func (a access) toolsets(*exthost.Host, *http.Request) (any, error) {
 		return nil, err
 	}
 	list.File, list.Digest = newPlace(o, "exthost")
+	place := places(cfg)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Toolsets)) {
 		s := StatedToolset{
 			Name:    name,
@@ -372,7 +378,7 @@ func (a access) toolsets(*exthost.Host, *http.Request) (any, error) {
 			Clients: []string{},
 			Default: cfg.Server.Toolset == name,
 		}
-		if s.Stated, s.Digest, err = place(cfg, strict.Join("toolsets", name)); err != nil {
+		if s.Stated, s.Digest, err = place(strict.Join("toolsets", name)); err != nil {
 			return nil, err
 		}
 		for client, c := range cfg.Server.Clients {
@@ -391,16 +397,8 @@ func previewToolset(h *exthost.Host, r *http.Request) (any, error) {
 	if err := decode(r, "the patterns", &body); err != nil {
 		return nil, err
 	}
-	now, then, wrong := h.Toolsets().Preview(r.PathValue("name"), body.include(), body.Exclude)
+	now, then, wrong := h.Toolsets().Preview(r.PathValue("name"), body.Include, body.Exclude)
 	return ToolsetPreview{Before: registered(now), After: registered(then), Misfits: orEmpty(wrong)}, nil
-}
-
-// include returns the patterns of include; nil for everything.
-func (p *ToolsetPatterns) include() []string {
-	if len(p.Include) == 0 {
-		return nil
-	}
-	return p.Include
 }
 
 func registered(list []*tools.Entry) []string {
@@ -422,7 +420,7 @@ func (a access) changeToolset(t config.ToolsetEdit) handler {
 		t := t
 		t.Name, t.Include, t.Exclude, t.Digest = r.PathValue("name"), body.Include, body.Exclude, body.Digest
 		if !t.Remove && !body.Anyway {
-			_, _, wrong := h.Toolsets().Preview(t.Name, body.include(), body.Exclude)
+			_, _, wrong := h.Toolsets().Preview(t.Name, body.Include, body.Exclude)
 			if len(wrong) > 0 {
 				return nil, config.NewMisfits(protocol.InvalidArguments, wrong...)
 			}

@@ -72,10 +72,7 @@ type skillList struct {
 // declaredSkills lists the skills that MCP servers declare by themselves.
 func declaredSkills(h *exthost.Host, r *http.Request) (any, error) {
 	list, err := h.Admin().DeclaredSkills(r.Context())
-	answer := skillList{Skills: list}
-	if answer.Skills == nil {
-		answer.Skills = []status.Skill{}
-	}
+	answer := skillList{Skills: orEmpty(list)}
 	if err != nil {
 		answer.Failed = err.Error()
 	}
