@@ -316,6 +316,10 @@ func (a access) addClient(h *exthost.Host, r *http.Request) (any, error) {
 		Since:     time.Now().UTC().Format(time.RFC3339),
 	})
 	answer, err := a.applyClient(h, r, body.Digest, config.ClientEdit{New: &fresh})
+	if byHand, ok := errors.AsType[*config.ByHand](err); ok { // its lines have the hash of a token that nobody has
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%w; exthost client add %s shows a token and the lines "+
+			"to write", byHand, r.PathValue("name"))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -106,6 +106,21 @@ func TestClientsAreEdited(t *testing.T) {
 	}
 }
 
+// Where a person has to add a client to the file, the error does not show the hash of a token that nobody has.
+func TestClientIsAddedByHand(t *testing.T) {
+	s, _, files := serveAccess(t, "server: {clients: ! {bob: &b {mode: all}, eve: *b}}\n")
+	var failed failure
+	code := askAdmin(t, s, "POST", "/api/v1/clients/ada/add", bound(t, files.file(), ""), &failed)
+	if code != http.StatusConflict || !strings.Contains(failed.Error.Message, "exthost client add ada") ||
+		strings.Contains(failed.Error.Message, "token_hash") {
+		t.Errorf("%d %s", code, failed.Error.Message)
+	}
+	code = askAdmin(t, s, "POST", "/api/v1/clients/eve/set", bound(t, files.file(), `"mode":"search"`), &failed)
+	if code != http.StatusConflict || !strings.Contains(failed.Error.Message, "\n    eve:\n      mode: search") {
+		t.Errorf("an existing one: %d %s", code, failed.Error.Message)
+	}
+}
+
 // A toolset is shown before and after a change of its patterns; what matches nothing is refused with a suggestion
 // unless the operator means it; the change counts at once, and keeps the comments of the file.
 func TestToolsetsAreEdited(t *testing.T) {
