@@ -92,10 +92,14 @@ func newUser(t *testing.T, s *site, get string) *user {
 	return u
 }
 
-// script puts a program of the user's on PATH.
+// script puts a program of the user's on PATH, in place of the link to one of the system.
 func (u *user) script(name, text string) {
 	u.Helper()
-	if err := os.WriteFile(filepath.Join(u.bin, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+	path := filepath.Join(u.bin, name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		u.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 		u.Fatal(err)
 	}
 }
