@@ -134,7 +134,7 @@ platform() {
 		# A shell under Rosetta is told that the machine is another one.
 		[ "$(sysctl -n sysctl.proc_translated 2>/dev/null)" != 1 ] || arch=arm64
 		;;
-	*) die "there is no program for $os here" "winget install exthost, scoop install exthost, or $other" ;;
+	*) die "there is no program for $os here" "winget install exthost.exthost, or $other" ;;
 	esac
 	case $arch in
 	x86_64 | amd64) arch=amd64 ;;
