@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,24 +199,16 @@ func (k *kept) of(result json.RawMessage) json.RawMessage {
 	structured := rawjson.Get(result, "structuredContent")
 	before := len(structured)
 	for i, block := range blocks {
-		text, ok := textOf(block)
+		text := textOf(block)
 		before += len(text)
-		if part := k.ofText(text); ok && part != "" {
+		if part := k.ofText(text); part != "" {
 			blocks[i] = rawjson.Set(block, "text", rawjson.Quote(part))
 		}
 	}
 	if part := k.tree.of(structured); part != nil && structured != nil {
 		structured, edits["structuredContent"] = part, part
 	}
-	after := len(structured)
-	if k.MaxTokens > 0 {
-		blocks, after = k.cut(blocks, structured, edits)
-	} else {
-		for _, block := range blocks {
-			text, _ := textOf(block)
-			after += len(text)
-		}
-	}
+	blocks, after := k.cut(blocks, structured, edits)
 	if after >= before {
 		return result
 	}
@@ -239,36 +232,32 @@ func (k *kept) ofText(text string) string {
 	return string(k.tree.of(value))
 }
 
-func textOf(block json.RawMessage) (text string, ok bool) {
-	return rawjson.Text(rawjson.Get(block, "text"))
+// textOf returns the text of a block; "" if it has none.
+func textOf(block json.RawMessage) string {
+	text, _ := rawjson.Text(rawjson.Get(block, "text"))
+	return text
 }
 
-// cut cuts texts, the last ones first, to the bound, and leaves out structuredContent that is beyond it. It returns the
-// number of bytes that are left.
+// cut cuts texts where the bound is reached, and leaves out structuredContent that is beyond it. It returns the number
+// of bytes that are left.
 func (k *kept) cut(blocks []json.RawMessage, structured json.RawMessage, edits map[string]json.RawMessage,
 ) ([]json.RawMessage, int) {
-	room, left, whole := k.MaxTokens*bytesPerToken, 0, 0
-	if len(structured) > room {
-		edits["structuredContent"] = nil
-		whole += len(structured)
-		structured = nil
+	most := math.MaxInt
+	if k.MaxTokens > 0 && k.MaxTokens < most/bytesPerToken {
+		most = k.MaxTokens * bytesPerToken
 	}
-	room -= len(structured)
-	left, whole = len(structured), whole+len(structured)
-	short := false
+	left, whole, short := len(structured), len(structured), false
+	if left > most {
+		edits["structuredContent"], left = nil, 0
+	}
 	for i, block := range blocks {
-		text, ok := textOf(block)
-		if whole += len(text); !ok || len(text) <= room {
-			room -= len(text)
-			left += len(text)
-			continue
+		text := textOf(block)
+		whole += len(text)
+		if room := most - left; len(text) > room {
+			text, short = display.Prefix(text, room), true
+			blocks[i] = rawjson.Set(block, "text", rawjson.Quote(text))
 		}
-		text = display.Prefix(text, room)
-		blocks[i] = rawjson.Set(block, "text", rawjson.Quote(text))
-		short, left, room = true, left+len(text), room-len(text)
-		if room < 0 {
-			room = 0
-		}
+		left += len(text)
 	}
 	if short {
 		note := fmt.Sprintf("[The result is cut: about %d of %d tokens. Ask for less of it.]", left/bytesPerToken,

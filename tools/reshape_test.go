@@ -3,6 +3,7 @@ package tools_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -300,6 +301,8 @@ func TestReshapedResults(t *testing.T) {
 		{tools.Part{Keep: []string{"number"}}, `{"type":"object","properties":{"number":{"type":"integer"}},"required":["number"]}`,
 			`{"content":[{"type":"text","text":"{\"number\":1,\"x\":2}"}],"isError":true}`,
 			`{"content":[{"type":"text","text":"{\"number\":1,\"x\":2}"}],"isError":true}`},
+		{tools.Part{MaxTokens: math.MaxInt}, "", `{"content":[{"type":"text","text":"all"}]}`,
+			`{"content":[{"type":"text","text":"all"}]}`},
 		{tools.Part{MaxTokens: 5}, "",
 			`{"content":[{"type":"text","text":"0123456789"},{"type":"text","text":"äöüäöüäöü"},{"type":"image","data":"x"}],` +
 				`"structuredContent":{"number":1,"body":"too long for this"}}`,
