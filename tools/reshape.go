@@ -26,9 +26,10 @@ type Reshape struct {
 // reshaped is a tool whose arguments or results are shown in another way.
 type reshaped struct {
 	Reshape
-	shown *schema.Schema // what callers state
-	fixed []byte         // members of the arguments, such as "repo":"a/b","n":1
-	kept  *kept          // nil: all of a result
+	shown    *schema.Schema // what callers state
+	fixed    []byte         // members of the arguments, such as "repo":"a/b","n":1
+	defaults []member       // arguments that are sent if they are absent, sorted
+	kept     *kept          // nil: all of a result
 }
 
 // is reports whether a tool is shown as r says.
@@ -68,8 +69,11 @@ func (e *Entry) reshape(n *Entry, r *Reshape) error {
 		}
 		n.InputSchema, edits["inputSchema"] = shown, shown
 		for _, name := range slices.Sorted(maps.Keys(r.Args)) {
-			if value := r.Args[name].Fix; value != nil {
-				shape.fixed = appendMember(shape.fixed, name, value)
+			switch a := r.Args[name]; {
+			case a.Fix != nil:
+				shape.fixed = appendMember(shape.fixed, name, a.Fix)
+			case a.Default != nil:
+				shape.defaults = append(shape.defaults, member{name, a.Default})
 			}
 		}
 	}
@@ -78,11 +82,7 @@ func (e *Entry) reshape(n *Entry, r *Reshape) error {
 		if !isObject(annotations) {
 			annotations = json.RawMessage(`{}`)
 		}
-		stated := make(map[string]json.RawMessage)
-		for key, value := range rawjson.Members(r.Annotations) {
-			stated[key] = value
-		}
-		edits["annotations"] = rawjson.Edit(annotations, stated)
+		edits["annotations"] = rawjson.Edit(annotations, maps.Collect(rawjson.Members(r.Annotations)))
 	}
 	if shape.kept = keptOf(r.Result); shape.kept != nil {
 		if output := rawjson.Get(e.Own, "outputSchema"); output != nil {
@@ -129,18 +129,18 @@ func (e *Entry) Sent(args json.RawMessage) (json.RawMessage, error) {
 	if e.reshaped == nil || len(e.reshaped.Args) == 0 || !rawjson.IsObject(args) {
 		return args, nil
 	}
-	var stated int
+	var stated bool
 	var wrong string
 	present := make(map[string]bool)
-	rawjson.Each(args, func(key []byte, _ json.RawMessage) bool {
-		stated++
+	rawjson.Each(args, func(raw []byte, _ json.RawMessage) bool {
+		stated = true
+		key := string(raw)
 		for name, a := range e.reshaped.Args {
 			switch {
-			case len(key) != len(name) && !strings.EqualFold(string(key), name):
-			case string(key) == name && a.Fix == nil && !a.Hide:
+			case key == name && a.Fix == nil && !a.Hide:
 				present[name] = true
-			case strings.EqualFold(string(key), name): // some extensions ignore case
-				wrong = string(key)
+			case strings.EqualFold(key, name): // some extensions ignore case
+				wrong = string(raw)
 			}
 		}
 		return wrong == ""
@@ -155,9 +155,9 @@ func (e *Entry) Sent(args json.RawMessage) (json.RawMessage, error) {
 		return nil, e.problemError(faults)
 	}
 	more := e.reshaped.fixed
-	for _, name := range slices.Sorted(maps.Keys(e.reshaped.Args)) {
-		if value := e.reshaped.Args[name].Default; value != nil && !present[name] {
-			more = appendMember(slices.Clip(more), name, value)
+	for _, m := range e.reshaped.defaults {
+		if !present[m.key] {
+			more = appendMember(slices.Clip(more), m.key, m.value)
 		}
 	}
 	if len(more) == 0 {
@@ -165,7 +165,7 @@ func (e *Entry) Sent(args json.RawMessage) (json.RawMessage, error) {
 	}
 	end := bytes.LastIndexByte(args, '}')
 	out := append(make([]byte, 0, len(args)+len(more)+1), args[:end]...)
-	if stated > 0 {
+	if stated {
 		out = append(out, ',')
 	}
 	return append(append(out, more...), args[end:]...), nil

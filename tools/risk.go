@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -32,14 +33,8 @@ func annotate(annotations json.RawMessage, risk protocol.Risk) json.RawMessage {
 	if !isObject(annotations) {
 		annotations = json.RawMessage(`{}`)
 	}
-	hint := func(is bool) json.RawMessage {
-		if is {
-			return json.RawMessage(`true`)
-		}
-		return json.RawMessage(`false`)
-	}
 	return rawjson.Edit(annotations, map[string]json.RawMessage{
-		"readOnlyHint":    hint(risk == protocol.RiskRead),
-		"destructiveHint": hint(risk == protocol.RiskDestroy),
+		"readOnlyHint":    strconv.AppendBool(nil, risk == protocol.RiskRead),
+		"destructiveHint": strconv.AppendBool(nil, risk == protocol.RiskDestroy),
 	})
 }
