@@ -22,6 +22,11 @@ const (
 // SearchNames returns the names of the host's search tools.
 func SearchNames() []string { return []string{FindName, CallName, ReadName, WriteName, DestroyName} }
 
+// CallsOthers reports whether a tool of the host calls the tools that ext_find finds.
+func CallsOthers(name string) bool {
+	return name == CallName || name == ReadName || name == WriteName || name == DestroyName
+}
+
 // plainName returns ext_{extension}_{tool} in the characters that all vendors accept. It may be too long or not
 // unique. The host's own tools keep their names.
 func plainName(extension, tool string) string {

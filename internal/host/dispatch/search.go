@@ -12,7 +12,7 @@ import (
 // unwrap returns the call inside a call of a tool that calls others, and other calls unchanged. It runs first, so that
 // the inner call is treated as if its caller had made it directly.
 func (d *Dispatcher) unwrap(r *protocol.Call, t *toolCall) (*protocol.Call, *toolCall, error) {
-	if r.Extension != "" || !toolsearch.Calls(t.name) {
+	if r.Extension != "" || !tools.CallsOthers(t.name) {
 		return r, t, nil
 	}
 	if view, err := d.o.Snapshots.Load().View(r.Session); err != nil || view.Excludes(t.name) {

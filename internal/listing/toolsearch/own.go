@@ -61,11 +61,6 @@ var callers = map[protocol.Risk]string{
 	protocol.RiskDestroy: tools.DestroyName,
 }
 
-// Calls reports whether a tool calls others, in either way.
-func Calls(name string) bool {
-	return name == tools.CallName || name == tools.ReadName || name == tools.WriteName || name == tools.DestroyName
-}
-
 // Caller returns the tool that calls tools of a risk.
 func (l *Listing) Caller(risk protocol.Risk) string {
 	if l.Call == CallOne {
@@ -107,7 +102,7 @@ func Wrapped(by string, params, arguments json.RawMessage) (json.RawMessage, err
 		return nil, err
 	}
 	name, inner := rawjson.Get(arguments, "tool"), rawjson.Get(arguments, "arguments")
-	if text, _ := rawjson.Text(name); Calls(text) {
+	if text, _ := rawjson.Text(name); tools.CallsOthers(text) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "%s calls no %s: state the tool that is meant", by, text)
 	}
 	if inner == nil {

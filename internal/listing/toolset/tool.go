@@ -89,7 +89,7 @@ func (d *Definition) validateTools() (list []Problem) {
 		if t.Describe != "" && d.Describe[registered] != "" {
 			add("describe", "keep one of the two", "describe of the toolset describes %s too", registered)
 		}
-		if t.isZero() {
+		if t.Name == "" && t.Describe == "" && !t.reshapes() {
 			add("", "such as describe, or args: {repo: {fix: acme/tracker}}", "states nothing")
 		}
 		t.validateArgs(add)
@@ -98,9 +98,9 @@ func (d *Definition) validateTools() (list []Problem) {
 	return list
 }
 
-func (t *ShownTool) isZero() bool {
-	return t.Name == "" && t.Describe == "" && len(t.Args) == 0 && t.Annotations == (Annotations{}) &&
-		len(t.Result.Keep) == 0 && t.Result.MaxTokens == 0
+// reshapes reports whether t states more than a name and a description.
+func (t *ShownTool) reshapes() bool {
+	return len(t.Args) > 0 || t.Annotations != (Annotations{}) || len(t.Result.Keep) > 0 || t.Result.MaxTokens != 0
 }
 
 func (t *ShownTool) validateArgs(add func(at, hint, format string, args ...any)) {
@@ -153,7 +153,7 @@ func (r *Result) validate(add func(at, hint, format string, args ...any)) {
 
 // reshape returns how a selection shows the arguments and results of t, nil if as they are.
 func (t *ShownTool) reshape() *tools.Reshape {
-	if len(t.Args) == 0 && t.Annotations == (Annotations{}) && len(t.Result.Keep) == 0 && t.Result.MaxTokens == 0 {
+	if !t.reshapes() {
 		return nil
 	}
 	encode := func(value any) json.RawMessage {

@@ -28,6 +28,11 @@ type Misfit struct {
 	Suggestion string `json:"suggestion,omitempty"` // the value that may be meant
 }
 
+// Misfit returns p as what is wrong with a field.
+func (p Problem) Misfit(field string) Misfit {
+	return Misfit{Field: field, Message: strings.TrimSuffix(p.Message+": "+p.Hint, ": ")}
+}
+
 // names are the names that patterns may match.
 type names struct {
 	known []string    // of tools
@@ -90,7 +95,7 @@ func Preview(d Definition, catalog *tools.Catalog, all []Extension) (shown []*to
 	const name = "preview"
 	for _, p := range Check(map[string]Definition{name: d}, nil) {
 		field, _, _ := strings.Cut(strings.TrimPrefix(p.Key, root+name+"."), ".")
-		list = append(list, Misfit{Field: field, Message: strings.TrimSuffix(p.Message+": "+p.Hint, ": ")})
+		list = append(list, p.Misfit(field))
 	}
 	if len(list) > 0 {
 		return nil, list

@@ -190,8 +190,7 @@ func (v *View) Excludes(name string) bool {
 	if v == nil {
 		return false
 	}
-	return v.excludes(name) ||
-		v.excludes(tools.CallName) && name != tools.FindName && slices.Contains(tools.SearchNames(), name)
+	return v.excludes(name) || tools.CallsOthers(name) && v.excludes(tools.CallName)
 }
 
 // Searches reports whether sessions may be listed a search tool: ext_find, and a tool that calls others of which the
@@ -330,15 +329,8 @@ func (v *View) Has(extension, registered string) bool {
 	case registered == "":
 		return v.whole(extension)
 	}
-	return v.reached[extension] && v.Admits(extension, registered) && v.hasRisk(registered) &&
+	return v.reached[extension] && v.Admits(extension, registered) && v.ShowsRisk(v.riskOf[registered]) &&
 		!v.refuses(registered)
-}
-
-// hasRisk reports whether the toolset shows tools of the risk that a tool had when the view was made. The risk of a
-// tool that was not in the catalog is not known.
-func (v *View) hasRisk(registered string) bool {
-	risk, known := v.riskOf[registered]
-	return known && v.ShowsRisk(risk) || !known && v.ShowsRisk("")
 }
 
 // Resource reports whether the toolset shows a resource, a template by its text, or an item of an extension of MCP.
