@@ -118,6 +118,7 @@ func TestApplyBelowATable(t *testing.T) {
 			"[toolsets.u]\ninclude = [\"a\"]\n[toolsets.t] # mine\ninclude = [\"x\"]\nprefix = \"x\"\n", "x", ""},
 		{"out of an array", "a.toml", "[toolsets.t]\ninclude = [\"a\", \"b\"] # c\n",
 			"[toolsets.t]\ninclude = [\"b\"] # c\n", "", "a"},
+		{"a long text in an array", "a.toml", "toolsets.t.include = [\"\"\"x\"\"\"]\n", "", "", "x"},
 		{"no table", "a.yaml", "toolsets:\n  u: {}\n", "", "x", ""},
 		{"a text in its place", "a.yaml", "toolsets: {t: here}\n", "", "x", ""},
 	} {

@@ -35,7 +35,7 @@ func readFlow(text string, start int) (*flow, bool) {
 			return nil, false
 		default:
 			end := itemEnd(text, at)
-			if end < 0 {
+			if end < 0 || len(f.commas) > 0 && f.commas[len(f.commas)-1] < 0 { // part of """text"""
 				return nil, false
 			}
 			f.items = append(f.items, [2]int{at, end})
