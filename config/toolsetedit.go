@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -66,7 +67,7 @@ func plannedToolset(o LoadOptions, t ToolsetEdit) (p plannedEdit, err error) {
 	}
 	p.apply = func(data []byte) ([]byte, int, error) { return t.apply(p.file, data, now) }
 	if !t.Remove {
-		p.lines = func(string) string { return t.lines() }
+		p.lines = t.lines
 	}
 	return p, err
 }
@@ -86,7 +87,7 @@ func (t *ToolsetEdit) check(cfg *Config, now Toolset) error {
 	var wrong []Misfit
 	for _, p := range toolset.Check(next, cfg.Server.toolsets()) {
 		field, own := strings.CutPrefix(p.Key, toolsetKey+"."+t.Name+".")
-		m := Misfit{Field: field, Message: strings.TrimSuffix(p.Message+": "+p.Hint, ": ")}
+		m := p.Misfit(field)
 		switch {
 		case t.Remove:
 			m = Misfit{Field: "name", Message: p.Key + " has the toolset: give it another one first"}
@@ -134,18 +135,14 @@ func (t *ToolsetEdit) apply(file string, data []byte, now Toolset) (_ []byte, li
 	return data, line, nil
 }
 
-// lines returns what a person should write, in YAML.
-func (t *ToolsetEdit) lines() string {
-	quoted := func(patterns []string) string {
-		all := make([]string, len(patterns))
-		for i, p := range patterns {
-			all[i] = fmt.Sprintf("%q", p)
-		}
-		return "[" + strings.Join(all, ", ") + "]"
+// lines returns what a person should write to a file, in its notation.
+func (t *ToolsetEdit) lines(file string) string {
+	out, indent, is := toolsetKey+":\n  "+t.Name+":\n", "    ", ": "
+	if strings.EqualFold(filepath.Ext(file), ".toml") {
+		out, indent, is = "["+toolsetKey+"."+t.Name+"]\n", "", " = "
 	}
-	out := "toolsets:\n  " + t.Name + ":\n"
 	if len(t.Include) > 0 {
-		out += "    include: " + quoted(t.Include) + "\n"
+		out += indent + "include" + is + text.LiteralList(t.Include) + "\n"
 	}
-	return out + "    exclude: " + quoted(t.Exclude) + "\n"
+	return out + indent + "exclude" + is + text.LiteralList(t.Exclude) + "\n"
 }

@@ -46,41 +46,24 @@ log: {level: info}
 			t.Errorf("%+v\n%s", done, diff)
 		}
 	}
+	const reviewed = `# mine
+toolsets:
+  review: # for reviews
+    exclude: [ext_git_push]
+    include:
+      - ext_git_* # all of git
+      - ext_kit_say
+    prefix: ""
+log: {level: info}
+`
 	edit(config.ToolsetEdit{
 		Name:    "review",
 		Include: []string{"ext_git_*", "ext_kit_say"},
 		Exclude: []string{"ext_git_push"},
-	}, `# mine
-toolsets:
-  review: # for reviews
-    exclude: [ext_git_push]
-    include:
-      - ext_git_* # all of git
-      - ext_kit_say
-    prefix: ""
-log: {level: info}
-`)
-	edit(config.ToolsetEdit{Name: "talk", New: true, Include: []string{"ext_*"}}, `# mine
-toolsets:
-  talk: {include: [ext_*]}
-  review: # for reviews
-    exclude: [ext_git_push]
-    include:
-      - ext_git_* # all of git
-      - ext_kit_say
-    prefix: ""
-log: {level: info}
-`)
-	edit(config.ToolsetEdit{Name: "talk", Remove: true}, `# mine
-toolsets:
-  review: # for reviews
-    exclude: [ext_git_push]
-    include:
-      - ext_git_* # all of git
-      - ext_kit_say
-    prefix: ""
-log: {level: info}
-`)
+	}, reviewed)
+	edit(config.ToolsetEdit{Name: "talk", New: true, Include: []string{"ext_*"}},
+		strings.Replace(reviewed, "toolsets:\n", "toolsets:\n  talk: {include: [ext_*]}\n", 1))
+	edit(config.ToolsetEdit{Name: "talk", Remove: true}, reviewed)
 	done, err := config.EditToolset(editOptions(dir), config.ToolsetEdit{
 		Name:    "review",
 		Include: []string{"ext_kit_say", "ext_git_*"},
@@ -150,6 +133,21 @@ server: {clients: {ada: {toolset: review}}}
 	}
 	if after, _ := os.ReadFile(file); string(after) != string(before) {
 		t.Errorf("the file has changed:\n%s", after)
+	}
+}
+
+// What a person should write to a file in TOML is TOML.
+func TestEditToolsetByHandInTOML(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(filepath.Dir(userFile(t, dir, "")), "exthost.toml")
+	if err := errors.Join(os.Remove(strings.TrimSuffix(file, "toml")+"yaml"),
+		os.WriteFile(file, []byte("toolsets.review.include = [\"\"\"x\"\"\"]\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := config.EditToolset(editOptions(dir), config.ToolsetEdit{Name: "review", Include: []string{"y"}})
+	byHand, ok := errors.AsType[*config.ByHand](err)
+	if want := "[toolsets.review]\ninclude = [\"y\"]\nexclude = []\n"; !ok || byHand.Lines != want {
+		t.Errorf("%v: %+v", err, byHand)
 	}
 }
 
