@@ -290,7 +290,8 @@ const rehearsalTime = 10 * time.Second
 // Rehearse has one policy decide about calls that have ended: those of a cassette, or the latest, with what the host
 // has kept of them, as [Admin.PastCall] shows.
 // Nothing is called and nothing is recorded. A built-in policy that counts begins with no counts, and counts by the
-// times of the calls. The policy decides as in mode enforce. The rehearsal ends after 10 s, or with ctx. The error is
+// times of the calls. The policy decides as in mode enforce, by the risks and output schemas that tools have now; a
+// tool that is gone counts as destructive. The rehearsal ends after 10 s, or with ctx. The error is
 // tool_not_found for an unknown policy, invalid_arguments for one that cannot be rehearsed.
 func (a Admin) Rehearse(ctx context.Context, o RehearseOptions) (status.Rehearsal, error) {
 	s := a.h.snapshots.Enter()
@@ -316,7 +317,7 @@ func (a Admin) Rehearse(ctx context.Context, o RehearseOptions) (status.Rehearsa
 	}
 	ctx, cancel := context.WithTimeout(ctx, rehearsalTime)
 	defer cancel()
-	return a.h.policies.Rehearse(ctx, r, calls, a.h.stats.history.Excerpt), nil
+	return a.h.policies.Rehearse(ctx, r, calls, s.Catalog, a.h.stats.history.Excerpt), nil
 }
 
 // TestHooks simulates an event of any point, and runs its hooks like [Host.RunHooks]. The hooks really run, with all

@@ -35,7 +35,7 @@ func governedServer(t *testing.T) (*httptest.Server, *exthost.Host) {
 	for _, name := range []string{`"say"`, `"rm"`, `"ask"`} {
 		manifest += "[[tools]]\nname = " + name + "\ndescription = \"It.\"\ncommand = [\"cat\"]\n"
 	}
-	write("extensions/kit/plugin.toml", manifest)
+	write("extensions/kit/plugin.toml", manifest+"[risk]\nrm = \"destroy\"\n")
 	write("exthost.yaml", `audit: {path: audit.jsonl}
 plugins:
   - {name: rm, category: authorization, builtin: access, config: {rules: [{effect: deny, tools: ["*_rm"]}]}}
@@ -178,6 +178,9 @@ func TestRehearsal(t *testing.T) {
 		"the last call": {map[string]any{"policy": "rm", "last": 1}, 1, 0, 0, 0, ""},
 		"a policy that asks": {map[string]any{"entry": entry("authorization", `approval, match: {tools: ["*_say"]}`)}, 3, 0,
 			0, 2, ""},
+		"a policy that asks by risk": {map[string]any{
+			"entry": entry("authorization", `approval, match: {risk: [destroy]}`),
+		}, 3, 0, 0, 1, ""},
 		"params and results": {map[string]any{"entry": entry("content", `redact`)}, 3, 0, 3, 0, ""},
 		"a policy that counts": {map[string]any{"entry": entry("rate_limiting",
 			"rate_limit, config: {limits: [{calls: 1, window: 1h}]}")}, 3, 2, 0, 0, "at most 1 call an hour"},

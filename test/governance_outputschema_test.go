@@ -47,7 +47,7 @@ func servePromises(string) {
 }
 
 // A result that breaks the tool's own output schema is withheld, or passes with a warning, and the status names the
-// tool with its count either way.
+// tool with its count either way. A rehearsal decides by the same schema.
 func TestOutputSchemaIsKept(t *testing.T) {
 	processtest.Leaks(t)
 	for mode, denies := range map[string]bool{"error": true, "warn": false} {
@@ -88,6 +88,12 @@ func TestOutputSchemaIsKept(t *testing.T) {
 			!strings.HasPrefix(got[0], "x: 3 of 4 results of ext_x_report broke the tool's output schema, the last "+
 				"one: structuredContent is missing") {
 			t.Errorf("%s: the status says %q", mode, got)
+		}
+		strict := policy
+		strict.Config = map[string]any{"on_mismatch": "error"}
+		rehearsed, err := h.Admin().Rehearse(hosttest.Deadline(t), exthost.RehearseOptions{Entry: &strict})
+		if err != nil || !denies && rehearsed.Denied != 3 { // what was withheld is not kept
+			t.Errorf("%s: a rehearsal denies %d: %v", mode, rehearsed.Denied, err)
 		}
 		if err := h.Close(); err != nil {
 			t.Error(err)

@@ -107,8 +107,8 @@ func (s *State) RehearsingEntry(spec governance.Spec) (r Rehearsing, err error) 
 }
 
 // Rehearse has the policy decide about calls, oldest first, until ctx ends. The calls are not made, no person is asked,
-// and nothing is recorded. excerpt returns what is shown of a changed payload.
-func (s *State) Rehearse(ctx context.Context, r Rehearsing, calls []stats.Recorded,
+// and nothing is recorded. catalog has what tools state now. excerpt returns what is shown of a changed payload.
+func (s *State) Rehearse(ctx context.Context, r Rehearsing, calls []stats.Recorded, catalog *tools.Catalog,
 	excerpt func(json.RawMessage) *status.Excerpt) status.Rehearsal {
 	began, m := time.Now(), r.member
 	m.Spec.Mode = governance.ModeEnforce
@@ -131,6 +131,9 @@ func (s *State) Rehearse(ctx context.Context, r Rehearsing, calls []stats.Record
 			Request:   c.Request,
 			Response:  c.Response,
 			At:        c.Began,
+		}
+		if e, ok := catalog.Lookup(c.Tool); ok {
+			x.Risk, x.Mismatch = e.Risk, e.Mismatch()
 		}
 		trace, err := pipeline.Test(ctx, &x)
 		if ctx.Err() != nil {
