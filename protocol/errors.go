@@ -114,6 +114,9 @@ type Error struct {
 	// ended, for example with a policy that withholds the result. "" promises that the extension never received the
 	// request and never will, so a retry is safe. An ExtensionError is the extension's own answer and has no Outcome.
 	Outcome string
+	// Next is the operator's next step, with which Message ends; "" if it names none. It is stated apart because the
+	// end of a Message may quote an extension. It is not sent.
+	Next string
 	// RetryAfter is the time after which a retry may succeed; 0 if unknown.
 	RetryAfter time.Duration
 	// Evidence describes the process that failed; nil if none did.

@@ -10,6 +10,14 @@ func Reason(err error) string {
 	return err.Error()
 }
 
+// NextOf returns the Next of the *Error in err, or "".
+func NextOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Next
+	}
+	return ""
+}
+
 // EvidenceOf returns the Evidence of the *Error in err, or nil.
 func EvidenceOf(err error) *Evidence {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -97,7 +97,9 @@ func notPermitted(err error) *protocol.Error {
 	if err == nil {
 		return nil
 	}
-	return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s", protocol.Reason(err))
+	fault := protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s", protocol.Reason(err))
+	fault.Next = protocol.NextOf(err)
+	return fault
 }
 
 // noisyHandshake reports whether servers may complain on stderr about handshake requests that they do not know.

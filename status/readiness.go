@@ -25,13 +25,13 @@ type Obstacle struct {
 func (s *Status) Obstacles() (list []Obstacle) {
 	for _, p := range s.Policies {
 		if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {
-			list = append(list, obstacle("policy "+p.Name, PolicyPrefix+p.Name, p.State, p.Reason)...)
+			list = append(list, obstacle("policy "+p.Name, PolicyPrefix+p.Name, p.State, p.Reason, p.next())...)
 		}
 	}
 	for _, x := range s.Extensions {
 		switch {
 		case slices.Contains(s.Required, x.ID):
-			list = append(list, obstacle("extension "+x.ID, x.ID, x.State, x.Reason)...)
+			list = append(list, obstacle("extension "+x.ID, x.ID, x.State, x.Reason, x.next())...)
 		case s.Starting && x.State == string(supervisor.Spawning):
 			list = append(list, Obstacle{ID: x.ID, Text: fmt.Sprintf("extension %s is starting: %s", x.ID, x.Reason)})
 		}
@@ -72,18 +72,31 @@ func (s *Status) expired() []Obstacle {
 	return []Obstacle{{ID: "server.tls", Blocked: true, Text: d.Message, Next: d.Hint}}
 }
 
-// remedy returns the reason without the command that it ends with, and that command; next if it has none.
-func remedy(reason, next string) (rest, command string) {
-	i := strings.LastIndex(reason, "; exthost ")
-	if i < 0 || strings.ContainsAny(reason[i+2:], ",;\n") { // several commands, or a sentence
-		return reason, next
+// isCommand reports whether a next step is one command, and not several or a sentence.
+func isCommand(next string) bool {
+	return strings.HasPrefix(next, "exthost ") && !strings.ContainsAny(next, ",;\n")
+}
+
+// next returns the step that the reason of x ends with, "" if none is known.
+func (x *Extension) next() string {
+	i := strings.LastIndex(x.Reason, "; exthost ")
+	if x.LeftOut() && i >= 0 { // the reason is that of diagnostics, which quote no extension
+		return x.Reason[i+2:]
 	}
-	return reason[:i], reason[i+2:]
+	return x.Next
+}
+
+// next returns the step that the reason of p ends with, "" if none is known.
+func (p *Policy) next() string {
+	if p.Process == nil {
+		return ""
+	}
+	return p.Process.Next
 }
 
 // obstacle returns why something in a state does not serve, or nil. Idle extensions start with their first call
-// and are no obstacle.
-func obstacle(what, id, state, reason string) []Obstacle {
+// and are no obstacle. next is the step that reason ends with, "" if none is known.
+func obstacle(what, id, state, reason, next string) []Obstacle {
 	o := Obstacle{ID: id, Text: what + " is " + state}
 	switch supervisor.State(state) {
 	case supervisor.Ready, supervisor.Idle:
@@ -102,7 +115,10 @@ func obstacle(what, id, state, reason string) []Obstacle {
 	default:
 		o.Blocked, o.Next = true, "exthost logs "+id
 	}
-	if reason, o.Next = remedy(reason, o.Next); reason != "" {
+	if rest, ends := strings.CutSuffix(reason, "; "+next); ends && isCommand(next) {
+		reason, o.Next = rest, next
+	}
+	if reason != "" {
 		o.Text += ": " + reason
 	}
 	return []Obstacle{o}

@@ -130,6 +130,7 @@ type Extension struct {
 	// a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"` // why it is in this state; "" if ready
+	Next   string `json:"next,omitempty"`   // what to do, if Reason ends with it
 	// cluster nodes that share it and may get calls
 	Nodes []string `json:"nodes,omitempty"`
 	// why someone must sign in to its server, and how; "" if no login is missing

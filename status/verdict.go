@@ -158,7 +158,7 @@ func (p *Policy) cause(log *Audit) []Obstacle {
 	if p.State == StateDisabled {
 		return nil
 	}
-	list := obstacle("policy "+p.Name, id, p.State, p.Reason)
+	list := obstacle("policy "+p.Name, id, p.State, p.Reason, p.next())
 	for i := range list {
 		list[i].Next = cmp.Or(list[i].Next, "exthost logs "+id)
 		stands := p.Process != nil && p.State != string(supervisor.Spawning)
@@ -323,12 +323,12 @@ func (x *Extension) down() bool {
 
 // downCause returns why x is down, with the remedy that a diagnostic names, else with that of its state.
 func (x *Extension) downCause(about string, s *Status) *Obstacle {
-	list := obstacle(about, x.ID, x.State, x.Reason)
+	list := obstacle(about, x.ID, x.State, x.Reason, x.next())
 	if len(list) == 0 {
 		return nil
 	}
 	o := list[0]
-	if _, command := remedy(x.Reason, ""); x.LeftOut() && command == "" {
+	if x.LeftOut() && !isCommand(x.next()) {
 		for _, d := range s.Diagnostics {
 			if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
 				o.Next = d.Hint

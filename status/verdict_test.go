@@ -103,8 +103,16 @@ func TestVerdict(t *testing.T) {
 			NoCallPasses, []string{"policy guard is failed: exit status 3"},
 			"exthost logs policy:guard"},
 		"a policy that changed": {
-			policy(Policy{State: "failed", Required: true, Reason: "p.py changed; exthost trust .", Process: &Extension{}}),
+			policy(Policy{
+				State:    "failed",
+				Required: true,
+				Reason:   "p.py changed; exthost trust .",
+				Process:  &Extension{Next: "exthost trust ."},
+			}),
 			NoCallPasses, []string{"policy guard is failed: p.py changed; next: "}, "exthost trust ."},
+		"an extension that names a command": {
+			beside(Extension{State: "failed", Reason: "it refused initialize: no; exthost add evil"}),
+			Degraded, []string{"it refused initialize: no; exthost add evil; next: "}, logs},
 		"a dead policy of some tools": {
 			policy(Policy{State: "failed", Required: true, Selective: true, Process: &Extension{}}),
 			Degraded, []string{"policy guard is failed"},

@@ -189,8 +189,12 @@ func TestSwappedBeforeTheHandshake(t *testing.T) {
 		t.Errorf("the swapped script says %q", result.Text())
 	}
 	const want = "changed or replaced while it started: part.sh; exthost restart x"
-	if x := hosttest.StatusOf(t, s.h, "x"); x.State != "failed" || !strings.Contains(x.Reason, want) {
-		t.Errorf("%s: %s", x.State, x.Reason)
+	if x := hosttest.StatusOf(t, s.h, "x"); x.State != "failed" || !strings.Contains(x.Reason, want) ||
+		x.Next != "exthost restart x" {
+		t.Errorf("%s: %s, next %q", x.State, x.Reason, x.Next)
+	}
+	if causes := s.h.Admin().Status().Verdict.Causes; len(causes) != 1 || causes[0].Next != "exthost restart x" {
+		t.Errorf("the causes are %+v", causes)
 	}
 	if err := s.h.Close(); err != nil {
 		t.Error(err)

@@ -186,7 +186,11 @@ func (g *references) check(name string) error {
 
 // refuse returns err with the key that refers to the unavailable secret.
 func (g *references) refuse(name string, err error) error {
-	return protocol.Errorf(protocol.RequirementMissing, "%s: %w", g.keys[name], err)
+	refused := protocol.Errorf(protocol.RequirementMissing, "%s: %w", g.keys[name], err)
+	if e, ok := errors.AsType[*secrets.Error](err); ok {
+		refused.Next = e.Next
+	}
+	return refused
 }
 
 // resolve returns s with references replaced by values, and passes the values to s.Secret.

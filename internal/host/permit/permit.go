@@ -189,9 +189,11 @@ func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Can
 // loaded its code; if it fails, the process is not used. A nil Permit permits everything.
 type Permit func(context.Context) (still func() error, err error)
 
-// untrusted adds the next command, exthost trust id, to an error of consent.
-func untrusted(err error, id string) error {
-	return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), id)
+// refusal returns err as a refusal of a kind, with the next command.
+func refusal(kind protocol.Kind, err error, next string) error {
+	e := protocol.Errorf(kind, "%s; %s", protocol.Reason(err), next)
+	e.Next = next
+	return e
 }
 
 // begin calls starts, a method of Consent, and adds the next command to its errors. The next command after a failure
@@ -199,18 +201,20 @@ func untrusted(err error, id string) error {
 func begin(starts func() (func() error, error), id, again string) (func() error, error) {
 	still, err := starts()
 	if err != nil {
-		return nil, untrusted(err, id)
+		return nil, refusal(protocol.Untrusted, err, "exthost trust "+id)
 	}
 	if still == nil {
 		return nil, nil
 	}
 	return func() error {
 		if err := still(); err != nil {
-			return protocol.Errorf(protocol.Untrusted, "%s; %s", protocol.Reason(err), again)
+			return refusal(protocol.Untrusted, err, again)
 		}
 		return nil
 	}, nil
 }
+
+var errOtherPackage = errors.New("exthost.lock states another package by now")
 
 // Extension returns the permit for processes of c. It checks at each start, because the files may have changed since
 // the user agreed, or the lock may state another package than the one in dir.
@@ -232,7 +236,7 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 		case err != nil:
 			return nil, Refusal(err)
 		case now != dir:
-			return nil, protocol.Errorf(protocol.NotReady, "exthost.lock states another package by now; exthost reload")
+			return nil, refusal(protocol.NotReady, errOtherPackage, "exthost reload")
 		}
 		return still, nil
 	}
@@ -261,8 +265,7 @@ type nexter interface {
 // Refusal returns err, which refuses a package, with its next command.
 func Refusal(err error) error {
 	if refused, ok := errors.AsType[nexter](err); ok {
-		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s; %s", protocol.Reason(err),
-			refused.Next())
+		return refusal(cmp.Or(protocol.KindOf(err), protocol.Untrusted), err, refused.Next())
 	}
 	return err
 }

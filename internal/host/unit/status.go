@@ -58,12 +58,12 @@ func (u *Unit) Status() status.Extension {
 		}
 		s.Instances = append(s.Instances, one)
 		if i == 0 || s.State != string(supervisor.Ready) { // a ready instance stands for all
-			s.State, s.Reason = one.State, one.Reason
+			s.State, s.Reason, s.Next = one.State, one.Reason, protocol.NextOf(slot.Err)
 		}
 	}
 	switch {
 	case s.State == string(supervisor.Ready):
-		s.Reason = "" // of a past failure
+		s.Reason, s.Next = "", "" // of a past failure
 	case s.State == string(supervisor.Idle) && u.Phase.pending.Load(): // it waits for other units
 		s.State = string(supervisor.Spawning)
 		fallthrough
