@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -76,41 +75,6 @@ func execute(ctx context.Context, args []string, c *console.Console, onHangup *h
 	return c, console.ExclusiveFlags(ran, err)
 }
 
-// askHost are the commands that ask a running host, and so take --host.
-var askHost = []string{
-	"exthost",
-	"exthost call",
-	"exthost calls",
-	"exthost calls approve",
-	"exthost calls audit",
-	"exthost calls deny",
-	"exthost calls record",
-	"exthost calls verify",
-	"exthost check",
-	"exthost cluster nodes",
-	"exthost disable",
-	"exthost enable",
-	"exthost logs",
-	"exthost policy hooks list",
-	"exthost policy list",
-	"exthost policy pins",
-	"exthost policy test",
-	"exthost reload",
-	"exthost restart",
-	"exthost skills",
-	"exthost skills list",
-	"exthost status",
-	"exthost stop",
-	"exthost tools",
-	"exthost tools accept",
-	"exthost tools export",
-	"exthost tools find",
-	"exthost tools list",
-	"exthost tools schema",
-	"exthost tools show",
-	"exthost top",
-}
-
 func root(c *console.Console, onHangup *hangup) *cobra.Command {
 	cmd := console.Group("exthost", "Run extensions for LLM agent loops")
 	for _, g := range []struct {
@@ -167,7 +131,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		cmd.AddCommand(g.commands...)
 	}
 	cmd.AddCommand(extension())
-	cmd.RunE = operate.Alone(c)
+	cmd.RunE, cmd.Annotations = operate.Alone(c), console.AsksHost
 	cmd.Version = inspect.VersionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them " +
@@ -182,12 +146,8 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		"  exthost call ext_notes_add text='buy milk'"
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if path := cmd.CommandPath(); c.Host != "" && !slices.Contains(askHost, path) {
-			return console.Usagef(path+", in the directory of that host", "%s works on this directory and on files of "+
-				"its user, and --host is for commands that ask a running host", path)
-		}
 		cmd.SetContext(hosts.WithFlags(cmd.Context(), c))
-		return c.CheckFlags()
+		return c.CheckFlags(cmd)
 	}
 	cmd.SetIn(c.In)
 	cmd.SetOut(c.Out)

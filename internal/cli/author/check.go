@@ -34,8 +34,9 @@ func Check(c *console.Console, whole func(_ context.Context, _ *console.Console,
 	var form, expected string
 	var confined, start bool
 	cmd := &cobra.Command{
-		Use:   "check [DIR]",
-		Short: "Check what all extensions need, or test the one in DIR",
+		Use:         "check [DIR]",
+		Short:       "Check what all extensions need, or test the one in DIR",
+		Annotations: console.AsksHost,
 		Long: "Without DIR, check the configuration, every manifest and the requirements of every extension;\n" +
 			"--start also starts each extension, shakes hands with it and stops it again. A check that is\n" +
 			"skipped because something is missing is no failure.\n\n" +

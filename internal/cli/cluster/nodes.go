@@ -15,9 +15,10 @@ import (
 
 func listNodes(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "nodes",
-		Short: "Show the nodes of the cluster and what they share",
-		Args:  console.NoArgs,
+		Use:         "nodes",
+		Short:       "Show the nodes of the cluster and what they share",
+		Annotations: console.AsksHost,
+		Args:        console.NoArgs,
 		Long: "Show the other nodes of the cluster, as the running host of this directory knows them: " +
 			"their\nstate, what they share, and the calls to them and from them.",
 		Example: "  exthost cluster nodes\n  exthost cluster nodes -o json",

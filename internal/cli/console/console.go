@@ -63,8 +63,16 @@ func (c *Console) AddFlags(root *cobra.Command) {
 	CompleteFlag(root, "trust", trustModes)
 }
 
-// CheckFlags returns an error for a common flag with a value that no command accepts.
-func (c *Console) CheckFlags() error {
+// AsksHost are the annotations of a command that asks a running host. Others refuse --host.
+var AsksHost = map[string]string{"asks": "host"}
+
+// CheckFlags returns an error for a common flag with a value that no command accepts, and for --host unless cmd has
+// [AsksHost].
+func (c *Console) CheckFlags(cmd *cobra.Command) error {
+	if path := cmd.CommandPath(); c.Host != "" && cmd.Annotations["asks"] == "" {
+		return Usagef(path+", in the directory of that host", "%s works on this directory and on files of its user, "+
+			"and --host is for commands that ask a running host", path)
+	}
 	for _, f := range []struct {
 		name, value string
 		allowed     []string

@@ -24,8 +24,9 @@ import (
 // Approve returns exthost calls approve, which lists the calls that wait for an approval, or approves one.
 func Approve(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "approve [ID]",
-		Short: "Approve a call that waits; without an id, list the calls that wait",
+		Use:         "approve [ID]",
+		Short:       "Approve a call that waits; without an id, list the calls that wait",
+		Annotations: console.AsksHost,
 		Long: "Approve one call of the running host, once. If its caller still waits, the call is made\n" +
 			"at once; else when the same caller makes the same call again before the approval expires.\n" +
 			"Without an id, list the calls that wait. NODE/ID is a call that waits at another node of the\n" +
@@ -46,8 +47,9 @@ func Approve(c *console.Console) *cobra.Command {
 // Deny returns exthost calls deny, which refuses a call that waits for an approval.
 func Deny(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "deny ID [REASON ...]",
-		Short: "Refuse a call that waits for an approval",
+		Use:         "deny ID [REASON ...]",
+		Short:       "Refuse a call that waits for an approval",
+		Annotations: console.AsksHost,
 		Long: "Refuse a call of the running host that waits for approval. The caller is told the " +
 			"reason.\nNODE/ID is a call that waits at another node of the cluster.",
 		Example: "  exthost calls deny k3x9p2qa not on a Friday",

@@ -23,8 +23,9 @@ func Audit(c *console.Console) *cobra.Command {
 	var q audit.Query
 	var since, call string
 	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Show the audit log: who called what, with which outcome",
+		Use:         "audit",
+		Short:       "Show the audit log: who called what, with which outcome",
+		Annotations: console.AsksHost,
 		Long: "Show the records of the audit log, the oldest first, from its files: no host has to run.\n" +
 			"-f follows new records. A call that was sent and has no outcome is pending while a host\n" +
 			"writes the log, and lost when that host has ended. --call has the running host ask all nodes\n" +

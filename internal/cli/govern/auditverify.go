@@ -21,8 +21,9 @@ var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 func Verify(c *console.Console) *cobra.Command {
 	var expect string
 	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Check that no record was changed, removed or put in",
+		Use:         "verify",
+		Short:       "Check that no record was changed, removed or put in",
+		Annotations: console.AsksHost,
 		Long: "Check the chain of hashes through all files of the audit log, and name the calls that were\n" +
 			"sent and have no outcome. The exit code is 1 when a line was changed, removed or inserted.\n\n" +
 			"The chain alone does not show that records are missing at its end, nor that somebody who may\n" +

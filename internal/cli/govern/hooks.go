@@ -23,16 +23,17 @@ func hooksCommand(c *console.Console) *cobra.Command {
 	list := hooksList(c)
 	cmd := console.Group("hooks", "List and try hooks, and import those of Claude Code", list, hooksTest(c),
 		hooksImport(c))
-	cmd.RunE = list.RunE // exthost policy hooks means exthost policy hooks list
+	cmd.RunE, cmd.Annotations = list.RunE, list.Annotations // exthost policy hooks means exthost policy hooks list
 	return cmd
 }
 
 func hooksList(c *console.Console) *cobra.Command {
 	var event string
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List hooks in the order in which they run, starting nothing",
-		Args:  console.NoArgs,
+		Use:         "list",
+		Short:       "List hooks in the order in which they run, starting nothing",
+		Annotations: console.AsksHost,
+		Args:        console.NoArgs,
 		Long: "List the hooks of the configuration and of the extensions, by event and in the order in\n" +
 			"which they run: those of the host that runs in this directory or, without one, of the files.\n" +
 			"Hooks of an extension that has not started are listed as its manifest declares them.",

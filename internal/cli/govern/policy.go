@@ -23,8 +23,9 @@ func Policy(c *console.Console) *cobra.Command {
 
 func policyList(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the policies in their order, with what they decided",
+		Use:         "list",
+		Short:       "List the policies in their order, with what they decided",
+		Annotations: console.AsksHost,
 		Long: "List the policies in the order they are asked. If a host is running in this directory, the\n" +
 			"list includes their decisions so far; for a policy in shadow mode, how often it would have\n" +
 			"acted.",
@@ -63,8 +64,9 @@ func policies(ctx context.Context, c *console.Console) ([]status.Policy, error) 
 func policyTest(c *console.Console) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
-		Use:   "test CALL.json | --from CASSETTE",
-		Short: "Try what the policies would do about a call, without making it",
+		Use:         "test CALL.json | --from CASSETTE",
+		Short:       "Try what the policies would do about a call, without making it",
+		Annotations: console.AsksHost,
 		Long: "Show what each policy decides about a call, without making it. - reads stdin. The file holds\n" +
 			"{\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\" in place of the first\n" +
 			"two. No person is asked and nothing is recorded, but policies that count do count the call.\n" +
@@ -148,8 +150,9 @@ func testCall(ctx context.Context, c *console.Console, data []byte) (result http
 func policyPins(c *console.Console) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "pins",
-		Short: "Show what changed since it was pinned or accepted",
+		Use:         "pins",
+		Short:       "Show what changed since it was pinned or accepted",
+		Annotations: console.AsksHost,
 		Long: "Show what changed since it was pinned or accepted, with the differences: what a policy of\n" +
 			"builtin: pin holds back because it differs from what was first seen or is new, what is held\n" +
 			"back for text that no reader sees, and changed tools; --all shows all that is pinned.",

@@ -22,8 +22,9 @@ type acceptance struct {
 func toolsAccept(c *console.Console) *cobra.Command {
 	var a acceptance
 	cmd := &cobra.Command{
-		Use:   "accept ID [TOOL]",
-		Short: "Accept changed tools of an extension, or one of them (persists)",
+		Use:         "accept ID [TOOL]",
+		Short:       "Accept changed tools of an extension, or one of them (persists)",
+		Annotations: console.AsksHost,
 		Long: "Accept what an extension says of itself now, after an update for example: its tools, and with a\n" +
 			"policy of builtin: pin its introduction, prompts and resources too. It ends the warning that tools\n" +
 			"changed, also for later hosts, and nothing is held back any more. TOOL is the extension's own name\n" +

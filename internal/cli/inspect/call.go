@@ -29,8 +29,9 @@ func Call(c *console.Console) *cobra.Command {
 	var data, node string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "call TOOL [key=value | key:=JSON ...]",
-		Short: "Call one tool and print its result",
+		Use:         "call TOOL [key=value | key:=JSON ...]",
+		Short:       "Call one tool and print its result",
+		Annotations: console.AsksHost,
 		Long: "Call a tool of the host that runs in this directory; if none runs, start the extension\n" +
 			"that has the tool for this one call. Print the text of the result, or with -o json all of\n" +
 			"it. Arguments are key=value pairs, typed by the tool's schema (key:=JSON gives the value in\n" +

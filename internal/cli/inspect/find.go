@@ -16,8 +16,9 @@ import (
 func toolsFind(c *console.Console) *cobra.Command {
 	var v viewer
 	cmd := &cobra.Command{
-		Use:   "find QUERY…",
-		Short: "Find tools by the words of a task",
+		Use:         "find QUERY…",
+		Short:       "Find tools by the words of a task",
+		Annotations: console.AsksHost,
 		Long: fmt.Sprintf("Find the tools that a client is offered whose names, descriptions and arguments have the "+
 			"words\n"+
 			"of QUERY: the best %d, and up to %d others of the best extensions, and up to %d skills. The\n"+

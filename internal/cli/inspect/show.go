@@ -14,9 +14,10 @@ import (
 func toolsShow(c *console.Console) *cobra.Command {
 	var v viewer
 	cmd := &cobra.Command{
-		Use:   "show --toolset NAME",
-		Short: "Show what a toolset makes of its tools, and the tokens saved",
-		Args:  console.NoArgs,
+		Use:         "show --toolset NAME",
+		Short:       "Show what a toolset makes of its tools, and the tokens saved",
+		Annotations: console.AsksHost,
+		Args:        console.NoArgs,
 		Long: "Show each tool of a toolset that clients see in another way than its extension states it: its name\n" +
 			"and arguments, and below those that it had, with the tokens of both. " + askedHost,
 		RunE: func(cmd *cobra.Command, _ []string) error { return showTools(cmd.Context(), c, v) },

@@ -30,9 +30,10 @@ const askedHost = "The host that runs in this directory answers; if none runs, e
 func Tools(c *console.Console) *cobra.Command {
 	list := toolsList(c)
 	schema := &cobra.Command{
-		Use:   "schema TOOL",
-		Short: "Print one tool's descriptor as MCP clients get it",
-		Args:  console.One("the name of a tool"),
+		Use:         "schema TOOL",
+		Short:       "Print one tool's descriptor as MCP clients get it",
+		Annotations: console.AsksHost,
+		Args:        console.One("the name of a tool"),
 		Long: "Print the descriptor of one tool as MCP clients get it. The host that runs in " +
 			"this\ndirectory answers; if none runs, the extension that has the tool is started and stopped\nagain.",
 		ValidArgsFunction: hosts.CompleteTool(c),
@@ -42,7 +43,7 @@ func Tools(c *console.Console) *cobra.Command {
 	}
 	cmd := console.Group("tools", "List, find, export and describe the tools of all extensions", list, toolsFind(c),
 		toolsExport(c), schema, toolsShow(c), toolsAccept(c))
-	cmd.RunE = list.RunE // exthost tools means exthost tools list
+	cmd.RunE, cmd.Annotations = list.RunE, list.Annotations // exthost tools means exthost tools list
 	return cmd
 }
 
@@ -57,9 +58,10 @@ func viewerFlags(cmd *cobra.Command, v *viewer) {
 func toolsList(c *console.Console) *cobra.Command {
 	var v viewer
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List every tool with its cost in tokens",
-		Args:  console.NoArgs,
+		Use:         "list",
+		Short:       "List every tool with its cost in tokens",
+		Annotations: console.AsksHost,
+		Args:        console.NoArgs,
 		Long: "List the tools that a client is offered, with an estimate of what each costs in every " +
 			"model\nrequest, the most that a call of it can do, and in a cluster the nodes that have it. Tools " +
 			"that\npolicies hide from the caller are named on stderr. " + askedHost,
@@ -168,8 +170,9 @@ func toolsExport(c *console.Console) *cobra.Command {
 	var deferred bool
 	var v viewer
 	cmd := &cobra.Command{
-		Use:   "export",
-		Short: "Print the tools as a model vendor's API takes them",
+		Use:         "export",
+		Short:       "Print the tools as a model vendor's API takes them",
+		Annotations: console.AsksHost,
 		Long: "Print the tools that a client is offered as one JSON document for a vendor's API. A tool that\n" +
 			"the vendor would refuse is left out and named on stderr with the reason.\n" + askedHost,
 		Args: console.NoArgs,

@@ -34,8 +34,9 @@ func Calls(c *console.Console, decided Decided, verbs ...*cobra.Command) *cobra.
 	var failed, slow, follow, decisions, shadow bool
 	var last int
 	cmd := &cobra.Command{
-		Use:   "calls [ID]",
-		Short: "Show the last calls, who made them, and what was decided",
+		Use:         "calls [ID]",
+		Short:       "Show the last calls, who made them, and what was decided",
+		Annotations: console.AsksHost,
 		Long: "Show the calls that the host of this directory has ended last, the newest first, with\n" +
 			"the stage in which each spent the most time, and above them what callers of calls in\n" +
 			"flight are asked and have not answered. With an ID, show one call: its stages one\n" +

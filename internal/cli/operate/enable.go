@@ -37,8 +37,9 @@ func Disable(c *console.Console) *cobra.Command {
 func ruleCommand(c *console.Console, verb, short, does string, rule func(x *subject, ctx context.Context) error,
 ) *cobra.Command {
 	return &cobra.Command{
-		Use:   verb + " ID",
-		Short: short,
+		Use:         verb + " ID",
+		Short:       short,
+		Annotations: console.AsksHost,
 		Long: does + ".\n" +
 			"The command edits the file of --config. Without that flag it edits the configuration file " +
 			"that states the list, else the file of this directory, and makes exthost.yaml if there is " +

@@ -32,8 +32,9 @@ func Logs(c *console.Console) *cobra.Command {
 	var level string
 	var last int
 	cmd := &cobra.Command{
-		Use:   "logs [ID]",
-		Short: "Show the log, with the stderr of the extensions",
+		Use:         "logs [ID]",
+		Short:       "Show the log, with the stderr of the extensions",
+		Annotations: console.AsksHost,
 		Long: "Show the latest records of the log of the host of this directory, or those of\n" +
 			"one extension or policy:NAME, with its stderr; -f follows new ones. The host keeps the last\n" +
 			"256 of each extension, info and above; debug is shown only with -f. Of a host that does not\n" +

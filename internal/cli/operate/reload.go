@@ -24,8 +24,9 @@ func Reload(c *console.Console) *cobra.Command {
 	var dryRun bool
 	var watchMode string
 	cmd := &cobra.Command{
-		Use:   "reload [NODE.ID]",
-		Short: "Apply changes of folders and files to the running host",
+		Use:         "reload [NODE.ID]",
+		Short:       "Apply changes of folders and files to the running host",
+		Annotations: console.AsksHost,
 		Long: "Have the host of this directory apply the current content of its folders and\n" +
 			"files. New and changed extensions start beside the running ones and then replace them;\n" +
 			"removed ones end after their calls. A broken one changes nothing: the previous build goes\n" +
@@ -281,8 +282,9 @@ func notReloaded(change status.Change, broken int, node string) error {
 // Restart returns exthost restart, which restarts one extension.
 func Restart(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "restart ID",
-		Short: "Restart one extension, also one that has failed",
+		Use:         "restart ID",
+		Short:       "Restart one extension, also one that has failed",
+		Annotations: console.AsksHost,
 		Long: "Have the host of this directory replace the processes of one extension and\n" +
 			"forget its failures. Calls in flight may end first. Returns when the new process can be\n" +
 			"called, or prints why it cannot. NODE.ID is an extension of another node of the cluster, whose\n" +

@@ -60,8 +60,9 @@ type asked struct {
 func Status(c *console.Console, extension func(context.Context, *console.Console, string) error) *cobra.Command {
 	var o asked
 	cmd := &cobra.Command{
-		Use:   "status [ID]",
-		Short: "Show what runs, what does not, and why",
+		Use:         "status [ID]",
+		Short:       "Show what runs, what does not, and why",
+		Annotations: console.AsksHost,
 		Long: "Show the extensions of the host of this directory: processes, calls and how long they took,\n" +
 			"memory, restarts, breakers, and why something does not run. If no host runs, list the extensions on\n" +
 			"the search paths, without starting anything, with the reason why any of them cannot run here; the\n" +

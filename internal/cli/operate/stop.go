@@ -30,8 +30,9 @@ const killWait = 2 * time.Second
 // Stop returns exthost stop, which ends the hosts of the directory.
 func Stop(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "stop",
-		Short: "End the host of this directory, also the one in the background",
+		Use:         "stop",
+		Short:       "End the host of this directory, also the one in the background",
+		Annotations: console.AsksHost,
 		Long: "End every exthost that serves this directory, and return when its processes have ended:\n" +
 			"the hosts that exthost serve --stdio started in the background, and an exthost serve. Calls\n" +
 			"in flight are cancelled. Processes that have left the session of their extension are named, and\n" +

@@ -27,8 +27,9 @@ import (
 func Record(c *console.Console) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   "record FILE [ID...] [-- COMMAND...]",
-		Short: "Record what passes between host and extensions",
+		Use:         "record FILE [ID...] [-- COMMAND...]",
+		Short:       "Record what passes between host and extensions",
+		Annotations: console.AsksHost,
 		Long: "Record every message between the host of this directory and its extensions, or some of\n" +
 			"them, into a cassette: a file of JSON lines, readable by its owner alone, from which\n" +
 			"exthost calls replay answers later. Secrets that are known or show their form are masked.\n" +

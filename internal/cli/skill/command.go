@@ -23,8 +23,9 @@ import (
 // Command returns exthost skills.
 func Command(c *console.Console) *cobra.Command {
 	list := &cobra.Command{
-		Use:   "list",
-		Short: "List the skills of extensions",
+		Use:         "list",
+		Short:       "List the skills of extensions",
+		Annotations: console.AsksHost,
 		Long: "List the skills that extensions have in their folders, as clients are served them. Skills that are\n" +
 			"held back or invalid are named with the reason. Where a host runs, the skills that its MCP servers\n" +
 			"declare by themselves follow.",
@@ -43,7 +44,7 @@ func Command(c *console.Console) *cobra.Command {
 	}
 	cmd := console.Group("skills", "Show the skills of extensions, and write them where clients look", list, show,
 		project(c))
-	cmd.RunE = list.RunE // exthost skills means exthost skills list
+	cmd.RunE, cmd.Annotations = list.RunE, list.Annotations // exthost skills means exthost skills list
 	return cmd
 }
 

@@ -21,8 +21,9 @@ import (
 // Command returns exthost top.
 func Command(c *console.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:   "top",
-		Short: "Watch the running host live in the terminal",
+		Use:         "top",
+		Short:       "Watch the running host live in the terminal",
+		Annotations: console.AsksHost,
 		Long: "Show the host of this directory live: whether calls pass, the load and latency of its\n" +
 			"extensions, what needs attention, calls that wait for an approval, and calls as they end.\n" +
 			"Keys restart an extension, show its messages, and approve or deny a call; ? lists them.",
