@@ -255,8 +255,11 @@ const (
 //
 //	Include  []string          // patterns of the names and URIs that clients see; nil: everything
 //	Exclude  []string          // patterns of what clients do not see, even if included
+//	Risk     []protocol.Risk   // of the tools that clients see; nil: all
+//	Skills   []string          // patterns of the skills that clients see; nil: those whose files Include shows
 //	Prefix   *string           // of the names of tools and prompts in place of ext_; nil: ext_
 //	Describe map[string]string // descriptions that replace those of tools, by registered name
+//	Tools    map[string]…      // tools in another shape, by registered name; files state them, Go programs cannot
 type Toolset = toolset.Definition
 
 // Server is the HTTP server.

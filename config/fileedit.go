@@ -16,8 +16,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ByHand is the error for a file in a notation that is not changed automatically. It has the text that should replace
-// what was to be edited in the file; "" to remove that.
+// ByHand is the error for a file in a notation that is not changed automatically. Its fields:
+//
+//	File  string
+//	Lines string // what a person should write in place of what was to be edited; "": remove it
+//	Err   error  // the cause
 type ByHand = edit.ByHand
 
 // Digest returns the digest of a configuration file for [ClientEdit] and [ToolsetEdit]. A file that does not exist has
@@ -78,8 +81,12 @@ func makeEdit(wanted string, plan func() (plannedEdit, error)) (Edited, error) {
 	return Edited{File: p.file, Line: line, Changed: err == nil && changed, Created: created}, err
 }
 
-// Misfit says what is wrong with one field of an edit. Its fields are Field, Value, Message, and Suggestion, the value
-// that may be meant.
+// Misfit says why the host does not take the value of one field of an edit. Its fields:
+//
+//	Field      string // such as include
+//	Value      string // such as a pattern; "": the message has it
+//	Message    string
+//	Suggestion string // the value that may be meant; "": none is similar
 type Misfit = toolset.Misfit
 
 // misfits is the data of the error for fields of an edit.

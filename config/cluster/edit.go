@@ -6,8 +6,11 @@ import (
 	"github.com/exthost/exthost/config/internal/edit"
 )
 
-// ByHand is the error for a file in a notation that is not changed automatically. Its fields are File, Lines, the text
-// to add to the file, and Err, the cause.
+// ByHand is the error for a file in a notation that is not changed automatically. Its fields:
+//
+//	File  string
+//	Lines string // what a person should add to the file
+//	Err   error  // the cause
 type ByHand = edit.ByHand
 
 // State writes to a configuration file which cluster the host joins, and the hub that runs in the host. It leaves every
