@@ -60,7 +60,7 @@ func plannedClient(o LoadOptions, c ClientEdit) (p plannedEdit, err error) {
 	case !c.Remove:
 		next = c.Replace(now)
 	}
-	if err := checkClient(o, cfg, next); err != nil && !c.Remove {
+	if err := checkClient(o, cfg, next); err != nil {
 		return p, err
 	}
 	change.Set = clientSettings(now, next)

@@ -172,10 +172,11 @@ func (g *guard) keepRisks(path string, now, was map[string]ToolEntry) {
 			continue
 		}
 		key := strict.Join(path, name)
-		if now[name] = was[name]; before == "" {
+		if before == "" {
 			delete(now, name)
 			g.ignored(key, "state destroy, or "+inUsersFile, "lower the risk of a tool")
 		} else {
+			now[name] = was[name]
 			g.kept(key + ".risk")
 		}
 	}
