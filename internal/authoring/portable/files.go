@@ -45,7 +45,7 @@ func (p *packing) copyAll() error {
 			return p.leave(name, d)
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == "__pycache__"):
 			return fs.SkipDir
-		case d.IsDir() && same(at, p.to):
+		case d.IsDir() && file.Same(at, p.to):
 			return fs.SkipDir
 		case d.IsDir():
 			return nil
@@ -76,13 +76,6 @@ func (p *packing) leave(name string, d fs.DirEntry) error {
 		return fs.SkipDir
 	}
 	return nil
-}
-
-// same reports whether two paths are one directory.
-func same(a, b string) bool {
-	left, err := os.Stat(a)
-	right, other := os.Stat(b)
-	return err == nil && other == nil && os.SameFile(left, right)
 }
 
 // secretFile reports whether a name is one that files with secrets have.
@@ -135,12 +128,11 @@ func (p *packing) create(name string, mode fs.FileMode, flag int) (*os.File, err
 // undo removes what was written.
 func (p *packing) undo() error {
 	var errs []error
-	for name := range p.written {
-		at := filepath.Join(p.to, filepath.FromSlash(name))
-		errs = append(errs, os.Remove(at))
-		for at = filepath.Dir(at); len(at) > len(p.to); at = filepath.Dir(at) {
-			_ = os.Remove(at) // fails unless empty
+	if root, err := os.OpenRoot(p.to); err == nil {
+		for name := range p.written {
+			errs = append(errs, file.RemoveIn(root, name))
 		}
+		errs = append(errs, root.Close())
 	}
 	if !p.existed {
 		_ = os.Remove(p.to) // fails unless empty

@@ -130,12 +130,11 @@ func exists(path string) bool {
 
 // cleanUp removes the files that Create wrote.
 func cleanUp(dir string, keep bool, contents []output) {
-	for _, f := range contents {
-		at := filepath.Join(dir, filepath.FromSlash(f.name))
-		_ = os.Remove(at)
-		for at = filepath.Dir(at); len(at) > len(dir); at = filepath.Dir(at) {
-			_ = os.Remove(at) // fails unless empty
+	if root, err := os.OpenRoot(dir); err == nil {
+		for _, f := range contents {
+			_ = file.RemoveIn(root, f.name) // the error of the write says more
 		}
+		root.Close()
 	}
 	if !keep {
 		_ = os.Remove(dir) // fails unless empty

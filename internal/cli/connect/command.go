@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/local/relay"
 )
@@ -79,7 +80,7 @@ func program() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if found, err := exec.LookPath("exthost"); err == nil && filepath.IsAbs(found) && sameFile(found, running) {
+	if found, err := exec.LookPath("exthost"); err == nil && filepath.IsAbs(found) && file.Same(found, running) {
 		return found, nil
 	}
 	return running, nil
@@ -97,14 +98,8 @@ func passing(program string) bool {
 	}) || strings.Contains(filepath.ToSlash(program), "/go-build")
 }
 
-func sameFile(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return errX == nil && errY == nil && os.SameFile(x, y)
-}
-
 // sameDir reports whether a and b are the same directory, which need not exist.
-func sameDir(a, b string) bool { return filepath.Clean(a) == filepath.Clean(b) || sameFile(a, b) }
+func sameDir(a, b string) bool { return filepath.Clean(a) == filepath.Clean(b) || file.Same(a, b) }
 
 // variables returns the environment variables that locate the host's files. A graphical client, or one that passes on
 // few variables, does not have them.
@@ -159,7 +154,7 @@ func (r *connecting) entry(s *settings) (name string, have *clientsettings.Serve
 
 // serves is [clientsettings.Serves], and also recognizes this program under another name.
 func serves(argv []string) (dir string, ours bool) {
-	if running, err := relay.Program(); err == nil && len(argv) > 0 && sameFile(argv[0], running) {
+	if running, err := relay.Program(); err == nil && len(argv) > 0 && file.Same(argv[0], running) {
 		argv = append([]string{standard}, argv[1:]...)
 	}
 	return clientsettings.Serves(argv)

@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/local/clientsettings"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/internal/text"
@@ -262,7 +263,7 @@ func (r *connecting) warn(ctx context.Context, s *settings, program string) {
 		c.Info("%s is in a git repository, and the paths of the server are those of this machine",
 			console.Safe(console.NearbyPath(s.path)))
 	}
-	if here, err := os.Getwd(); err != nil || !sameFile(here, r.dir) {
+	if here, err := os.Getwd(); err != nil || !file.Same(here, r.dir) {
 		return
 	}
 	cfg, origins, err := hosts.Load(c)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/local/clientsettings"
 )
 
@@ -85,7 +86,7 @@ func (r *connecting) settingsOf(client *clientsettings.Client, places clientsett
 		found = append(found, look(client, ofUser, user))
 	}
 	if project := client.Project(r.dir); project != "" {
-		if _, err := os.Lstat(project); err == nil && !sameFile(project, user) {
+		if _, err := os.Lstat(project); err == nil && !file.Same(project, user) {
 			found = append(found, look(client, ofProject, project))
 		}
 	}

@@ -351,26 +351,13 @@ func (t *target) one(k found, contents [][]byte) error {
 	w := t.record.Skills[k.Name]
 	for at := range w.Before {
 		if _, kept := w.Files[at]; !kept {
-			if err := t.remove(path.Join(k.Name, at)); err != nil {
+			if err := file.RemoveIn(t.root, path.Join(k.Name, at)); err != nil {
 				return err
 			}
 		}
 	}
 	w.Before = nil
 	t.record.Skills[k.Name] = w
-	return nil
-}
-
-// remove removes a file, and the directories that it leaves empty.
-func (t *target) remove(name string) error {
-	if err := t.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if t.root.Remove(dir) != nil {
-			return nil // it holds something else
-		}
-	}
 	return nil
 }
 
@@ -386,7 +373,7 @@ func (t *target) drop(name string, out *projected) error {
 	}
 	w := t.record.Skills[name]
 	for _, at := range slices.Concat(slices.Collect(maps.Keys(w.Files)), slices.Collect(maps.Keys(w.Before))) {
-		if err := t.remove(path.Join(name, at)); err != nil {
+		if err := file.RemoveIn(t.root, path.Join(name, at)); err != nil {
 			return err
 		}
 	}

@@ -304,13 +304,8 @@ func (x *exchange) run() error {
 	}
 	defer in.Close()
 	for _, name := range x.remove {
-		if err := in.Remove(filepath.FromSlash(name)); err != nil {
+		if err := file.RemoveIn(in, name); err != nil {
 			return err
-		}
-		for d := path.Dir(name); d != "."; d = path.Dir(d) {
-			if in.Remove(filepath.FromSlash(d)) != nil { // it holds more
-				break
-			}
 		}
 	}
 	for _, name := range x.write {
