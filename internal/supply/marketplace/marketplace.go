@@ -20,8 +20,8 @@ import (
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
-// Names are the files that are looked for, in this order, by their path in a repository.
-var Names = []string{".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json",
+// names are the files that are looked for, in this order, by their path in a repository.
+var names = []string{".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json",
 	".cursor-plugin/marketplace.json", ".github/plugin/marketplace.json"}
 
 // Bounds of a marketplace.
@@ -57,8 +57,7 @@ type Source struct {
 }
 
 // String returns where the plugin lies: a path in the marketplace's repository, or a source elsewhere; "" if that is
-// not
-// known.
+// not known.
 func (s Source) String() string {
 	switch {
 	case s.NPM != "":
@@ -76,11 +75,11 @@ func (s Source) String() string {
 }
 
 // ErrNone is the error of a folder without a marketplace.
-var ErrNone = errors.New("it has no marketplace: " + strings.Join(Names, ", "))
+var ErrNone = errors.New("it has no marketplace: " + strings.Join(names, ", "))
 
 // Read reads the marketplace in a folder. The error is ErrNone if there is none.
 func Read(dir string) (*Marketplace, error) {
-	for _, name := range Names {
+	for _, name := range names {
 		data, _, err := file.ReadRegular(filepath.Join(dir, filepath.FromSlash(name)), maxBytes+1, false)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -119,18 +118,18 @@ func parse(data []byte) (*Marketplace, error) {
 		return nil, fmt.Errorf("it lists more than %d plugins", maxPlugins)
 	}
 	m := &Marketplace{Name: list.Name}
-	names := map[string]int{}
+	count := map[string]int{}
 	for n, entry := range list.Plugins {
 		p := pluginOf(entry, list.Metadata.PluginRoot)
 		if p.Name == "" {
 			return nil, fmt.Errorf("plugins[%d] states no name", n)
 		}
-		names[p.Name]++
+		count[p.Name]++
 		m.Plugins = append(m.Plugins, p)
 	}
 	for i := range m.Plugins {
-		if p := &m.Plugins[i]; names[p.Name] > 1 {
-			p.Reason = fmt.Sprintf("the list has %d plugins of this name", names[p.Name])
+		if p := &m.Plugins[i]; count[p.Name] > 1 {
+			p.Reason = fmt.Sprintf("the list has %d plugins of this name", count[p.Name])
 		}
 	}
 	return m, nil
@@ -138,10 +137,10 @@ func parse(data []byte) (*Marketplace, error) {
 
 // Find returns the plugin of that name. The error says why it cannot be added.
 func (m *Marketplace) Find(name string) (*Plugin, error) {
-	names := make([]string, 0, len(m.Plugins))
+	known := make([]string, 0, len(m.Plugins))
 	for i := range m.Plugins {
 		p := &m.Plugins[i]
-		names = append(names, p.Name)
+		known = append(known, p.Name)
 		if p.Name != name {
 			continue
 		}
@@ -151,7 +150,7 @@ func (m *Marketplace) Find(name string) (*Plugin, error) {
 		return p, nil
 	}
 	hint := ""
-	if near := text.Nearest(name, names); near != "" {
+	if near := text.Nearest(name, known); near != "" {
 		hint = "; did you mean " + shown(near) + "?"
 	}
 	return nil, fmt.Errorf("%s lists no plugin %s%s", m.File, shown(name), hint)
@@ -238,10 +237,7 @@ func sourceOf(raw json.RawMessage, root string) (s Source, err error) {
 
 // folder returns a path in a repository. what is the path as it was stated.
 func folder(name, what string) (string, error) {
-	clean := path.Clean(strings.TrimPrefix(name, "./"))
-	if name == "" {
-		clean = "."
-	}
+	clean := path.Clean(name)
 	if strings.ContainsAny(what, "\\\x00") || path.IsAbs(what) || !filepath.IsLocal(filepath.FromSlash(clean)) ||
 		slices.Contains(strings.Split(what, "/"), "..") {
 		return "", fmt.Errorf("its path %q leads out of the repository", shown(what))

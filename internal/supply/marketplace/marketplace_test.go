@@ -26,7 +26,8 @@ func write(t *testing.T, name, text string) (dir string) {
 	return dir
 }
 
-// TestSources reads the sources of plugins in all forms, of which those that lead elsewhere are refused by name.
+// TestSources reads each form of a plugin's source. It refuses a path that leads out of the repository, and a form that
+// is not known.
 func TestSources(t *testing.T) {
 	for stated, want := range map[string]string{
 		`"./plugins/a"`:                       "plugins/a",
@@ -106,7 +107,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestHostile refuses lists that are none, and a list of 100,000 plugins at once.
+// TestHostile refuses a file that is no list of plugins, and a list of 100,000 plugins, without much work.
 func TestHostile(t *testing.T) {
 	entries := strings.TrimSuffix(strings.Repeat(`{"name": "p", "source": "./p"},`, 100_000), ",")
 	for text, want := range map[string]string{
@@ -119,7 +120,7 @@ func TestHostile(t *testing.T) {
 		strings.Repeat("[", 1_000_000):    "not JSON",
 	} {
 		begun := time.Now()
-		_, err := Read(write(t, Names[0], text))
+		_, err := Read(write(t, names[0], text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: %v, want %q", text, err, want)
 		}
