@@ -22,7 +22,7 @@ const (
 	maxBytes = 1 << 30
 )
 
-// replaced are files whose content the package states elsewhere, or that belong to the files of the package.
+// replaced are the files that are not copied: the package states their content elsewhere, or has its own of that name.
 var replaced = []string{manifest.FileName, "plugin.schema.json", ".mcp.json", agentplugin.FileName,
 	agentplugin.ServersName, agentplugin.Namespace}
 

@@ -33,8 +33,7 @@ func hasPluginData(name string) bool {
 	return err == nil
 }
 
-// tellData prints that a new plugin gets data which is there by its name: of an earlier plugin, which may be another
-// person's.
+// tellData prints that a new plugin gets the data of an earlier one of its name, which another person may have written.
 func tellData(c *console.Console, name string) error {
 	dir, err := dataOf(name, true)
 	if err != nil {

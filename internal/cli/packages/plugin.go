@@ -111,7 +111,7 @@ func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, p *packages.
 }
 
 // noTwin returns an error if an extension in the search paths has the name of a new plugin or an id of its servers.
-// Neither of both would run.
+// Neither of the two would run.
 func noTwin(ctx context.Context, cfg *config.Config, p *agentplugin.Plugin) error {
 	ids := []string{p.Identity.Name, agentplugin.PluginID(p.Identity.Name)}
 	for _, s := range p.Servers {

@@ -30,7 +30,7 @@ type format struct {
 	manifest string
 	client   clientconfig.Client
 	servers  string // file with servers; "": only the manifest states them
-	// both means that the file with servers counts beside those that the manifest states, and so for hooks
+	// both means that the usual files with servers and with hooks count even if the manifest states others
 	both bool
 	// root and data are the placeholders for the folder of the plugin and for that of its data, with which the plugin's
 	// texts name them

@@ -11,7 +11,7 @@ import (
 
 const hooksFile = "hooks/hooks.json"
 
-// hooks reads the hooks of a plugin, but those of Cursor, which speak a protocol of their own.
+// hooks reads the hooks of a plugin. Those of Cursor speak a protocol of their own, and are left out.
 func (r *reader) hooks(f *format) {
 	if f.name == Cursor {
 		return

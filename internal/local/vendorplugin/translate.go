@@ -15,9 +15,10 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Translate writes the plugin.toml that runs the plugin in dir, with what a marketplace says of it, which may be nil.
-// Skills that the plugin has elsewhere are put below skills/; the entry of a marketplace that states all of a plugin
-// chooses them. dir is a folder of regular files that nobody else uses. ok is false if it holds no such plugin.
+// Translate writes the plugin.toml that runs the plugin in dir. listed is its entry in a marketplace, nil for none.
+// Skills that the plugin has elsewhere are put below skills/; where the entry states all of the plugin, skills/ then
+// has those alone that it names. dir is a folder of regular files that nobody else uses. ok is false if it holds no
+// such plugin.
 func Translate(dir string, listed *marketplace.Plugin) (p *Plugin, ok bool, err error) {
 	if find(dir) == "" && (listed == nil || !listed.Alone && !hasParts(dir)) {
 		return nil, false, nil
@@ -43,8 +44,8 @@ func hasParts(dir string) bool {
 	})
 }
 
-// arrange puts the skills that the plugin has elsewhere below skills/. Of an entry that states all of the plugin, no
-// others are there.
+// arrange puts the skills that the plugin has elsewhere below skills/. It removes all others if the entry of a
+// marketplace states all of the plugin.
 func arrange(dir string, listed *marketplace.Plugin) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

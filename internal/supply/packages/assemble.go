@@ -134,9 +134,9 @@ func unpack(tree *store.Tree, a archive, p lock.Part) error {
 	return tree.Unpack(a.form, a.data, p.Path, a.strip)
 }
 
-// settle unpacks the first part again where its content decides about its place: an archive of a folder without that
-// folder, and with raise a plugin of npm in the root of the tree, because a plugin is one folder. It returns the parts
-// with their places.
+// settle unpacks the first part again where its content decides about its place. What is in the only folder of an
+// archive goes into the root of the tree, and with raise a plugin of npm does too, because a plugin is one folder. It
+// returns the parts with their places.
 func settle(tree *store.Tree, a archive, parts []lock.Part, raise bool) ([]lock.Part, error) {
 	first := parts[0]
 	switch {

@@ -33,8 +33,8 @@ type choice struct {
 	listed  *marketplace.Plugin // the chosen plugin as its marketplace lists it
 }
 
-// choose makes the plugin of the package's marketplace that has the name of the program, or a folder of the package,
-// the root of the tree. None of the submodules, which are not taken, may be in what is left.
+// choose narrows the tree to what the program of the source names: a plugin of the package's marketplace, or a folder
+// of the package. It fails if a submodule would be in what is left, because submodules are not taken.
 func choose(tree *store.Tree, first lock.Part, program string, submodules []string) (choice, error) {
 	whole := choice{program: program}
 	if program == "" || !isLocal(first) && !isGit(first) {

@@ -82,8 +82,8 @@ func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 	return p, nil
 }
 
-// needsPackages reports whether dir has a package.json with dependencies, and is neither a bundle nor a plugin none of
-// whose servers and hooks runs a file of it.
+// needsPackages reports whether dir needs the dependencies in its package.json. A bundle has them in it, and a
+// translated plugin needs them only if a server or a hook of it runs one of its files.
 func needsPackages(dir string) bool {
 	p, err := readPackageJSON(dir)
 	if err != nil || len(p.Dependencies) == 0 {

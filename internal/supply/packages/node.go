@@ -132,7 +132,7 @@ func formOfParts(dir string, parts []lock.Part) form {
 	return formOf(dir)
 }
 
-// describePackage returns how a program of the package of the first part is run, or what of a plugin is.
+// describePackage returns how a program of the first part's package is run, or what the package is as a plugin.
 func describePackage(dir string, parts []lock.Part, program string) (Run, error) {
 	if isWheel(parts[0]) {
 		return describeWheel(dir, parts[0], program)

@@ -60,7 +60,7 @@ func (u unpacking) link(name, target string) error {
 	return u.t.claim(rel, false)
 }
 
-// follow puts copies of what they lead to in place of the links.
+// follow replaces the links by copies of what they lead to.
 func (u unpacking) follow() error {
 	if u.links == nil {
 		return nil
