@@ -135,7 +135,7 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host, files *desk) {
 	o := exthost.Options{Policies: members, Cluster: aside{}}
 	rulings(&o, cfg)
 	files = newDesk(t, "# mine\ntoolsets:\n  talk:\n    include:\n      - ext_kit_* # all of it\n"+
-		"    exclude: [\"*_fail\"]\n")
+		"    exclude: [\"*_fail\"]\n    tools: {ext_kit_say: {describe: Says it aloud.}}\n")
 	files.states(t, &o, cfg)
 	h = openHost(t, cfg, o)
 	addr := serve(t, Options{
@@ -462,6 +462,18 @@ func TestDashboard(t *testing.T) {
 		b.eval(`(() => { const input = [...document.querySelectorAll(".field")].find((n) => n.innerText.startsWith("Calls")).querySelector("select"); input.value = ""; return 0; })()`)
 		dry("")
 		b.await(`[...document.querySelectorAll(".panel .result .reason")].some((n) => n.textContent.includes("all pass unchanged"))`)
+		b.eval(`import("./rehearsal.js").then(({ rehearsal }) => {
+			window.dry = rehearsal();
+			const of = (...names) => dry.update({ status: { policies: names.map((name) => ({ name })) } }), list = dry.node.querySelector("select");
+			of("one");
+			window.chosen = [list.value];
+			list.value = "";
+			list.dispatchEvent(new Event("change"));
+			of("one", "two");
+			chosen.push(list.value, list.options.length, dry.node.querySelector("textarea").closest(".field").hidden);
+			return 0;
+		})`)
+		b.await(`JSON.stringify(window.chosen) === '["one","",3,false]'`) // new policies do not close an entry
 		b.await(`document.querySelectorAll(".audit tbody tr").length > 0 || document.querySelector(".governance").innerText.includes("No audit log is kept")`)
 		b.look(1280, 1700, "dark")
 		b.shoot("governance-dark")

@@ -153,9 +153,18 @@ export function labelled(label, input, hint) {
   return field;
 }
 
+/** fill sets the choices of a drop-down list, unless it has them. The one that is chosen stays so if it is among them. */
+export function fill(node, choices) {
+  const value = node.selectedOptions[0]?.value;
+  if (choices.length === node.options.length && choices.every(([v], i) => node.options[i].value === v)) return;
+  node.replaceChildren(...choices.map(([v, text]) => el("option", { value: v }, text)));
+  if (choices.some(([v]) => v === value)) node.value = value;
+}
+
 /** choose returns a drop-down list with a value that may be missing. */
 export function choose(choices, value = "") {
-  const node = el("select", {}, ...choices.map(([v, text]) => el("option", { value: v }, text)));
+  const node = el("select");
+  fill(node, choices);
   node.value = value;
   return node;
 }
@@ -179,14 +188,8 @@ export function matches(query, ...texts) {
 /** select returns a labelled drop-down list. */
 export function select(label, choices, onchange) {
   const node = el("select", { "aria-label": label, onchange: () => onchange(node.value) });
-  const fill = (list) => {
-    const value = node.value;
-    if (list.length === node.options.length && list.every(([v], i) => node.options[i].value === v)) return;
-    node.replaceChildren(...list.map(([v, text]) => el("option", { value: v }, text)));
-    if (list.some(([v]) => v === value)) node.value = value;
-  };
-  fill(choices);
-  return { node, fill };
+  fill(node, choices);
+  return { node, fill: (list) => fill(node, list) };
 }
 
 /** filter returns a drop-down list whose choice is a filter in the address, and read(params), which returns it. */

@@ -2,7 +2,7 @@
 
 import { el, put, setText } from "./dom.js";
 import { clock, count, duration, json, plural } from "./format.js";
-import { action, block, choose, labelled, panel, table } from "./parts.js";
+import { action, block, choose, fill, labelled, panel, table } from "./parts.js";
 import { recordedCalls } from "./recordings.js";
 import { postText } from "./api.js";
 
@@ -15,7 +15,7 @@ const effects = { deny: "denied", modify: "changed", respond: "answered by the p
 
 /** rehearsal returns the panel in which a policy decides about the calls of the past. */
 export function rehearsal() {
-  const policy = labelled("Policy", choose([[ENTRY, "an entry to paste"]]), "Of the configuration, or an entry that is not in it yet.");
+  const policy = labelled("Policy", el("select"), "Of the configuration, or an entry that is not in it yet.");
   const entry = labelled("Entry of plugins", el("textarea", { rows: "7", spellcheck: "false" }, example), "One entry in YAML, of a built-in policy.");
   const choices = [["", "all that the host has kept, at most 256"], ["100", "the last 100"], ["20", "the last 20"], [RECORDING, `those of the open recording, at most ${count(MOST)}`]];
   const last = labelled("Calls", choose(choices), "Those that clients have made, or those of the cassette that is open under Recordings.");
@@ -39,14 +39,9 @@ export function rehearsal() {
     el("div.fields", {}, policy.node, last.node), entry.node, el("div.actions", {}, run), wrong, result);
   const chosen = () => { entry.node.hidden = policy.input.value !== ENTRY; };
   policy.input.addEventListener("change", chosen);
-  let known = "";
   return { node: p.node, update(s) {
     const names = (s.status.policies ?? []).filter((x) => x.builtin !== "audit_log").map((x) => x.name);
-    if (names.join("\n") === known) return;
-    known = names.join("\n");
-    const value = policy.input.value;
-    policy.input.replaceChildren(...[...names.map((n) => [n, n]), [ENTRY, "an entry to paste"]].map(([v, text]) => put(el("option", { value: v }), text)));
-    policy.input.value = value !== ENTRY && names.includes(value) ? value : names[0] ?? ENTRY;
+    fill(policy.input, [...names.map((n) => [n, n]), [ENTRY, "an entry to paste"]]);
     chosen();
   } };
 }
