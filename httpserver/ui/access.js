@@ -15,7 +15,10 @@ export function access(nav) {
   const none = empty("No toolset is stated.", "A toolset states which tools, prompts and resources its clients see.");
   const clientRows = new Rows(clients.body, clientRow), toolsetRows = new Rows(toolsets.body, toolsetRow);
   const failure = el("p.reason", { "data-tone": "bad", role: "alert", hidden: true });
+  const addClient = el("a", { href: "#/access/new-client", hidden: true }, "add a client"), addToolset = el("a", { href: "#/access/new-toolset", hidden: true }, "add a toolset");
+  put(named.extra, addClient);
   put(named.body, clients.node, nobody);
+  put(sets.extra, addToolset);
   put(sets.body, toolsets.node, none);
   const title = el("h2"), body = el("div.body");
   const close = el("button.close", { type: "button", "aria-label": "Close", onclick: () => nav("#/access") }, "✕");
@@ -38,8 +41,8 @@ export function access(nav) {
 
   function draw() {
     const c = stated.clients.clients, t = stated.toolsets.toolsets;
-    put(named.extra, stated.clients.file && el("a", { href: "#/access/new-client" }, "add a client"));
-    put(sets.extra, stated.toolsets.file && el("a", { href: "#/access/new-toolset" }, "add a toolset"));
+    addClient.hidden = !stated.clients.file;
+    addToolset.hidden = !stated.toolsets.file;
     clientRows.update(c, (x) => x.name);
     toolsetRows.update(t, (x) => x.name);
     clients.node.hidden = !c.length;
@@ -75,7 +78,7 @@ export function access(nav) {
   return {
     node: el("div.access-view", {}, el("div.column", {}, failure, named.node, sets.node), detail),
     search: null,
-    shown: () => { stated = null; shown = ""; load(); },
+    shown: () => { stated = null; shown = ""; detail.hidden = true; load(); },
     update(s, { rest }) {
       if (stated && shown !== rest) open(rest);
     },
@@ -229,7 +232,8 @@ function toolsetForm(t, all, done) {
   anyway.hidden = true;
   const remove = t && action("Remove", attempt(() => f, async () => { await post(to("remove"), { digest: t.digest }); await done(""); }), { tone: "bad", confirm: "Really remove it?" });
   f = form(fields, [save, anyway, remove].filter(Boolean), el("p.hint", {}, `${t ? t.stated : `Written into ${all.file}`}. A reload applies the files of the host as they are now.`), summary, list);
-  const more = t && [t.risk && `risk ${t.risk.join(", ")}`, t.skills && `skills ${t.skills.join(", ")}`, t.prefix !== undefined && `prefix ${JSON.stringify(t.prefix)}`, t.describe && `${plural(Object.keys(t.describe).length, "description")} of its own`].filter(Boolean).join("; ");
+  const more = t && [t.risk && `risk ${t.risk.join(", ")}`, t.skills && `skills ${t.skills.join(", ")}`, t.prefix !== undefined && `prefix ${JSON.stringify(t.prefix)}`, t.describe && `${plural(Object.keys(t.describe).length, "description")} of its own`,
+    t.tools && `another shape of ${plural(Object.keys(t.tools).length, "tool")}`].filter(Boolean).join("; ");
   preview();
   return [more ? el("p.who", {}, `It also states ${more}.`) : null, f.node];
 }
