@@ -211,11 +211,11 @@ function toolsetForm(t, all, done) {
   function show({ before, after }) {
     const was = new Set(before), is = new Set(after);
     const every = [...new Set([...before, ...after])].sort();
-    const added = t ? every.filter((n) => !was.has(n)) : [], gone = every.filter((n) => !is.has(n));
-    const rank = (n) => (gone.includes(n) ? 0 : added.includes(n) ? 1 : 2);
+    const gone = every.filter((n) => !is.has(n)), added = t ? every.filter((n) => !was.has(n)) : [], same = t ? every.filter((n) => was.has(n) && is.has(n)) : after;
     setText(summary, `Shows ${plural(after.length, "tool")}${t ? `, ${count(before.length)} before: ${count(added.length)} more, ${count(gone.length)} no longer` : ""}`);
-    const rows = every.map((n) => [rank(n), n]).sort(([a, x], [b, y]) => a - b || x.localeCompare(y));
-    put(list, rows.slice(0, MOST).map(([r, n]) => el("li.mono", { "data-tone": ["bad", "good", null][r] }, el("span.mark", {}, ["no longer", "new", ""][r]), el("span", {}, n))),
+    const line = (tone, mark) => (n) => [n, tone, mark];
+    const rows = [...gone.map(line("bad", "no longer")), ...added.map(line("good", "new")), ...same.map(line(null, ""))];
+    put(list, rows.slice(0, MOST).map(([n, tone, mark]) => el("li.mono", { "data-tone": tone }, el("span.mark", {}, mark), el("span", {}, n))),
       rows.length > MOST && el("li", {}, `and ${count(rows.length - MOST)} more`));
   }
   for (const field of [include, exclude]) field.replaced = preview;
