@@ -336,11 +336,10 @@ func (a Admin) TestHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, err
 // skill of a folder, or of a server before, has its URI alone. A server that does not answer is named in the error, and
 // leaves the others.
 func (a Admin) DeclaredSkills(ctx context.Context) (list []status.Skill, err error) {
-	ready := map[string]bool{}
-	for _, x := range a.Status().Extensions {
-		ready[x.ID] = x.State == string(supervisor.Ready)
+	s, ready, taken := a.h.snapshots.Load(), map[string]bool{}, map[string]bool{}
+	for x := range s.Ordered {
+		ready[x.ID()] = x.Status().State == string(supervisor.Ready)
 	}
-	s, taken := a.h.snapshots.Load(), map[string]bool{}
 	for _, folder := range s.Skills {
 		for _, e := range folder.Entries() {
 			taken[e.URI] = true
