@@ -142,6 +142,26 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
+// The host's own headers are refused in one order, whatever that of the map is.
+func TestOwnHeadersAreRefusedInOrder(t *testing.T) {
+	const headers = `"te": "secret://A", "Host": "secret://A", "Accept": "secret://A", "Upgrade": "secret://A"`
+	files := map[string]string{
+		"plugin.json": pluginJSON(`, "extensions": {"` + Namespace + `": {"secrets": {"a": {"headers": {` + headers + `}}}}}`),
+		"mcp.json":    mcpJSON(`"a": {"type": "streamable-http", "url": "https://a.example/mcp"}`),
+	}
+	for range 5 {
+		var got []string
+		for _, note := range read(t, files).Notes {
+			if _, rest, ok := strings.Cut(note.Text, "the header "); ok {
+				got = append(got, strings.Fields(rest)[0])
+			}
+		}
+		if want := "Accept Host Upgrade te"; strings.Join(got, " ") != want {
+			t.Fatalf("%q, want %s", got, want)
+		}
+	}
+}
+
 func TestForeign(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"name": "x"}`:               true,

@@ -212,8 +212,8 @@ func (r *reading) tables(path string, data []byte, keys []string) (t manifest.Ta
 		d.Message = Namespace + ": " + d.Message
 		r.report.Diagnostics = append(r.report.Diagnostics, d)
 	}
-	for server, secrets := range t.Secrets {
-		for name := range secrets.Headers {
+	for _, server := range slices.Sorted(maps.Keys(t.Secrets)) {
+		for _, name := range slices.Sorted(maps.Keys(t.Secrets[server].Headers)) {
 			if ownHeaders.MatchString(name) {
 				r.reject(strict.Pos{File: path}, "8", "",
 					"%s: secrets: the header %s of the server %q is the host's own", Namespace, short(name, 100),
