@@ -15,7 +15,7 @@ import (
 //	reason: this touches production   # shown to the person
 //	expiry: 10m                       # how long the approval request waits; default 5m
 //
-// match selects the calls: match: {risk: [destroy]} has a person asked before anything is deleted.
+// match selects the calls: with match: {risk: [destroy]}, a person is asked before anything is deleted.
 //
 // An approval is valid for one call with the same caller, tool and arguments: the waiting one or,
 // if its caller has canceled, an equal call before the expiry. Without an answer or an approver,
