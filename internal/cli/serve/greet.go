@@ -60,6 +60,9 @@ const (
 	names                    // its name, beside those of the same state
 )
 
+// detailIndent is the indent of what is said below the line of an extension.
+const detailIndent = "      "
+
 // alignedID is the length of the longest id that the columns are aligned to.
 const alignedID = 24
 
@@ -102,11 +105,10 @@ func (g *greeting) compose(h *exthost.Host, s *status.Status) {
 			"exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
 	}
 	if n := g.unsaid; n > 0 {
-		g.text("  "+g.c.Paint(console.Yellow, "!")+" ",
-			console.Plural(n, "warning")+" about extensions, which exthost status ID shows")
+		g.warn("  ", console.Plural(n, "warning")+" about extensions, which exthost status ID shows")
 	}
 	if s.Trust == config.TrustOff {
-		g.text("  "+g.c.Paint(console.Yellow, "!")+" ", hosts.TrustsAll)
+		g.warn("  ", hosts.TrustsAll)
 	}
 	g.verdict(s)
 	g.cost(h)
@@ -223,10 +225,10 @@ func (g *greeting) together() {
 // faults writes why an extension does not run, and the errors in its manifest.
 func (g *greeting) faults(x status.Extension, diags []protocol.Diagnostic) {
 	if x.State != string(supervisor.Ready) && x.Reason != "" {
-		g.text("      ", x.Reason)
+		g.text(detailIndent, x.Reason)
 	}
 	for _, words := range console.LastWords(hosts.Evidence(x)) {
-		for _, line := range console.Hang("      "+console.Cut(console.Safe(strings.TrimSpace(words)), maxWords),
+		for _, line := range console.Hang(detailIndent+console.Cut(console.Safe(strings.TrimSpace(words)), maxWords),
 			g.width) {
 			fmt.Fprintln(&g.b, g.c.Paint(console.Dim, line))
 		}
@@ -236,10 +238,10 @@ func (g *greeting) faults(x status.Extension, diags []protocol.Diagnostic) {
 			continue
 		}
 		if !hosts.Said(x, d) {
-			g.warn(d.Message)
+			g.warn(detailIndent, d.Message)
 		}
 		if d.Hint != "" {
-			g.text("      → ", d.Hint)
+			g.text(detailIndent+"→ ", d.Hint)
 		}
 	}
 }
@@ -247,10 +249,10 @@ func (g *greeting) faults(x status.Extension, diags []protocol.Diagnostic) {
 // rights writes what confines an extension, and what it may do that others may not.
 func (g *greeting) rights(x status.Extension) {
 	if x.Sandbox != nil && len(x.Sandbox.Lacks) == 0 {
-		g.text("      ", x.Sandbox.String())
+		g.text(detailIndent, x.Sandbox.String())
 	}
 	for _, text := range warnings(x) {
-		g.warn(text)
+		g.warn(detailIndent, text)
 	}
 }
 
@@ -268,8 +270,8 @@ func warnings(x status.Extension) (list []string) {
 	return list
 }
 
-// warn writes a detail that deserves attention.
-func (g *greeting) warn(text string) { g.text("      "+g.c.Paint(console.Yellow, "!")+" ", text) }
+// warn writes a paragraph that deserves attention.
+func (g *greeting) warn(indent, text string) { g.text(indent+g.c.Paint(console.Yellow, "!")+" ", text) }
 
 // maxWords is how much of an output line of a failed process is shown, in characters.
 const maxWords = 240
@@ -279,10 +281,9 @@ func (g *greeting) tools(entries []*tools.Entry) {
 	for i, e := range entries {
 		items[i] = fmt.Sprintf("%s %d", strings.ReplaceAll(console.Safe(e.Tool), " ", "_"), e.Tokens())
 	}
-	const indent = 6
 	for len(items) > 0 {
-		n := fill(items, g.width-indent)
-		fmt.Fprintf(&g.b, "%*s%s\n", indent, "", g.c.Paint(console.Dim, strings.Join(items[:n], " · ")))
+		n := fill(items, g.width-len(detailIndent))
+		fmt.Fprintf(&g.b, "%s%s\n", detailIndent, g.c.Paint(console.Dim, strings.Join(items[:n], " · ")))
 		items = items[n:]
 	}
 }
@@ -339,7 +340,7 @@ func (g *greeting) destinations(s *status.Status) {
 		}
 		g.item(mark, fmt.Sprintf("%-*s  %-8s %s", g.longest, d.ID, d.Transport, where))
 		if d.State == string(supervisor.Failed) && g.detail < inLine {
-			g.text("      ", d.Reason)
+			g.text(detailIndent, d.Reason)
 		}
 	}
 }
@@ -348,7 +349,7 @@ func (g *greeting) destinations(s *status.Status) {
 func (g *greeting) manifests(s *status.Status) {
 	found := hosts.Unlisted(*s)
 	if n := len(found); n > 1 && g.detail >= inLine {
-		g.text("  "+g.c.Paint(console.Yellow, "!")+" ", fmt.Sprintf("%d faults of files: exthost check", n))
+		g.warn("  ", fmt.Sprintf("%d faults of files: exthost check", n))
 		return
 	}
 	for _, d := range found {
