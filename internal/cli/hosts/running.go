@@ -209,8 +209,7 @@ func (r *Running) Post(ctx context.Context, path string, body []byte, into any) 
 	return r.do(ctx, http.MethodPost, path, body, into)
 }
 
-// Call makes a call of a tool with progress, without a timeout. It calls report with each report of progress that has
-// arrived in time.
+// Call calls a tool, without a timeout. It passes each report of progress that arrives before the result to report.
 func (r *Running) Call(ctx context.Context, path string, arguments []byte, report func(protocol.Progress),
 ) (json.RawMessage, error) {
 	inner, cancel := context.WithCancelCause(ctx)

@@ -18,8 +18,8 @@ func toolsShow(c *console.Console) *cobra.Command {
 		Short:       "Show what a toolset makes of its tools, and the tokens saved",
 		Annotations: console.AsksHost,
 		Args:        console.NoArgs,
-		Long: "Show each tool of a toolset that clients see in another way than its extension states it: its name\n" +
-			"and arguments, and below those that it had, with the tokens of both. " + askedHost,
+		Long: "Show the tools that a toolset changes: the name and the arguments that clients see, below them\n" +
+			"those that the extension states, and the tokens of both. " + askedHost,
 		RunE: func(cmd *cobra.Command, _ []string) error { return showTools(cmd.Context(), c, v) },
 	}
 	viewerFlags(cmd, &v)

@@ -63,7 +63,7 @@ func toolsList(c *console.Console) *cobra.Command {
 		Annotations: console.AsksHost,
 		Args:        console.NoArgs,
 		Long: "List the tools that a client is offered, with an estimate of what each costs in every " +
-			"model\nrequest, the most that a call of it can do, and in a cluster the nodes that have it. Tools " +
+			"model\nrequest, its risk (the most that a call can do), and in a cluster the nodes that have it. Tools " +
 			"that\npolicies hide from the caller are named on stderr. " + askedHost,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, v) },
 	}
