@@ -18,7 +18,7 @@ type Desk interface {
 	Agree(ctx context.Context, digest string) error
 	// LoadOptions returns how the configuration of the host is read.
 	LoadOptions() config.LoadOptions
-	// Edit calls edit, which changes the files of the configuration, and then has all hosts of the user read their
+	// Edit calls edit, which changes the files of the configuration, and then tells all hosts of the user to read their
 	// clients again. missed says which of them did not, and why. The error is that of edit, or why the changed
 	// configuration is not trusted although the one before was.
 	Edit(ctx context.Context, edit func() error) (missed []string, err error)

@@ -133,7 +133,7 @@ func (d *desk) LoadOptions() config.LoadOptions {
 // Edit implements [Desk].
 func (d *desk) Edit(_ context.Context, edit func() error) ([]string, error) { return nil, edit() }
 
-// states has a host with this configuration read its clients and toolsets from the files of the desk.
+// states lets a host with this configuration read its clients and toolsets from the files of the desk.
 func (d *desk) states(t *testing.T, o *exthost.Options, cfg *config.Config) {
 	t.Helper()
 	before := o.Reread
