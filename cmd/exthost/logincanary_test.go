@@ -95,7 +95,9 @@ func TestLoginsAppearNowhere(t *testing.T) {
 	said["the failure"] = s.call(t, "ext_gh_hello", `{}`)
 	broken.Store(false)
 	remote.Revoke()
-	said["the end"] = s.call(t, "ext_gh_hello", `{}`) // the error description quotes the refresh token
+	for said["the end"] == "" || strings.Contains(said["the end"], `"not_ready"`) { // a new session may have failed too
+		said["the end"] = s.call(t, "ext_gh_hello", `{}`) // the error description quotes the refresh token
+	}
 	_, said["the metrics"] = request(t, strings.TrimSuffix(s.url, "/mcp")+"/metrics", "")
 	for _, args := range [][]string{
 		{"status", "-o", "json"}, {"status", "gh", "-o", "json"}, {"logs", "--level", "trace", "-o", "json"},
