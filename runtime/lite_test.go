@@ -204,7 +204,8 @@ func TestLiteFaultyAnswers(t *testing.T) {
 // Lines that a call printed besides its answer do not fail the next call.
 func TestLiteTracebackSpoilsOneCall(t *testing.T) {
 	fault(t)
-	r := start(t, liteSpec(t, `read; out Traceback; out   line 1; out KeyError; read; last "fine"; echo`))
+	// One write: the host cannot tell a line that comes after a pause from an answer to the next call.
+	r := start(t, liteSpec(t, "read; out Traceback\n  line 1\nKeyError; read; last \"fine\"; echo"))
 	_, err := r.callTool()
 	wantKind(t, err, protocol.InvalidJSON)
 	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{}}`); err != nil ||
