@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // patience bounds each run of the script, and each wait for it.
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 	if err == nil && filepath.Base(self) == "exthost" {
 		os.Exit(beExthost(self))
 	}
-	os.Exit(m.Run())
+	os.Exit(processtest.Sharded(m).Run())
 }
 
 const versionMark = "\nversion of the test's program: "
