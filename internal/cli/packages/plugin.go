@@ -45,7 +45,7 @@ func draftOf(c *console.Console, cfg *config.Config, id string, e lock.Entry) (*
 // the user has agreed.
 func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.Config, s store.Store,
 	p *packages.Package, source string, args []string) (err error) {
-	d, err := t.pluginDraft(c, cfg, p, source, args)
+	d, err := t.pluginDraft(c, cfg, s, p, source, args)
 	if err == nil {
 		err = noTwin(ctx, cfg, p.Run.Plugin)
 	}
@@ -72,9 +72,10 @@ func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.C
 	return hosts.Apply(ctx, c, cfg, "added "+d.id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
 }
 
-// pluginDraft returns the draft of a new plugin. It refuses what a plugin cannot be given, and a folder that is in use.
-func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, p *packages.Package, source string, args []string,
-) (*draft, error) {
+// pluginDraft returns the draft of a new plugin. It refuses what a plugin cannot be given, and a folder that is in use
+// by more than what an exthost add has left that was killed.
+func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, s store.Store, p *packages.Package, source string,
+	args []string) (*draft, error) {
 	name := p.Run.Plugin.Identity.Name
 	switch {
 	case t.id != "" && t.id != name:
@@ -88,6 +89,9 @@ func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, p *packages.
 	d, err := newDraft(c, cfg, name)
 	if err == nil {
 		err = d.absent()
+	}
+	if err == nil {
+		err = s.Withdraw(d.dir)
 	}
 	if err != nil {
 		return nil, err

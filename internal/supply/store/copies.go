@@ -21,9 +21,12 @@ import (
 // edits it, so no file is read-only, and no file beside the tree is judged here.
 
 // VerifyCopy compares the copy in dir with the tree of this hash, which need not be in the store. The error names files
-// that were changed or removed; [Missing] means that none is there. As with [Store.Verify], what is unchanged according
-// to the file system is not read again.
+// that were changed or removed, or says that an exchange of them has not ended; [Missing] means that none is there. As
+// with [Store.Verify], what is unchanged according to the file system is not read again.
 func (s Store) VerifyCopy(hash, dir string) error {
+	if _, begun := s.killed(dir); begun {
+		return fmt.Errorf("the exchange of the files of %s has not ended: it was killed, or is under way", dir)
+	}
 	found, err := listCopy(dir)
 	if err != nil {
 		return err
@@ -134,16 +137,31 @@ func (t *Tree) copyFile(path, name string) error {
 // Exchange replaces the copy of the tree from in dir by one of the tree to, which is in the store. "" stands for no
 // tree: with it as from the copy is added, with it as to the copy is removed, and dir with it if that leaves it empty.
 // Files of neither tree stay; left are their names. A file that is in the way is an error that names it, and then
-// nothing has changed.
+// nothing has changed. What an exchange of dir has left that was killed counts as files of its trees.
 func (s Store) Exchange(dir, from, to string) (left []string, err error) {
+	if err := s.own(); err != nil {
+		return nil, err
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return s.exchange(dir, from, to)
+}
+
+// exchange is [Store.Exchange] while the store is locked.
+func (s Store) exchange(dir, from, to string) (left []string, err error) {
 	found, err := listCopy(dir)
 	if err != nil {
 		return nil, err
 	}
 	x := exchange{dir: dir, found: found}
-	if x.was, err = s.filesOfCopy(from, dir, found); err != nil {
+	was, err := s.filesOfCopy(from, dir, found)
+	if err != nil {
 		return nil, err
 	}
+	x.ours = append(x.ours, was)
 	if to != "" {
 		if x.source, _, err = s.Verify(to); err != nil {
 			return nil, err
@@ -152,11 +170,20 @@ func (s Store) Exchange(dir, from, to string) (left []string, err error) {
 			return nil, fmt.Errorf("%s: the notes of the store about it are lost", x.source)
 		}
 	}
+	if err := s.takeOver(&x); err != nil {
+		return nil, err
+	}
 	x.foreign = x.foreignIn()
 	if err := x.plan(); err != nil {
 		return nil, err
 	}
+	if err := s.begin(dir, pending{from, to}); err != nil {
+		return nil, err
+	}
 	if err := x.run(); err != nil {
+		return nil, err
+	}
+	if err := s.end(dir); err != nil {
 		return nil, err
 	}
 	if to == "" {
@@ -167,13 +194,28 @@ func (s Store) Exchange(dir, from, to string) (left []string, err error) {
 
 // exchange is one exchange of a copy.
 type exchange struct {
-	dir, source string // of the copy; of the new tree
-	found       folder // in dir
-	was, is     files  // of the old and the new tree
+	dir, source string  // of the copy; of the new tree
+	found       folder  // in dir
+	ours        []files // the old tree, and those of an exchange before that was killed
+	is          files   // the new tree
 
 	foreign map[string]string // see foreignIn
 
 	write, remove []string // what of them changes, sorted
+}
+
+// wrote reports whether a file of the folder is one that the store wrote there.
+func (x *exchange) wrote(name string, e entry) (bool, error) {
+	for _, tree := range x.ours {
+		of, known := tree[name]
+		if !known {
+			continue
+		}
+		if same, err := x.holds(name, e, of); err != nil || same {
+			return same, err
+		}
+	}
+	return false, nil
 }
 
 // plan decides which files to write and to remove. It fails if something is in the way.
@@ -195,19 +237,19 @@ func (x *exchange) plan() error {
 		slices.Sort(inWay)
 		return InTheWay{x.dir, slices.Compact(inWay)}
 	}
-	for _, name := range slices.Sorted(maps.Keys(x.was)) {
-		e, there := x.found[name]
-		if _, stays := x.is[name]; stays || !there {
+	for name, e := range x.found {
+		if _, stays := x.is[name]; stays {
 			continue
 		}
-		same, err := x.holds(name, e, x.was[name])
+		mine, err := x.wrote(name, e)
 		if err != nil {
 			return err
 		}
-		if same {
+		if mine {
 			x.remove = append(x.remove, name)
 		}
 	}
+	slices.Sort(x.remove)
 	return nil
 }
 
@@ -215,17 +257,20 @@ func (x *exchange) plan() error {
 // that the file itself is there.
 func (x *exchange) place(name string) (inWay string, there bool, err error) {
 	e, taken := x.found[name]
+	if taken {
+		if there, err = x.holds(name, e, x.is[name]); err != nil || there {
+			return "", there, err
+		}
+	}
+	if _, taken := x.found[name+newEnding]; taken { // somebody else's, see takeOver
+		return name + newEnding, false, nil
+	}
 	if !taken {
 		inWay, err = x.obstacle(name)
 		return inWay, false, err
 	}
-	if there, err = x.holds(name, e, x.is[name]); err != nil || there {
-		return "", there, err
-	}
-	if was, ours := x.was[name]; ours {
-		if same, err := x.holds(name, e, was); err != nil || same {
-			return "", false, err
-		}
+	if mine, err := x.wrote(name, e); err != nil || mine {
+		return "", false, err
 	}
 	return name, false, nil
 }
@@ -263,22 +308,18 @@ func (x *exchange) obstacle(name string) (at string, err error) {
 		if !there {
 			continue
 		}
-		same := false
-		if was, ours := x.was[d]; ours {
-			same, err = x.holds(d, e, was)
-		}
-		if err != nil || !same {
+		if mine, err := x.wrote(d, e); err != nil || !mine {
 			return d, err
 		}
 	}
 	return "", nil
 }
 
-// foreignIn returns one file that is not of the old tree for each directory that holds such files.
+// foreignIn returns one file that is of none of our trees for each directory that holds such files.
 func (x *exchange) foreignIn() map[string]string {
 	dirs := map[string]string{}
 	for name := range x.found {
-		if _, ours := x.was[name]; ours {
+		if slices.ContainsFunc(x.ours, func(tree files) bool { _, ours := tree[name]; return ours }) {
 			continue
 		}
 		for d := path.Dir(name); d != "." && dirs[d] == ""; d = path.Dir(d) {
@@ -319,7 +360,7 @@ func (x *exchange) run() error {
 	return nil
 }
 
-// newEnding ends the name of a file until it is complete.
+// newEnding ends the name of a file until it is complete. [Store.takeOver] removes one that a killed program has left.
 const newEnding = ".exthost-new"
 
 // put writes one file of the new tree.

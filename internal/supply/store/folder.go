@@ -94,8 +94,8 @@ func writable(path string) error { return fmt.Errorf("others can write %s", path
 
 // all returns the versions of all files in f, each of which belongs to the tree, and their hash.
 func (f folder) all(dir string) (files, string, error) {
-	if len(f) > maxFiles {
-		return nil, "", fmt.Errorf("%s has over %d files", dir, maxFiles)
+	if len(f) > MaxFiles {
+		return nil, "", fmt.Errorf("%s has over %d files", dir, MaxFiles)
 	}
 	var bytes int64
 	tree := make(files, len(f))

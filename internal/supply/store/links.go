@@ -65,33 +65,53 @@ func (u unpacking) follow() error {
 	if u.links == nil {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(u.links.targets)) {
+	names := slices.Sorted(maps.Keys(u.links.targets))
+	for _, name := range names {
+		if link, _, below := u.linkOn(path.Dir(name)); below {
+			return fmt.Errorf("%q is a symbolic link below the symbolic link %q", name, link)
+		}
+	}
+	for _, name := range names {
 		target, err := u.end(name)
 		if err != nil {
 			return err
 		}
-		if err := u.copyLinked(name, target); err != nil {
+		if err := u.copyLinked(name, target, names); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// end returns where a chain of links ends.
+// end returns where the path of a link ends, whether its own target or a folder on the way is another link. What it
+// returns does not depend on which links are replaced by copies already.
 func (u unpacking) end(name string) (string, error) {
 	at := name
 	for range maxHops {
-		target, is := u.links.targets[at]
+		link, rest, is := u.linkOn(at)
 		if !is {
 			return at, nil
 		}
-		at = target
+		at = path.Join(u.links.targets[link], rest)
 	}
 	return "", fmt.Errorf("%q is a symbolic link that leads to over %d others", name, maxHops)
 }
 
-// copyLinked copies the file or the directory target to the place of a link.
-func (u unpacking) copyLinked(name, target string) error {
+// linkOn returns the first link on a path, and the rest of the path behind it.
+func (u unpacking) linkOn(at string) (link, rest string, is bool) {
+	for i := range len(at) + 1 {
+		if i < len(at) && at[i] != '/' {
+			continue
+		}
+		if _, is := u.links.targets[at[:i]]; is {
+			return at[:i], strings.TrimPrefix(at[i:], "/"), true
+		}
+	}
+	return "", "", false
+}
+
+// copyLinked copies the file or the directory target to the place of a link. names are those of all links, sorted.
+func (u unpacking) copyLinked(name, target string, names []string) error {
 	info, err := os.Lstat(filepath.Join(u.t.dir, filepath.FromSlash(target)))
 	switch {
 	case err != nil:
@@ -102,7 +122,7 @@ func (u unpacking) copyLinked(name, target string) error {
 	case strings.HasPrefix(name+"/", target+"/"):
 		return fmt.Errorf("%q is a symbolic link to the directory that it is in", name)
 	}
-	for other := range u.links.targets {
+	for _, other := range names {
 		if strings.HasPrefix(other, target+"/") {
 			return fmt.Errorf("%q is a symbolic link to a directory with the link %q, which is not followed", name,
 				other)
@@ -111,8 +131,8 @@ func (u unpacking) copyLinked(name, target string) error {
 	u.t.unclaim(name)
 	root := filepath.Join(u.t.dir, filepath.FromSlash(target))
 	return filepath.WalkDir(root, func(at string, d os.DirEntry, err error) error {
-		if u.links.copied++; u.links.copied > maxFiles {
-			return fmt.Errorf("%q is a symbolic link, and with it there are over %d files", name, maxFiles)
+		if u.links.copied++; u.links.copied > MaxFiles {
+			return fmt.Errorf("%q is a symbolic link, and with it there are over %d files", name, MaxFiles)
 		}
 		if err != nil || d.IsDir() {
 			return err

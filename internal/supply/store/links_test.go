@@ -26,7 +26,7 @@ func TestUnpackLinks(t *testing.T) {
 	for i := range 200 {
 		empty = append(empty, tar.Header{Name: fmt.Sprintf("d/%d/", i), Typeflag: tar.TypeDir})
 	}
-	for i := range maxFiles/200 + 2 {
+	for i := range MaxFiles/200 + 2 {
 		empty = append(empty, linkTo(fmt.Sprint("l", i), "d"))
 	}
 	for name, tt := range map[string]struct {
@@ -48,6 +48,18 @@ func TestUnpackLinks(t *testing.T) {
 		"its parent":   {[]tar.Header{{Name: "d/x"}, linkTo("d/l", "../d")}, 0, "the directory that it is in"},
 		"links below":  {[]tar.Header{{Name: "d/x"}, linkTo("d/y", "x"), linkTo("l", "d")}, 0, "which is not followed"},
 		"through it":   {[]tar.Header{{Name: "d/x"}, linkTo("l", "d"), {Name: "l/y"}}, 0, "is there twice"},
+		// whichever of two links comes first by name
+		"through another": {[]tar.Header{{Name: "d/e/x"}, linkTo("m", "d"), linkTo("a", "m/e/x"),
+			linkTo("z", "m/e/x")}, 0, "a d/e/x m/e/x z"},
+		"through two": {[]tar.Header{{Name: "d/e/x"}, linkTo("m", "d"), linkTo("n", "m/e"), linkTo("b", "n/x")}, 0,
+			"b d/e/x m/e/x n/x"},
+		"through a file": {[]tar.Header{{Name: "x"}, linkTo("m", "x"), linkTo("a", "m/y")}, 0,
+			"which is not in the package"},
+		"through itself": {[]tar.Header{linkTo("a", "a/x")}, 0, "leads to over 8 others"},
+		"below another": {[]tar.Header{{Name: "d/x"}, linkTo("l", "d"), linkTo("l/y", "../d/x")}, 0,
+			"below the symbolic link"},
+		"below a later one": {[]tar.Header{{Name: "d/x"}, linkTo("l/y", "../d/x"), linkTo("l", "d")}, 0,
+			"below the symbolic link"},
 		"twice":        {[]tar.Header{{Name: "a"}, linkTo("a", "b")}, 0, "is there twice"},
 		"in its place": {[]tar.Header{linkTo("a", "b"), {Name: "a"}, {Name: "b"}}, 0, "is there twice"},
 		"backslashes":  {[]tar.Header{linkTo("a", `..\..\x`)}, 0, "which is not in the package"},

@@ -23,7 +23,7 @@ import (
 const (
 	MaxArchive = 256 << 20 // bytes of an archive
 	maxTree    = 1 << 30   // bytes of a tree's files
-	maxFiles   = 50_000    // files and directories in a tree
+	MaxFiles   = 50_000    // files and directories in a tree
 	maxRatio   = 200       // unpacked bytes per byte of the archive
 	smallFiles = 16 << 20  // unpacked bytes up to which maxRatio does not apply
 	maxPath    = 512       // bytes of a path
@@ -91,7 +91,7 @@ func (u unpacking) entries(form Form, data []byte, budget int64) error {
 		return fmt.Errorf("the archive is no gzip: %w", err)
 	}
 	defer z.Close()
-	return u.tar(io.LimitReader(z, budget+int64(maxFiles)*1024))
+	return u.tar(io.LimitReader(z, budget+int64(MaxFiles)*1024))
 }
 
 // Top returns the only directory of the tree's root, "" if there is anything else: the folder that many archives have
@@ -127,8 +127,8 @@ func (u unpacking) zip(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("the archive is no zip: %w", err)
 	}
-	if len(z.File) > maxFiles {
-		return fmt.Errorf("the archive has over %d entries", maxFiles)
+	if len(z.File) > MaxFiles {
+		return fmt.Errorf("the archive has over %d entries", MaxFiles)
 	}
 	for _, f := range z.File {
 		mode := f.Mode()
@@ -170,8 +170,8 @@ func (u unpacking) tar(r io.Reader) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("the archive cannot be read: %w", err)
-		case n > maxFiles:
-			return fmt.Errorf("the archive has over %d entries", maxFiles)
+		case n > MaxFiles:
+			return fmt.Errorf("the archive has over %d entries", MaxFiles)
 		}
 		switch h.Typeflag {
 		case tar.TypeXGlobalHeader: // git stores the commit here
@@ -268,8 +268,8 @@ func (t *Tree) claim(rel string, dir bool) error {
 		}
 		return nil
 	}
-	if len(t.names) >= maxFiles {
-		return fmt.Errorf("it has over %d files", maxFiles)
+	if len(t.names) >= MaxFiles {
+		return fmt.Errorf("it has over %d files", MaxFiles)
 	}
 	t.names[key], t.kinds[key] = rel, dir
 	return nil
