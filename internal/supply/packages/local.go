@@ -163,57 +163,82 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 
 // pack returns a folder as a tar archive with its symbolic links, without node_modules and .git.
 func pack(dir string) ([]byte, error) {
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
+	p := packing{dir: dir}
+	p.tar = tar.NewWriter(&p.out)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(dir, path)
+		// also a link, or the file of a work tree
+		skipped := d != nil && (d.Name() == "node_modules" || d.Name() == ".git")
 		switch {
 		case err != nil:
 			return err
-		case relErr != nil:
-			return relErr
-		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git"):
+		case skipped && d.IsDir():
 			return fs.SkipDir
-		case d.Name() == "node_modules" || d.Name() == ".git": // a link, or the file of a work tree
+		case skipped:
 			return nil
-		case d.IsDir():
-			return nil
-		case d.Type()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-			return w.WriteHeader(&tar.Header{
-				Name:     filepath.ToSlash(rel),
-				Linkname: filepath.ToSlash(target),
-				Mode:     0o777,
-				Typeflag: tar.TypeSymlink,
-			})
-		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no file, and only files are taken", path)
 		}
-		data, info, err := file.ReadRegular(path, store.MaxArchive, false)
-		if err != nil {
-			return err
-		}
-		if out.Len()+len(data) > store.MaxArchive {
-			return fmt.Errorf("%s has over %d MiB", dir, store.MaxArchive>>20)
-		}
-		if err := w.WriteHeader(&tar.Header{
-			Name:     filepath.ToSlash(rel),
-			Mode:     int64(info.Mode().Perm()),
-			Size:     int64(len(data)),
-			Typeflag: tar.TypeReg,
-		}); err != nil {
-			return err
-		}
-		_, err = w.Write(data)
-		return err
+		return p.add(path, d)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return out.Bytes(), w.Close()
+	return p.out.Bytes(), p.tar.Close()
+}
+
+// packing is a folder that is being packed.
+type packing struct {
+	dir     string
+	out     bytes.Buffer
+	tar     *tar.Writer
+	entries int
+}
+
+// add adds a file or a symbolic link. It fails before it reads what no store would take.
+func (p *packing) add(path string, d fs.DirEntry) error {
+	rel, err := filepath.Rel(p.dir, path)
+	if err != nil {
+		return err
+	}
+	p.entries++
+	switch {
+	case p.entries > store.MaxFiles:
+		return fmt.Errorf("%s has over %d files", p.dir, store.MaxFiles)
+	case d.IsDir():
+		return nil
+	case d.Type()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+		return p.tar.WriteHeader(&tar.Header{
+			Name:     filepath.ToSlash(rel),
+			Linkname: filepath.ToSlash(target),
+			Mode:     0o777,
+			Typeflag: tar.TypeSymlink,
+		})
+	case !d.Type().IsRegular():
+		return fmt.Errorf("%s is no file, and only files are taken", path)
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	if int64(p.out.Len())+info.Size() > store.MaxArchive {
+		return fmt.Errorf("with %s, %s has over %d MiB", rel, p.dir, store.MaxArchive>>20)
+	}
+	data, info, err := file.ReadRegular(path, store.MaxArchive, false)
+	if err != nil {
+		return err
+	}
+	if err := p.tar.WriteHeader(&tar.Header{
+		Name:     filepath.ToSlash(rel),
+		Mode:     int64(info.Mode().Perm()),
+		Size:     int64(len(data)),
+		Typeflag: tar.TypeReg,
+	}); err != nil {
+		return err
+	}
+	_, err = p.tar.Write(data)
+	return err
 }
 
 // Marketplace returns the list of plugins of a commit, a folder or an archive.

@@ -1,14 +1,17 @@
 package packages
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/registrytest"
+	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
@@ -179,6 +182,57 @@ func TestPluginOfNPM(t *testing.T) {
 	p, err = i.put(t.Context(), resolved{version: "1.2.0", parts: parts, from: from, source: source})
 	if err != nil || p.Run.Plugin != nil || p.Run.Command != "node" || p.Parts[0].Path == "" {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestAttacksPluginFolder: a folder that would cost much is refused before it is read. What only its skills do wrong
+// is named, and the rest of the plugin is taken.
+func TestAttacksPluginFolder(t *testing.T) {
+	var bomb strings.Builder
+	bomb.WriteString("---\nname: s\ndescription: d\na0: &a0 [x, x]\n")
+	for n := 1; n < 40; n++ {
+		fmt.Fprintf(&bomb, "a%d: &a%d [*a%d, *a%d]\n", n, n, n-1, n-1)
+	}
+	bomb.WriteString("---\n")
+	for name, tt := range map[string]struct {
+		spoil func(t *testing.T, dir string)
+		want  string // what the error says; "" if it is added
+	}{
+		"1 GiB of SKILL.md": {func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, "skills", "summar", "SKILL.md"), 1<<30); err != nil {
+				t.Fatal(err)
+			}
+		}, "SKILL.md, "},
+		"many skills": {func(t *testing.T, dir string) {
+			for i := range stormtest.Sized(1200, 100_000) {
+				writeFile(t, filepath.Join(dir, "skills", fmt.Sprint("s", i), "SKILL.md"), "---\n---\n")
+			}
+		}, stormtest.Sized("", "has over 50000 files")},
+		"a YAML bomb": {func(t *testing.T, dir string) {
+			writeFile(t, filepath.Join(dir, "skills", "s", "SKILL.md"), bomb.String())
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newWorkbench(t)
+			dir := filepath.Join(t.TempDir(), "reports")
+			for name, text := range plugin("reports") {
+				writeFile(t, filepath.Join(dir, name), text)
+			}
+			tt.spoil(t, dir)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			p, err := i.add(t, dir)
+			runtime.ReadMemStats(&after)
+			if tt.want == "" {
+				i.isPlugin(t, p, err, "reports")
+			} else {
+				i.refused(t, p, err, tt.want)
+			}
+			n := (after.TotalAlloc - before.TotalAlloc) >> 20
+			if t.Logf("%d MiB allocated", n); n > 200 && !stormtest.Racing() {
+				t.Errorf("%d MiB are allocated", n)
+			}
+		})
 	}
 }
 
