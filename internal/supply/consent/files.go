@@ -138,20 +138,30 @@ func named(dir string, named []string, known Files) (*scan, error) {
 	return newReader(known, nil).all(dir, named)
 }
 
-// found returns the collected files, with an entry for each link to a folder of code that is compared under
-// another path.
+// found returns the collected files, with an entry for each link to a folder of code that is compared under another
+// path. A folder whose only code is behind such a link is one too, whichever of the two links was read first.
 func (r *reader) found() *scan {
-	folders := map[string]bool{}
-	for key := range r.files {
+	folders, links := map[string]bool{}, map[string][]string{} // keys of links by their target
+	for key, to := range r.links {
+		links[path.Clean(to.target)] = append(links[path.Clean(to.target)], key)
+	}
+	var reached []string // keys of links to folders of code
+	inside := func(key string) {
 		for folder := path.Dir(key); !folders[folder]; folder = path.Dir(folder) {
 			folders[folder] = true
+			reached = append(reached, links[folder]...)
 		}
 	}
-	for key, to := range r.links {
-		if folders[path.Clean(to.target)] {
-			sum := sha256.Sum256([]byte("link to " + to.target))
-			r.files[key+"/"] = File{Sum: hex.EncodeToString(sum[:]), Local: to.local}
-		}
+	for key := range r.files {
+		inside(key)
+	}
+	for len(reached) > 0 {
+		key := reached[0]
+		reached = reached[1:]
+		to := r.links[key]
+		sum := sha256.Sum256([]byte("link to " + to.target))
+		r.files[key+"/"] = File{Sum: hex.EncodeToString(sum[:]), Local: to.local}
+		inside(key)
 	}
 	return &scan{files: r.files, marks: r.marked(folders)}
 }
