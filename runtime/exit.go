@@ -202,6 +202,7 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	if cause.Kind == protocol.HandshakeTimeout {
 		c.explainSilence(cause)
 	}
+	c.spec.explainUnrun(cause)
 	c.spec.suspectSandbox(cause)
 	return c.spec.withID(cause)
 }

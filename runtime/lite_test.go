@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -213,23 +212,4 @@ func TestLiteTracebackSpoilsOneCall(t *testing.T) {
 		protocol.ToolResult(got).Text() != "fine" {
 		t.Errorf("the next call: %s, %v", got, err)
 	}
-}
-
-// A failed call keeps its slot until no line has come for quietTime.
-func TestLiteWaitsForTheEndOfATraceback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &slot{noiseSeen: make(chan struct{}, 1)}
-		began := time.Now()
-		go func() {
-			for range 3 {
-				s.failCall(nil)
-				time.Sleep(quietTime / 2)
-			}
-		}()
-		synctest.Wait()
-		s.awaitQuiet(t.Context())
-		if got := time.Since(began); got != 2*quietTime {
-			t.Errorf("quiet after %v", got)
-		}
-	})
 }
