@@ -128,8 +128,9 @@ type Handler struct {
 	Point    Point
 	Priority int
 	// Matcher selects events: at the points of tools by registered name or
-	// mcp__EXTENSION__TOOL, at those of extensions by id, at those of sessions by source or
-	// reason. It is ignored elsewhere. "" and "*" select all; any other value is a list of
+	// mcp__EXTENSION__TOOL, in a hook of an extension also by the names that Claude Code, Gemini
+	// CLI and Cursor give tools of plugins; at those of extensions by id, at those of sessions by
+	// source or reason. It is ignored elsewhere. "" and "*" select all; any other value is a list of
 	// names, a shell pattern or a regular expression.
 	Matcher string
 	// Timeout bounds Run, and is the deadline of its ctx. Default: DefaultTimeout.

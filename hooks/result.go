@@ -23,7 +23,7 @@ type commandResult struct {
 	base   *Reply // the members that replies of extensions have as well
 }
 
-// output holds the members of Claude Code's JSON output.
+// output holds the members of the JSON output in Claude Code, in Gemini CLI and in Cursor.
 type output struct {
 	Continue      *bool  `json:"continue"`
 	StopReason    string `json:"stopReason"`
@@ -37,7 +37,16 @@ type output struct {
 		UpdatedToolOutput        json.RawMessage `json:"updatedToolOutput"`
 		UpdatedMCPToolOutput     json.RawMessage `json:"updatedMCPToolOutput"`
 		AdditionalContext        string          `json:"additionalContext"`
+		ToolInput                json.RawMessage `json:"tool_input"` // Gemini CLI's, of members that change
 	} `json:"hookSpecificOutput"`
+
+	// Cursor's.
+	Permission        string          `json:"permission"`
+	AgentMessage      string          `json:"agent_message"`
+	UserMessage       string          `json:"user_message"`
+	UpdatedInput      json.RawMessage `json:"updated_input"`
+	UpdatedOutput     json.RawMessage `json:"updated_mcp_tool_output"`
+	AdditionalContext string          `json:"additional_context"`
 }
 
 // readResult parses the output of a command. Invalid JSON is an error, unless the exit code
@@ -103,7 +112,8 @@ func (c *commandResult) reply(p Point) (*Reply, error) {
 }
 
 func (c *commandResult) reason() string {
-	return cmp.Or(c.out.Specific.PermissionDecisionReason, c.out.Reason, c.out.StopReason)
+	return cmp.Or(c.out.Specific.PermissionDecisionReason, c.out.Reason, c.out.StopReason, c.out.AgentMessage,
+		c.out.UserMessage)
 }
 
 // failure returns the error for an exit code other than 0 and 2.
@@ -121,27 +131,40 @@ func (c *commandResult) json(p Point) (*Reply, error) {
 		r = &Reply{}
 	}
 	r.Reason = c.reason()
-	r.Context = cutContext(strings.TrimSpace(c.out.Specific.AdditionalContext + "\n" + r.Context))
+	r.Context = cutContext(strings.TrimSpace(cmp.Or(c.out.Specific.AdditionalContext, c.out.AdditionalContext) + "\n" +
+		r.Context))
 	if err := c.decide(p, r); err != nil {
 		return nil, err
 	}
 	if c.out.Continue != nil && !*c.out.Continue {
 		r.Abort, r.Reason = true, cmp.Or(c.out.StopReason, r.Reason)
 	}
-	s := &c.out.Specific
-	switch output := firstValue(s.UpdatedToolOutput, s.UpdatedMCPToolOutput); {
-	case p == BeforeToolCall && firstValue(s.UpdatedInput) != nil:
-		r.Replace = s.UpdatedInput
-	case p == AfterToolCall && output != nil:
-		r.Replace = toolResult(output)
-	}
+	c.change(p, r)
 	return r, nil
+}
+
+// change sets what the output changes of a call or its result.
+func (c *commandResult) change(p Point, r *Reply) {
+	s := &c.out.Specific
+	switch p {
+	case BeforeToolCall:
+		if input := firstValue(s.UpdatedInput, c.out.UpdatedInput); input != nil {
+			r.Replace = input
+		}
+		if input := firstValue(s.ToolInput); input != nil {
+			r.Override = input
+		}
+	case AfterToolCall:
+		if output := firstValue(s.UpdatedToolOutput, s.UpdatedMCPToolOutput, c.out.UpdatedOutput); output != nil {
+			r.Replace = toolResult(output)
+		}
+	}
 }
 
 // decide sets the decision, which older and newer hooks state in different members and
 // words.
 func (c *commandResult) decide(p Point, r *Reply) error {
-	switch word := cmp.Or(c.out.Specific.PermissionDecision, c.out.Decision); word {
+	switch word := cmp.Or(c.out.Specific.PermissionDecision, c.out.Decision, c.out.Permission); word {
 	case "", "none":
 	case "allow", "approve":
 		r.Decision = Allow

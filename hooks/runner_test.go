@@ -105,7 +105,8 @@ func (s *scripts) run(p Point, script string, more ...func(*Command)) (Outcome, 
 	})
 }
 
-// The outputs and exit codes of Claude Code's documentation, and the resulting outcome.
+// The outputs and exit codes of Claude Code's documentation, and those that hooks of Gemini CLI and Cursor have beside
+// them, and the resulting outcome.
 func TestClaudeContract(t *testing.T) {
 	s := newScripts(t)
 	for _, tt := range []struct {
@@ -168,6 +169,22 @@ func TestClaudeContract(t *testing.T) {
 			`{"content":[],"isError":true}`, ""},
 		{"an object for a result", AfterToolCall, `echo '{"hookSpecificOutput":{"updatedToolOutput":{"a":1}}}'`, None,
 			false, "", `{"content":[{"type":"text","text":"{\"a\":1}"}],"structuredContent":{"a":1}}`, ""},
+		{"Gemini CLI denies", BeforeToolCall, `echo '{"decision":"deny","reason":"never"}'`, Deny, true, "never", "", ""},
+		{"Gemini CLI changes a part", BeforeToolCall, `echo '{"hookSpecificOutput":{"tool_input":{"command":"ls"}}}'`,
+			None, false, "", `{"command":"ls","n":12345678901234567890}`, ""},
+		{"Cursor denies", BeforeToolCall,
+			`echo '{"permission":"deny","user_message":"for people","agent_message":"for models"}'`, Deny, true,
+			"for models", "", ""},
+		{"Cursor asks", BeforeToolCall, `echo '{"permission":"ask","user_message":"sure?"}'`, Ask, true, "sure?", "", ""},
+		{"Cursor changes all of it", BeforeToolCall, `echo '{"permission":"allow","updated_input":{"command":"ls"}}'`,
+			Allow, false, "", `{"command":"ls"}`, ""},
+		{"Cursor refuses a prompt", BeforeMessage, `echo '{"continue":false,"user_message":"no secrets"}'`, Deny, true,
+			"no secrets", "", ""},
+		{"Cursor replaces a result", AfterToolCall,
+			`echo '{"updated_mcp_tool_output":"redacted","additional_context":"see the log"}'`, None, false, "",
+			`{"content":[{"type":"text","text":"redacted"}]}`, "see the log"},
+		{"Cursor denies with another exit code", BeforeToolCall,
+			`echo '{"permission":"deny","agent_message":"and a crash"}'; exit 1`, Deny, true, "and a crash", "", ""},
 		{"continue false", BeforeToolCall, `echo '{"continue":false,"stopReason":"build broken"}'`, Deny, true,
 			"build broken", "", ""},
 		{"continue false after a tool", AfterToolCall, `echo '{"continue":false,"stopReason":"build broken"}'`, None,

@@ -148,6 +148,9 @@ func (h *entry) matches(e *Event) bool {
 		return false
 	}
 	names := e.names()
+	if names != nil && h.Extension != "" {
+		names = append(names, e.clientNames()...)
+	}
 	return names == nil || h.matcher.Match(names...)
 }
 
@@ -169,6 +172,24 @@ func (e *Event) names() []string {
 		return []string{e.text("reason")}
 	}
 	return nil
+}
+
+// clientNames returns the names that Claude Code, Gemini CLI and Cursor give the tool of e when its extension is a
+// plugin, or a server of one: the matchers of hooks that come with plugins have them. It returns none at points without
+// a tool.
+func (e *Event) clientNames() []string {
+	if e.Point != BeforeToolCall && e.Point != AfterToolCall && e.Point != ToolCallFailed {
+		return nil
+	}
+	plugin, server := e.Extension, e.Extension
+	if at := strings.LastIndexByte(e.Extension, '.'); at >= 0 {
+		plugin, server = e.Extension[:at], e.Extension[at+1:]
+	}
+	return []string{
+		"mcp__plugin_" + plugin + "_" + server + "__" + e.OwnName,
+		"mcp_" + server + "_" + e.OwnName,
+		"MCP:" + e.OwnName,
+	}
 }
 
 func (e *Event) text(key string) string {

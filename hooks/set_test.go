@@ -250,6 +250,19 @@ func TestMatchers(t *testing.T) {
 		{Handler{Extension: "a", Own: true, Servers: []string{"a.b"}}, Event{Point: BeforeToolCall, Extension: "a.b"}, true},
 		{Handler{Extension: "a", Own: true, Servers: []string{"a.b"}}, Event{Point: BeforeToolCall, Extension: "a.c"}, false},
 		{Handler{Extension: "a", Own: true}, Event{Point: SessionStart}, false},
+		// names of other clients, in hooks of extensions alone
+		{Handler{Extension: "p", Matcher: "mcp__plugin_p_.*"},
+			Event{Point: BeforeToolCall, Extension: "p.s", Tool: "ext_p_s_t", OwnName: "t"}, true},
+		{Handler{Extension: "p", Matcher: "mcp__plugin_p_p__t"},
+			Event{Point: AfterToolCall, Extension: "p", Tool: "ext_p_t", OwnName: "t"}, true},
+		{Handler{Extension: "p", Matcher: "mcp_s_t"},
+			Event{Point: BeforeToolCall, Extension: "p.s", Tool: "ext_p_s_t", OwnName: "t"}, true},
+		{Handler{Extension: "p", Matcher: "MCP:t|MCP:u"},
+			Event{Point: ToolCallFailed, Extension: "p.s", Tool: "ext_p_s_t", OwnName: "t"}, true},
+		{Handler{Extension: "p", Matcher: "t"},
+			Event{Point: BeforeToolCall, Extension: "p.s", Tool: "ext_p_s_t", OwnName: "t"}, false},
+		{Handler{Matcher: "plugin.*"},
+			Event{Point: BeforeToolCall, Extension: "p.s", Tool: "ext_p_s_t", OwnName: "t"}, false},
 	} {
 		h := tt.handler
 		h.Point, h.Run = tt.event.Point, func(context.Context, *Event) (*Reply, error) { return nil, nil }

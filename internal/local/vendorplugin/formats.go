@@ -114,7 +114,6 @@ var formats = []*format{
 			{[]string{"rules"}, []string{"rules", ".cursorrules"}, "rules"},
 			{[]string{"commands"}, []string{"commands"}, "commands"},
 			{[]string{"agents"}, []string{"agents"}, "agents"},
-			{[]string{"hooks"}, []string{"hooks/hooks.json"}, "hooks in Cursor's own protocol"},
 		},
 	},
 }
@@ -155,8 +154,12 @@ const maxSkills = 1000
 func (r *reader) skills(f *format) {
 	dir, err := r.root.Open("skills")
 	if err == nil {
-		entries, _ := dir.ReadDir(maxSkills)
+		entries, _ := dir.ReadDir(maxSkills + 1) // as the reader of skills does
 		dir.Close()
+		if len(entries) > maxSkills {
+			r.note("skills", true, "it has over %d entries, and none of them is served", maxSkills)
+			entries = nil
+		}
 		for _, e := range entries {
 			info, err := r.root.Stat(path.Join("skills", e.Name(), skillFile))
 			if err == nil && info.Mode().IsRegular() {

@@ -11,11 +11,8 @@ import (
 
 const hooksFile = "hooks/hooks.json"
 
-// hooks reads the hooks of a plugin. Those of Cursor speak a protocol of their own, and are left out.
+// hooks reads the hooks of a plugin.
 func (r *reader) hooks(f *format) {
-	if f.name == Cursor {
-		return
-	}
 	read := map[string]bool{}
 	for _, l := range r.hookListings(f) {
 		if l.path != "" && read[l.path] {
@@ -26,8 +23,11 @@ func (r *reader) hooks(f *format) {
 		if !rawjson.IsObject(rawjson.Get(data, "hooks")) {
 			data = rawjson.Set(json.RawMessage("{}"), "hooks", data)
 		}
-		if f.name == Gemini {
+		switch f.name {
+		case Gemini:
 			data = geminiHooks(data)
+		case Cursor:
+			data = r.cursorHooks(l.where, data)
 		}
 		result, err := hookimport.Read(data, hookimport.Options{Plugin: true})
 		if err != nil {
@@ -41,8 +41,9 @@ func (r *reader) hooks(f *format) {
 			r.plugin.Hooks = append(r.plugin.Hooks, r.hook(f, h))
 		}
 	}
-	if f.name == Gemini && len(r.plugin.Hooks) > 0 {
-		r.note("hooks", false, "hooks are told the events under Claude Code's names, and change a call by updatedInput")
+	if (f.name == Gemini || f.name == Cursor) && len(r.plugin.Hooks) > 0 {
+		r.note("hooks", false, "hooks are told the events under Claude Code's names, and tool_input as an object; "+
+			"they answer as %s has them answer", f.name)
 	}
 }
 
@@ -63,10 +64,17 @@ func (r *reader) hook(f *format, h manifest.HookSpec) manifest.HookSpec {
 		case Gemini:
 			h.Command[i] = strings.NewReplacer("${extensionPath}", hookRoot, "${/}", "/", "${pathSeparator}", "/",
 				"${workspacePath}", "${CLAUDE_PROJECT_DIR}").Replace(word)
+		case Cursor:
+			h.Command[i] = strings.NewReplacer("${CURSOR_PLUGIN_ROOT}", hookRoot, "${CURSOR_PROJECT_DIR}",
+				"${CLAUDE_PROJECT_DIR}").Replace(word)
 		}
 	}
-	if f.name == Codex {
+	switch f.name {
+	case Codex:
 		h.Command = append(manifest.Command{"env", "PLUGIN_ROOT=" + hookRoot, "PLUGIN_DATA=" + hookData}, h.Command...)
+	case Cursor:
+		h.Command = append(manifest.Command{"env", "CURSOR_PLUGIN_ROOT=" + hookRoot,
+			"CURSOR_PROJECT_DIR=${CLAUDE_PROJECT_DIR}"}, h.Command...)
 	}
 	return h
 }
@@ -78,6 +86,9 @@ var geminiEvents = map[string]string{
 	"BeforeAgent": "UserPromptSubmit",
 	"AfterAgent":  "Stop",
 }
+
+// defaultTimeout is that of hooks of Gemini CLI and Cursor that state none, in seconds.
+const defaultTimeout = 60
 
 // geminiHooks rewrites Gemini CLI's hooks as Claude Code's: other names of events, and timeouts in seconds.
 func geminiHooks(data json.RawMessage) json.RawMessage {
@@ -93,9 +104,11 @@ func geminiHooks(data json.RawMessage) json.RawMessage {
 			delete(group, "sequential")
 			list, _ := group["hooks"].([]any)
 			for _, one := range list {
-				hook, _ := one.(map[string]any)
+				hook, isHook := one.(map[string]any)
 				if ms, ok := hook["timeout"].(float64); ok {
 					hook["timeout"] = ms / 1000
+				} else if isHook && hook["timeout"] == nil {
+					hook["timeout"] = defaultTimeout
 				}
 				delete(hook, "name")
 				delete(hook, "description")

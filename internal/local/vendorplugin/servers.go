@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/local/clientconfig"
+	"github.com/exthost/exthost/internal/supply/launcher"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/manifest"
@@ -219,6 +220,11 @@ func (r *reader) server(f *format, c *clientconfig.Server) (s Server, ok bool) {
 			r.note(part, true, "%s", wrong)
 			return s, false
 		}
+		if s.Cwd == "" && r.holds(append([]string{s.Command}, s.Args...)) {
+			s.Cwd = stateVariable
+			r.note(part, false, "it starts in its state directory: in the plugin, which is the source of its package, "+
+				"npx would run what is there and install nothing")
+		}
 	}
 	p := r.plugin
 	p.StartTimeout, p.CallTimeout = max(p.StartTimeout, c.StartTimeout), max(p.CallTimeout, c.CallTimeout)
@@ -229,6 +235,21 @@ func (r *reader) server(f *format, c *clientconfig.Server) (s Server, ok bool) {
 	}
 	s.Server = done
 	return s, true
+}
+
+// holds reports whether a command line installs and runs the npm package that the plugin itself is the source of.
+func (r *reader) holds(argv []string) bool {
+	run, _ := launcher.Parse(argv)
+	spec, npm := strings.CutPrefix(run.Source, "npm:")
+	if !npm {
+		return false
+	}
+	data, err := r.file("package.json")
+	if err != nil {
+		return false
+	}
+	name, ok := rawjson.Text(rawjson.Get(data, "name"))
+	return ok && name != "" && (spec == name || strings.HasPrefix(spec, name+"@"))
 }
 
 // inPlace makes the command and the working directory relative to the plugin, as a manifest states them. It returns why

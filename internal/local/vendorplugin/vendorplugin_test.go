@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +94,33 @@ license = "MIT"
 			"commands (left out): commands have no counterpart here",
 			"agents (left out): agents have no counterpart here",
 		}},
+		"claude, the source of its package": {map[string]string{
+			".claude-plugin/plugin.json": `{"name": "browse", "mcpServers": {
+				"own": {"command": "npx", "args": ["-y", "@acme/browse@latest"]},
+				"other": {"command": "npx", "args": ["-y", "@acme/browser@1.0.0"]}}}`,
+			"package.json": `{"name": "@acme/browse", "bin": "build/index.js"}`,
+		}, `[plugin]
+id = "browse"
+version = "0.0.0"
+
+[mcp_servers."other"]
+type = "stdio"
+command = "npx"
+args = ["-y", "@acme/browser@1.0.0"]
+env = { "CLAUDE_PLUGIN_DATA" = "${EXTHOST_STATE_DIR}/../browse", ` +
+			`"CLAUDE_PLUGIN_ROOT" = "${EXTHOST_EXTENSION_DIR}" }
+
+[mcp_servers."own"]
+type = "stdio"
+command = "npx"
+args = ["-y", "@acme/browse@latest"]
+env = { "CLAUDE_PLUGIN_DATA" = "${EXTHOST_STATE_DIR}/../browse", ` +
+			`"CLAUDE_PLUGIN_ROOT" = "${EXTHOST_EXTENSION_DIR}" }
+cwd = "${EXTHOST_STATE_DIR}"
+`, []string{
+			"mcpServers.own: it starts in its state directory: in the plugin, which is the source of its package, " +
+				"npx would run what is there and install nothing",
+		}},
 		"claude, one server of its name": {map[string]string{
 			".claude-plugin/plugin.json": `{"name": "context"}`,
 			".mcp.json": `{"mcpServers": {"context": {"type": "http", "url": "https://mcp.example.com/mcp",
@@ -154,6 +182,7 @@ on_error = "allow"
 				["${extensionPath}${/}dist${/}index.js", "$WORK_HOME"], "cwd": "${extensionPath}"}}}`,
 			"hooks/hooks.json": `{"hooks": {"BeforeTool": [{"matcher": "mcp_work_.*", "sequential": true, "hooks": [
 				{"type": "command", "name": "n", "command": "node ${extensionPath}/h.js", "timeout": 5000}]}],
+				"AfterTool": [{"hooks": [{"type": "command", "command": "true"}]}],
 				"BeforeModel": [{"hooks": [{"type": "command", "command": "x"}]}]}}`,
 			"commands/deploy.toml": "prompt = 'x'",
 		}, `[plugin]
@@ -170,6 +199,12 @@ args = ["${EXTHOST_EXTENSION_DIR}/dist/index.js", "${WORK_HOME}"]
 requires_env = ["WORK_HOME", "WORK_KEY"]
 
 [[hooks]]
+event = "after_tool_call"
+command = ["sh", "-c", "true"]
+timeout = "1m0s"
+on_error = "allow"
+
+[[hooks]]
 event = "before_tool_call"
 matcher = "mcp_work_.*"
 command = ["sh", "-c", "node ${CLAUDE_PLUGIN_ROOT}/h.js"]
@@ -177,7 +212,8 @@ timeout = "5s"
 on_error = "allow"
 `, []string{
 			"hooks/hooks.json: BeforeModel (left out): has no counterpart",
-			"hooks: hooks are told the events under Claude Code's names, and change a call by updatedInput",
+			"hooks: hooks are told the events under Claude Code's names, and tool_input as an object; they answer as " +
+				"Gemini CLI has them answer",
 			"contextFileName (left out): context files have no counterpart here",
 			"commands (left out): commands have no counterpart here",
 			"excludeTools (left out): tools of Gemini CLI that it takes away have no counterpart here",
@@ -186,8 +222,12 @@ on_error = "allow"
 			".cursor-plugin/plugin.json": `{"name": "acme.tools", "mcpServers": "./mcp.json", "logo": "x.svg"}`,
 			"mcp.json": `{"mcpServers": {"web": {"command": "npx", "args": ["-y", "@acme/web@1.0.0", "--root",
 				"${CURSOR_PLUGIN_ROOT}"]}}}`,
-			"rules/r.mdc":       "r",
-			"hooks/hooks.json":  `{"version": 1, "hooks": {"stop": [{"command": "./x.sh"}]}}`,
+			"rules/r.mdc": "r",
+			"hooks/hooks.json": `{"version": 1, "hooks": {"stop": [{"command": "./x.sh"}],
+				"beforeShellExecution": [{"command": "./x.sh"}],
+				"beforeMCPExecution": [{"command": "${CURSOR_PLUGIN_ROOT}/guard.sh", "failClosed": true}],
+				"postToolUse": [{"command": "./x.sh", "timeout": 5, "matcher": "Write|MCP:deploy|MCP:undo"}],
+				"preToolUse": [{"command": "./x.sh", "matcher": "Shell|Read"}, {"type": "prompt", "prompt": "ok?"}]}}`,
 			"skills/s/SKILL.md": skill,
 		}, `[plugin]
 id = "acme-tools"
@@ -197,9 +237,31 @@ version = "0.0.0"
 type = "stdio"
 command = "npx"
 args = ["-y", "@acme/web@1.0.0", "--root", "${EXTHOST_EXTENSION_DIR}"]
+
+[[hooks]]
+event = "after_tool_call"
+matcher = "MCP:deploy|MCP:undo"
+command = ["env", "CURSOR_PLUGIN_ROOT=${CLAUDE_PLUGIN_ROOT}", "CURSOR_PROJECT_DIR=${CLAUDE_PROJECT_DIR}", ` +
+			`"sh", "-c", "./x.sh"]
+timeout = "5s"
+on_error = "allow"
+
+[[hooks]]
+event = "before_tool_call"
+command = ["env", "CURSOR_PLUGIN_ROOT=${CLAUDE_PLUGIN_ROOT}", "CURSOR_PROJECT_DIR=${CLAUDE_PROJECT_DIR}", ` +
+			`"sh", "-c", "${CLAUDE_PLUGIN_ROOT}/guard.sh"]
+timeout = "1m0s"
+on_error = "deny"
 `, []string{
+			"hooks/hooks.json: beforeShellExecution (left out): has no counterpart: it is about what Cursor does " +
+				"without a tool of MCP",
+			`hooks/hooks.json: preToolUse (left out): matcher "Shell|Read" chooses tools of Cursor's own`,
+			"hooks/hooks.json: stop (left out): has no counterpart",
+			`hooks/hooks.json: PreToolUse[1].hooks[0]: "prompt" means nothing here`,
+			"hooks/hooks.json: PreToolUse[1].hooks[0] (left out): is of type prompt: only commands run here",
+			"hooks: hooks are told the events under Claude Code's names, and tool_input as an object; they answer as " +
+				"Cursor has them answer",
 			"rules (left out): rules have no counterpart here",
-			"hooks/hooks.json (left out): hooks in Cursor's own protocol have no counterpart here",
 		}},
 		"skills alone": {map[string]string{
 			".claude-plugin/plugin.json": `{"name": "texts", "skills": ["./skills/", "./skills/s", "./other"]}`,
@@ -332,6 +394,20 @@ func TestHostile(t *testing.T) {
 				t.Errorf("no note says %q: %+v", c.note, p)
 			}
 		})
+	}
+}
+
+// TestManySkills stops reading skills at the limit of those that are served.
+func TestManySkills(t *testing.T) {
+	files := map[string]string{".claude-plugin/plugin.json": `{"name": "p"}`}
+	for i := range maxSkills + 1 {
+		files[fmt.Sprintf("skills/%d", i)] = ""
+	}
+	p, err := Read(folder(t, files), nil)
+	if err == nil || p == nil || !slices.Equal(said(p), []string{
+		"skills (left out): it has over 1000 entries, and none of them is served",
+	}) {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 
