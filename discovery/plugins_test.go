@@ -171,6 +171,42 @@ func TestPluginHooks(t *testing.T) {
 	}
 }
 
+// TestManyBelowAPlugin stops reading what is in the directory of a plugin at a limit, and says so.
+func TestManyBelowAPlugin(t *testing.T) {
+	files := map[string]string{
+		"ext/many/plugin.json": pluginJSON("many", ""),
+		"ext/full/plugin.json": pluginJSON("full", ""),
+	}
+	for i := range maxBelowRead + 2 {
+		files[fmt.Sprintf("ext/many/%03d/plugin.json", i)] = pluginJSON(fmt.Sprintf("m%d", i), "")
+	}
+	for i := range maxBelow {
+		files[fmt.Sprintf("ext/full/%d", i)] = ""
+	}
+	tree(t, files)
+	var said []string
+	below := 0
+	for _, d := range discover(t, Options{}).Diagnostics {
+		if d.Code == CodeNested {
+			below++
+		} else {
+			said = append(said, d.Path+": "+d.Message)
+		}
+	}
+	want := []string{
+		"ext/full/plugin.json: its directory has over 1000 entries, which are not searched for extensions",
+		"ext/many/plugin.json: in its directory there are over 64 extensions, and the others are not read",
+	}
+	for _, line := range want {
+		if !slices.Contains(said, line) {
+			t.Errorf("%q is missing in %q", line, said)
+		}
+	}
+	if below != maxBelowRead {
+		t.Errorf("%d are reported", below)
+	}
+}
+
 // A plugin behind a link is searched as an extension is.
 func TestPluginBehindALink(t *testing.T) {
 	tree(t, map[string]string{

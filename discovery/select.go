@@ -238,7 +238,7 @@ func (c Candidate) portable(servers []Candidate) []Candidate {
 	return slices.Insert(servers, 0, own)
 }
 
-// hasSkills reports whether the folder of an extension has Agent Skills, valid or not.
+// hasSkills reports whether the folder of an extension has Agent Skills, valid or not, or too many to be read.
 func hasSkills(dir string) bool {
 	path := filepath.Join(dir, "skills")
 	if info, err := os.Stat(path); err != nil || !info.IsDir() { // opening a FIFO would block
@@ -249,8 +249,8 @@ func hasSkills(dir string) bool {
 		return false
 	}
 	defer f.Close() // read only
-	names, _ := f.Readdirnames(maxSkillFolders)
-	return slices.ContainsFunc(names, func(name string) bool {
+	names, _ := f.Readdirnames(maxSkillFolders + 1)
+	return len(names) > maxSkillFolders || slices.ContainsFunc(names, func(name string) bool {
 		info, err := os.Stat(filepath.Join(path, name, "SKILL.md"))
 		return err == nil && info.Mode().IsRegular()
 	})

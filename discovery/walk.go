@@ -206,43 +206,6 @@ func (w *walk) directory(dir string) (descend bool) {
 	return false
 }
 
-// lookBelow keeps the valid manifests in the subdirectories of an extension, to report that they do not run. Deeper
-// ones are not looked for: an extension may have any number of files.
-func (w *walk) lookBelow(outer found, m *manifest.Manifest) {
-	outer.ID, outer.Manifest = m.Plugin.ID, m
-	entries, _ := os.ReadDir(outer.Dir)
-	for _, e := range entries {
-		if !e.IsDir() || slices.Contains(w.o.IgnoreDirs, e.Name()) {
-			continue
-		}
-		path, inner := w.readBelow(filepath.Join(filepath.Dir(outer.Path), e.Name()))
-		if inner == nil {
-			continue
-		}
-		f := found{Candidate: Candidate{
-			ID:        inner.Plugin.ID,
-			Dir:       filepath.Join(outer.Dir, e.Name()),
-			Path:      path,
-			RootIndex: w.index,
-			Manifest:  inner,
-		}, real: filepath.Join(outer.real, e.Name())}
-		w.mu.Lock()
-		w.below = append(w.below, nested{f, outer})
-		w.mu.Unlock()
-	}
-}
-
-// readBelow reads the manifest of a directory; nil if there is none that can be used.
-func (w *walk) readBelow(dir string) (path string, m *manifest.Manifest) {
-	path = filepath.Join(dir, manifest.FileName)
-	if _, err := os.Lstat(path); err == nil {
-		m, _ = manifest.ReadFile(path, manifest.ReadOptions{Refuse: w.refuse})
-		return path, m
-	}
-	return filepath.Join(dir, agentplugin.FileName),
-		agentplugin.Read(dir, agentplugin.Options{Refuse: w.refuse}).Manifest
-}
-
 // plugin is [walk.directory] for a directory without plugin.toml. A plugin.json of another program says nothing about
 // the directory.
 func (w *walk) plugin(dir string) (descend bool) {

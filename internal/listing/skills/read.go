@@ -66,13 +66,20 @@ func readDir(root *os.Root, dir string, most int) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// reader reads the skills of one extension. files and bytes are what it may still read.
+// reader reads the skills of one extension.
 type reader struct {
 	root   *os.Root
-	before *Set // read earlier; nil: none
-	files  int
-	bytes  int64
+	before *Set     // read earlier; nil: none
+	left   left     // what it may still read
 	dirs   []string // see Set.Dirs
+}
+
+// left is what may still be read of the skills of one extension, valid or not. It is negative when more was read.
+type left struct {
+	files   int
+	bytes   int64
+	entries int // files and directories
+	front   int // bytes of frontmatter, as it is written or as JSON
 }
 
 // enter records that a directory is read.
@@ -95,36 +102,29 @@ func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
 		return nil, nil, errNoSkill
 	}
 	r.enter(dir)
+	main := path.Join(dir, MainFile)
+	if _, err := r.root.Lstat(main); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, errNoSkill
+	}
+	if err := r.spent(); err != nil {
+		return nil, nil, err
+	}
 	entries, err := readDir(r.root, dir, maxEntries)
 	if err != nil {
 		return nil, nil, wrong(sectionLimits, "%s: %v", name, reason(err))
 	}
+	r.left.entries -= len(entries)
 	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == MainFile }) {
-		return nil, nil, errNoSkill
+		return nil, nil, errNoSkill // on a system where case does not matter
 	}
-	main := path.Join(dir, MainFile)
-	switch info, err := r.root.Stat(main); {
-	case err != nil:
-		return nil, nil, wrong(sectionContains, "%s does not lead to a file below the folder of the extension: %v",
-			MainFile, reason(err))
-	case !info.Mode().IsRegular():
-		return nil, nil, errNoSkill
-	}
-	text, err := readFile(r.root, main, maxMain)
+	k, text, err := r.main(name, main)
 	if err != nil {
-		return nil, nil, wrong(sectionLimits, "%s: %v", MainFile, err)
-	}
-	k, err = parse(name, text)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := r.spent(); err != nil {
 		return nil, nil, err
 	}
 	w := walk{reader: r, dir: dir, entries: maxEntries, before: r.before.Find(name)}
 	w.add = w.file
 	err = w.below("", entries, 0)
-	r.files, r.bytes = r.files-len(w.found), r.bytes-w.bytes // also of a skill that is invalid: they were read
+	r.left.files, r.left.bytes = r.left.files-len(w.found), r.left.bytes-w.bytes // also of a skill that is invalid
 	if err == nil {
 		err = r.spent()
 	}
@@ -141,13 +141,48 @@ func (r *reader) skill(name string) (k *Skill, lost []string, err error) {
 	return k, w.lost, nil
 }
 
+// main reads the SKILL.md of a skill, whose path is file.
+func (r *reader) main(name, file string) (k *Skill, text []byte, err error) {
+	switch info, err := r.root.Stat(file); {
+	case err != nil:
+		return nil, nil, wrong(sectionContains, "%s does not lead to a file below the folder of the extension: %v",
+			MainFile, reason(err))
+	case !info.Mode().IsRegular():
+		return nil, nil, errNoSkill
+	case info.Size() > maxMain:
+		return nil, nil, wrong(sectionLimits, "%s: %v", MainFile, tooLarge(maxMain))
+	}
+	text, err = readFile(r.root, file, maxMain)
+	if err != nil {
+		return nil, nil, wrong(sectionLimits, "%s: %v", MainFile, err)
+	}
+	block, err := frontmatterOf(text)
+	if r.left.front -= len(block); r.left.front < 0 {
+		return nil, nil, r.spent()
+	}
+	if err == nil {
+		k, err = parse(name, text)
+	}
+	if err != nil {
+		r.left.bytes -= int64(len(text))
+		return nil, nil, err
+	}
+	r.left.front -= max(len(k.Frontmatter)-len(block), 0)
+	return k, text, r.spent()
+}
+
 // spent returns the error of a skill if too much was read for it to be served, nil if not.
 func (r *reader) spent() error {
+	const together = "the skills of the extension together have more than "
 	switch {
-	case r.files < 0:
-		return wrong(sectionLimits, "the skills of the extension together have more than %d files", maxAllFiles)
-	case r.bytes < 0:
-		return wrong(sectionLimits, "the skills of the extension together have more than %d MiB", maxAllBytes>>20)
+	case r.left.files < 0:
+		return wrong(sectionLimits, together+"%d files", maxAllFiles)
+	case r.left.bytes < 0:
+		return wrong(sectionLimits, together+"%d MiB", maxAllBytes>>20)
+	case r.left.entries < 0:
+		return wrong(sectionLimits, together+"%d files and directories", maxAllEntries)
+	case r.left.front < 0:
+		return wrong(sectionLimits, together+"%d MiB of frontmatter", maxAllFrontmatter>>20)
 	}
 	return nil
 }
@@ -221,6 +256,9 @@ func (w *walk) below(at string, entries []fs.DirEntry, depth int) error {
 		if why := unservable(e.Name()); why != "" {
 			return wrong(sectionMapping, "%q: the name of a file %s", display.Cut(name, maxFileName), why)
 		}
+		if len(name) > maxPath {
+			return wrong(sectionLimits, "%s: a path of more than %d bytes", display.Cut(name, maxFileName), maxPath)
+		}
 		full := path.Join(w.dir, name)
 		info, err := w.root.Stat(full)
 		switch {
@@ -234,6 +272,7 @@ func (w *walk) below(at string, entries []fs.DirEntry, depth int) error {
 			if err != nil {
 				return wrong(sectionLimits, "%s: %v", name, reason(err))
 			}
+			w.left.entries -= len(inner)
 			if err := w.below(name, inner, depth+1); err != nil {
 				return err
 			}

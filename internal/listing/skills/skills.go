@@ -33,7 +33,11 @@ const (
 	maxEntries   = 2048     // files and directories of one skill
 	maxDirs      = 4096     // of Set.Dirs
 	maxFileName  = 255      // bytes of one name
+	maxPath      = 1024     // bytes of a path within a skill
 	maxNamedLost = 8        // files that a note names
+
+	maxAllEntries     = 16384   // files and directories of all skills of an extension
+	maxAllFrontmatter = 4 << 20 // bytes of the frontmatter of all skills of an extension, which clients list at once
 )
 
 // Skill is a valid skill.
@@ -129,7 +133,7 @@ func Reread(root string, before *Set) *Set {
 		return s
 	}
 	defer in.Close() // read only
-	r := reader{root: in, before: before, files: maxAllFiles, bytes: maxAllBytes}
+	r := reader{root: in, before: before, left: left{maxAllFiles, maxAllBytes, maxAllEntries, maxAllFrontmatter}}
 	r.enter(Folder)
 	defer func() { s.Dirs = r.dirs }()
 	names, err := subfolders(in)

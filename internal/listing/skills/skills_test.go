@@ -351,6 +351,51 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%+v", last)
 		}
 	})
+	t.Run("of all", func(t *testing.T) {
+		f := newFolder(t)
+		f.write("a/SKILL.md", main("name: a", "description: d", "x: "+strings.Repeat("x", 100)))
+		f.write("a/d/e", "x")
+		f.write("b/SKILL.md", plain("b"))
+		in, err := os.OpenRoot(f.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		for want, l := range map[string]left{
+			"":                                {2, 1000, 3, 300},
+			"more than 4096 files":            {1, 1000, 3, 300},
+			"more than 64 MiB":                {2, 100, 3, 300},
+			"more than 16384 files and direc": {2, 1000, 2, 300},
+			"more than 4 MiB of frontmatter":  {2, 1000, 3, 100},
+		} {
+			r := reader{root: in, left: l}
+			for _, name := range []string{"a", "b"} { // nothing more is read once a limit is exceeded
+				_, _, err := r.skill(name)
+				if name == "a" && want == "" && err == nil {
+					break
+				}
+				if want == "" || err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s with %+v: %v, want %q", name, l, err, want)
+				}
+			}
+		}
+	})
+	t.Run("a large SKILL.md", func(t *testing.T) {
+		f := newFolder(t)
+		f.write("one/SKILL.md", plain("one"))
+		if err := os.Truncate(filepath.Join(f.dir, Folder, "one", MainFile), 1<<30); err != nil {
+			t.Skip("NOT TESTED: no sparse file of 1 GiB: ", err)
+		}
+		f.only("SKILL.md: more than 1048576 bytes", sectionLimits)
+	})
+	t.Run("path", func(t *testing.T) {
+		f := newFolder(t)
+		f.write("one/SKILL.md", plain("one"))
+		f.write("one/"+strings.Repeat(strings.Repeat("d", 200)+"/", 5)+"x", "x")
+		f.only("", "")
+		f.write("one/"+strings.Repeat(strings.Repeat("d", 200)+"/", 5)+strings.Repeat("x", 30), "x")
+		f.only("a path of more than 1024 bytes", sectionLimits)
+	})
 	t.Run("depth", func(t *testing.T) {
 		f := newFolder(t)
 		f.write("one/SKILL.md", plain("one"))
