@@ -22,6 +22,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // surroundings are what a server of a plugin was started with.
@@ -61,7 +62,7 @@ type pluginFolder struct {
 	servers map[string]any
 }
 
-func newPlugin(t *testing.T, name string, fields map[string]any) *pluginFolder {
+func newPlugin(t testing.TB, name string, fields map[string]any) *pluginFolder {
 	t.Helper()
 	f := &pluginFolder{Folder: hosttest.NewFolder(t), name: name, servers: map[string]any{}}
 	m := map[string]any{"$schema": agentplugin.PluginSchema, "name": name}
@@ -394,6 +395,43 @@ func TestPluginTables(t *testing.T) {
 		if d.Level == protocol.LevelError && d.Line == 0 {
 			t.Errorf("no place: %v", d)
 		}
+	}
+}
+
+// TestPluginKeepsItsServer breaks mcp.json, whose server has the plugin's name: the server that runs is kept until the
+// file is right again, or gone.
+func TestPluginKeepsItsServer(t *testing.T) {
+	processtest.Leaks(t)
+	f := newPlugin(t, "reports", nil)
+	f.stdio("reports", nil, nil)
+	f.Write("reports/skills/s/SKILL.md", "---\nname: s\ndescription: d\n---\n")
+	h := f.Open(exthost.Options{})
+	reload := func() *status.Change {
+		t.Helper()
+		change, err := h.Admin().Reload(hosttest.Deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return change
+	}
+	f.Write("reports/mcp.json", `{"mcpServers": {`)
+	if c := reload(); len(c.Kept) != 1 || c.Kept[0].ID != "reports" ||
+		!strings.Contains(c.Kept[0].Reason, "mcp.json") || len(c.Changed)+len(c.Removed) > 0 {
+		t.Errorf("%+v", c)
+	}
+	look(t, h, "ext_reports_look")
+	f.stdio("reports", map[string]string{"EDITION": "2"}, nil)
+	if c := reload(); !slices.Equal(c.Changed, []string{"reports"}) {
+		t.Errorf("%+v", c)
+	}
+	if s := look(t, h, "ext_reports_look"); s.Env["EDITION"] != "2" {
+		t.Errorf("environment %v", s.Env)
+	}
+	if err := os.Remove(filepath.Join(f.Dir, "reports", "mcp.json")); err != nil {
+		t.Fatal(err)
+	}
+	if c := reload(); !slices.Equal(c.Changed, []string{"reports"}) || len(hosttest.Names(h)) > 0 {
+		t.Errorf("%+v, tools %q", c, hosttest.Names(h))
 	}
 }
 

@@ -76,6 +76,70 @@ func (s *devSession) save(name, text string) {
 	}
 }
 
+// serverSaying is an MCP server in sh with one tool.
+func serverSaying(text string) string {
+	return `#!/bin/sh
+while read -r line; do
+	case $line in
+	*'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}' ;;
+	*'"tools/list"'*) result='{"tools":[{"name":"hello","inputSchema":{"type":"object"}}]}' ;;
+	*'"tools/call"'*) result='{"content":[{"type":"text","text":"` + text + `"}]}' ;;
+	*'"id"'*) result='{}' ;;
+	*) continue ;;
+	esac
+	id=${line#*\"id\":}
+	echo "{\"jsonrpc\":\"2.0\",\"id\":${id%%[!0-9]*},\"result\":$result}"
+done
+`
+}
+
+// TestDevPlugin works on a plugin: what is saved of its program, its files and its skills is taken over, and a file
+// with an error changes nothing.
+func TestDevPlugin(t *testing.T) {
+	processtest.Leaks(t)
+	const pluginJSON = `{"$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json", "name": "greet",
+		"version": "1.0.0"}`
+	mcpJSON := func(more string) string {
+		return `{"$schema": "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json", "mcpServers": {
+			"greet": {"type": "stdio", "command": "sh", "args": ["${PLUGIN_ROOT}/server.sh"]}` + more + `}}`
+	}
+	project := project(t, map[string]string{
+		"x/plugin.json": pluginJSON,
+		"x/mcp.json":    mcpJSON(""),
+		"x/server.sh":   serverSaying("one"),
+	})
+	s := startDev(t, project, "x")
+	s.said.await(t, "● greet 1.0.0 ready in ")
+	s.said.await(t, "    hello()  ")
+	s.say("hello")
+	s.said.await(t, "one  ")
+
+	s.save("server.sh", serverSaying("two"))
+	s.said.await(t, "↻ greet swapped in ")
+	s.said.await(t, "(server.sh)\n")
+	s.say("ext_greet_hello")
+	s.said.await(t, "two  ")
+
+	s.save("mcp.json", "{")
+	s.said.await(t, "✗ greet not swapped, the build before goes on")
+	s.said.await(t, "mcp.json:1:")
+	s.say("hello")
+	s.said.await(t, "two  ")
+	s.save("mcp.json", mcpJSON(`, "other": {"type": "stdio", "command": "./other.sh"}`))
+	s.said.await(t, "✗ greet.other does not run; it is tried again at the next save\n")
+	s.save("other.sh", serverSaying("three"))
+	s.said.await(t, "↻ greet.other swapped in ")
+	s.say("ext_greet_other_hello")
+	s.said.await(t, "three  ")
+
+	s.save("plugin.json", strings.Replace(pluginJSON, `"version": "1.0.0"`, `"version": 1`, 1))
+	s.said.await(t, "✗ greet not swapped")
+	s.save("plugin.json", strings.Replace(pluginJSON, "1.0.0\"}", "2.0.0\"}", 1))
+	s.said.await(t, "↻ greet swapped in ")
+	s.say("hello")
+	s.said.await(t, "two  ")
+}
+
 const scriptManifest = `[plugin]
 id = "hello"
 version = "0.1.0"
@@ -213,7 +277,7 @@ func TestDevOfNothing(t *testing.T) {
 	processtest.Leaks(t)
 	project := project(t, map[string]string{"x/README.md": ""})
 	s := startDev(t, project, "x")
-	s.said.await(t, "there is no plugin.toml in x")
+	s.said.await(t, "there is no plugin.toml or plugin.json in x")
 	s.save("plugin.toml", "[plugin]\nid = \"hello\"\n")
 	s.said.await(t, "✗ x/plugin.toml:1:2: plugin.version")
 	s.save("main.sh", scriptSaying("one"))

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/toolcall"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -71,7 +72,8 @@ func (b *builds) welcome(ctx context.Context, began time.Time) {
 		}
 	}
 	if len(s.Extensions) == 0 && len(s.Diagnostics) == 0 {
-		b.print("there is no %s in %s; it starts when there is one", manifest.FileName, console.Safe(b.dir))
+		b.print("there is no %s or %s in %s; it starts when there is one", manifest.FileName, agentplugin.FileName,
+			console.Safe(b.dir))
 	}
 	b.print("%s", b.paint(console.Dim,
 		fmt.Sprintf("watching %s; help helps, ctrl-d ends", console.Safe(console.NearbyPath(b.dir)))))

@@ -51,6 +51,7 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 			if before.HasFailed() {
 				c.Retried = append(c.Retried, id)
 			}
+		case p.keepServer(before, x, c):
 		default:
 			c.Changed = append(c.Changed, id)
 			for _, name := range x.Source.Differs(before.Source, x.Candidate.Path) {
@@ -73,6 +74,21 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 	c.Skills = slices.DeleteFunc(p.OtherSkills(now),
 		func(id string) bool { return slices.Contains(c.Added, id) || slices.Contains(c.Changed, id) })
 	return c
+}
+
+// keepServer keeps a server that has the name of its plugin, if an error in mcp.json is why the plugin x has no server
+// any more. It reports whether it did. Servers of other names are kept as other extensions are.
+func (p *Plan) keepServer(before, x *unit.Extension, c *status.Change) bool {
+	server := func(x *unit.Extension) bool { return x.Candidate.Manifest.Transport.Kind != manifest.KindExec }
+	if !x.Candidate.Portable() || server(x) || !server(before) {
+		return false
+	}
+	kept := p.unusable(before)
+	if kept != nil {
+		p.Keep(before)
+		c.Kept = append(c.Kept, *kept)
+	}
+	return kept != nil
 }
 
 func (p *Plan) followDestinations(now *Plan, c *status.Change) {
