@@ -42,7 +42,7 @@ func skillFolder(t *testing.T, dir string) {
 }
 
 // TestSkills runs the official conformance scenarios of SEP-2640 against the skills of a folder, in both revisions, and
-// has FastMCP's client of skills read and verify every file.
+// has the clients of skills of FastMCP and of the Inspector read and verify every file in both.
 func TestSkills(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)
@@ -68,6 +68,34 @@ func TestSkills(t *testing.T) {
 		}
 	}
 	t.Run("fastmcp", func(t *testing.T) { h.fastMCPReadsSkills(t, url) })
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run("inspector/"+era, func(t *testing.T) { h.inspectorVerifiesSkills(t, url+"/mcp", era) })
+	}
+}
+
+// inspectorVerifiesSkills has the client of skills in TypeScript, that of the Inspector, list the skills, and verify
+// the frontmatter and the digest of every file.
+func (h *host) inspectorVerifiesSkills(t *testing.T, url, era string) {
+	out, errs, err := h.node(t, h.peers.bin("inspector"), "--cli", url, "--transport", "http", "--protocol-era", era,
+		"--format", "json", "-q", "--method", "skills/list", "--verify", "--require-digests")
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, errs, out)
+	}
+	got := map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		var skill struct {
+			URI, Outcome string
+			Files        []struct{ Status string }
+		}
+		if err := json.Unmarshal([]byte(line), &skill); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		got[skill.URI+" "+skill.Outcome] = len(skill.Files)
+	}
+	want := map[string]int{"skill://kit/git-flow/SKILL.md verified": 4, "skill://kit/other/SKILL.md verified": 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s\n%s", diff, out)
+	}
 }
 
 func (h *host) fastMCPReadsSkills(t *testing.T, url string) {
@@ -86,23 +114,23 @@ func (h *host) fastMCPReadsSkills(t *testing.T, url string) {
 		},
 		"skill://kit/other/SKILL.md": {"skill://kit/other/SKILL.md"},
 	}
-	for _, path := range []string{"/mcp", "/kit/mcp"} {
+	for _, at := range [][2]string{{"/mcp", "legacy"}, {"/mcp", "2026-07-28"}, {"/kit/mcp", "auto"}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, python, script, url+path)
+		cmd := exec.CommandContext(ctx, python, script, url+at[0], at[1])
 		cmd.Dir, cmd.Env = t.TempDir(), h.peers.environ(h.home)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", path, err, stderr.String())
+			t.Fatalf("%s: %v\n%s", at, err, stderr.String())
 		}
 		var got map[string][]string
 		if err := json.Unmarshal(out, &got); err != nil {
-			t.Fatalf("%s: %s", path, out)
+			t.Fatalf("%s: %s", at, out)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", path, diff)
+			t.Errorf("%s: %s", at, diff)
 		}
 	}
 }
