@@ -146,7 +146,7 @@ var attacks = map[string]attack{
 	},
 	"many-skills": func(a *attacker) {
 		a.manifest("")
-		for i := range 2000 {
+		for i := range stormtest.Sized(2000, 100_000) {
 			a.write(fmt.Sprintf("skills/s%d/SKILL.md", i), fmt.Sprintf("---\nname: s%d\ndescription: d\n---\n", i))
 		}
 	},
