@@ -153,7 +153,7 @@ func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *pr
 	}
 	c.reap()
 	c.startLog.release(slog.LevelDebug)
-	c.cause = c.finalError(cause)
+	c.cause = c.finalError(ctx, cause)
 	c.recordEnd(cause == nil)
 	close(c.done) // first: tasks wait for it
 	cancel()

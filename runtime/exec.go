@@ -30,15 +30,15 @@ type ExecRuntime struct {
 	calls    atomic.Uint64
 	inFlight atomic.Int64
 	running  concurrent.Gate // calls in flight; closed by Kill
-	killed   context.Context // canceled by Kill
-	kill     context.CancelFunc
+	killed   context.Context // canceled by Kill, and with the cause of Serve's ctx
+	kill     context.CancelCauseFunc
 }
 
 var _ Instance = (*ExecRuntime)(nil)
 
 func newExec(s Spec) *ExecRuntime {
 	e := &ExecRuntime{spec: s, startedAt: time.Now()}
-	e.killed, e.kill = context.WithCancel(context.Background())
+	e.killed, e.kill = context.WithCancelCause(context.Background())
 	return e
 }
 
@@ -55,7 +55,7 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	ready()
 	select {
 	case <-ctx.Done():
-		e.Kill()
+		e.end(context.Cause(ctx))
 	case <-e.killed.Done():
 		err = e.spec.withID(protocol.Errorf(protocol.ShuttingDown, "it was killed"))
 	}
@@ -65,9 +65,11 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 }
 
 // Kill implements [Instance]. It kills all calls and admits no more.
-func (e *ExecRuntime) Kill() {
+func (e *ExecRuntime) Kill() { e.end(nil) }
+
+func (e *ExecRuntime) end(cause error) {
 	e.running.Close()
-	e.kill()
+	e.kill(cause)
 }
 
 // prepare resolves the command of each tool. It drops tools without a command, and fails if none is left.
@@ -324,7 +326,8 @@ func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not end within call_timeout (%v) and was killed",
 			e.spec.Options.CallTimeout)
 	case <-e.killed.Done():
-		fault = protocol.Errorf(protocol.ShuttingDown, "the host is stopping, and its process was killed")
+		fault = protocol.Errorf(protocol.ShuttingDown, "%s, and its process was killed",
+			stopReason(e.killed, "the host is stopping"))
 	}
 	proc.Kill()
 	select {

@@ -143,7 +143,10 @@ func TestExecIsCutShort(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
-	wantKind(t, await(t, stopped).err, protocol.ShuttingDown)
+	if fault := wantKind(t, await(t, stopped).err, protocol.ShuttingDown); !strings.HasPrefix(fault.Message,
+		errTestStops.Error()+", and its process was killed") {
+		t.Errorf("message = %q, want the cause of the stop", fault.Message)
+	}
 }
 
 // TestExecGrandchildHoldsStdout gets the output of the process even though a grandchild holds its stdout.

@@ -180,10 +180,11 @@ func (c *child) handshakeError(err error) *protocol.Error {
 	return fault
 }
 
-// finalError adds the evidence to cause. A stopped run has a final error too, for the calls in flight.
-func (c *child) finalError(cause *protocol.Error) *protocol.Error {
+// finalError adds the evidence to cause. A run that was stopped by the end of ctx has a final error too, for the calls
+// in flight.
+func (c *child) finalError(ctx context.Context, cause *protocol.Error) *protocol.Error {
 	if cause == nil {
-		cause = protocol.Errorf(protocol.ShuttingDown, "it was stopped")
+		cause = protocol.Errorf(protocol.ShuttingDown, "%s", stopReason(ctx, "it was stopped"))
 	}
 	line, noise := "", ""
 	if cause.Evidence != nil {
@@ -205,6 +206,14 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	c.spec.explainUnrun(cause)
 	c.spec.suspectSandbox(cause)
 	return c.spec.withID(cause)
+}
+
+// stopReason returns the cause of the end of ctx; other if none was stated.
+func stopReason(ctx context.Context, other string) string {
+	if why := context.Cause(ctx); why != nil && !errors.Is(why, context.Canceled) {
+		return why.Error()
+	}
+	return other
 }
 
 // explainSilence adds to the error of an unanswered handshake the timeout and a hint at its cause, taken from what the

@@ -101,6 +101,9 @@ type trial struct {
 	stopped bool
 }
 
+// errTestStops is the cause of the end of a run that a test stops.
+var errTestStops = errors.New("the test stops it")
+
 // launch starts a run; the end of the test stops it.
 func launch(t testing.TB, s Spec) *trial {
 	t.Helper()
@@ -108,8 +111,9 @@ func launch(t testing.TB, s Spec) *trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &trial{Instance: i, t: t, ready: make(chan struct{}), served: make(chan error, 1), cancel: cancel}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := &trial{Instance: i, t: t, ready: make(chan struct{}), served: make(chan error, 1)}
+	r.cancel = func() { cancel(errTestStops) }
 	go func() { r.served <- i.Serve(ctx, func() { close(r.ready) }) }()
 	t.Cleanup(func() { r.stop() })
 	return r

@@ -68,6 +68,8 @@ func TestCallInFlightAtStop(t *testing.T) {
 	}
 	if fault := wantKind(t, outcomes[1].err, protocol.ShuttingDown); fault.Outcome != "unknown" {
 		t.Errorf("outcome = %q, want unknown", fault.Outcome)
+	} else if fault.Message != errTestStops.Error() {
+		t.Errorf("message = %q, want the cause of the stop", fault.Message)
 	}
 }
 

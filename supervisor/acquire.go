@@ -129,7 +129,7 @@ func (l *lease[S]) release(err error) {
 			}
 		}
 		if sl.state == Draining && inst.inFlight == 0 {
-			inst.cancel()
+			sl.cancel()
 		}
 	})
 }

@@ -252,7 +252,7 @@ func (g *Group[S]) Stop(ctx context.Context, drain time.Duration) error {
 	g.update(nil, func() {
 		for _, sl := range g.st.slots {
 			if sl.inst != nil {
-				sl.inst.cancel()
+				sl.cancel()
 				running = append(running, strconv.Quote(sl.key))
 			}
 		}

@@ -129,6 +129,48 @@ func (s endsOnce) Serve(ctx context.Context, ready func()) error {
 	return nil
 }
 
+// An instance that Restart replaces is told so, also when its drain has to end; one that is stopped is not.
+func TestRestartIsACause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 1)
+		o := five
+		o.DrainTimeout = time.Second
+		g := NewGroup(func(string) (tells, error) { return tells{causes}, nil }, o)
+		if err := g.Start(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		_, release, err := g.Acquire(context.Background(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, busy := range []bool{true, false} {
+			if err := g.Restart(context.Background()); err != nil {
+				t.Error(err)
+			}
+			if err := <-causes; !errors.Is(err, ErrRestarted) {
+				t.Errorf("busy %v: %v", busy, err)
+			}
+		}
+		release(nil)
+		if err := g.Stop(context.Background(), 0); err != nil {
+			t.Error(err)
+		}
+		if err := <-causes; err != context.Canceled {
+			t.Errorf("stopped: %v", err)
+		}
+	})
+}
+
+// tells becomes ready, and sends the cause of the end of its context.
+type tells struct{ causes chan<- error }
+
+func (s tells) Serve(ctx context.Context, ready func()) error {
+	ready()
+	<-ctx.Done()
+	s.causes <- context.Cause(ctx)
+	return nil
+}
+
 func TestRestartClearsFailed(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, w *world) { // no restarts allowed
 		w.started(1)[0].die(errCrash)

@@ -9,12 +9,16 @@ import (
 type Service interface {
 	// Serve runs the service until it ends. It calls ready once the service can take calls. When ctx ends, it stops the
 	// service and returns; the result is then ignored. Any other return, even nil, is a failure that counts against the
-	// restart budget. An error that wraps [ErrPermanent] prevents a restart.
+	// restart budget. An error that wraps [ErrPermanent] prevents a restart. The cause of ctx is [ErrRestarted] if
+	// [Group.Restart] replaces the service.
 	Serve(ctx context.Context, ready func()) error
 }
 
 // ErrPermanent marks an error of a [Service] that a restart cannot fix.
 var ErrPermanent = errors.New("permanent failure")
+
+// ErrRestarted is the cause of the context of a [Service] that [Group.Restart] replaces.
+var ErrRestarted = errors.New("it was restarted by the operator")
 
 // errEnded replaces the nil error of a service that returned before its context ended.
 var errEnded = errors.New("the service ended by itself")

@@ -40,7 +40,7 @@ type slot[S Service] struct {
 // instance is one run of the service.
 type instance[S Service] struct {
 	service  S
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc
 	inFlight int
 	exiting  bool // a call saw its end; Serve has not returned yet
 }
@@ -91,7 +91,7 @@ func (g *Group[S]) onTimer(sl *slot[S]) {
 			g.spawn(sl, false)
 		}
 	case Draining:
-		sl.inst.cancel()
+		sl.cancel()
 	case Ready:
 		unused := g.now().Sub(sl.lastUsed)
 		switch {
@@ -116,7 +116,7 @@ func (g *Group[S]) spawn(sl *slot[S], asked bool) {
 	if !g.st.starts.until.IsZero() { // this start is the trial; the next may follow after another Cooldown
 		g.st.starts.exhaust(g.now())
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	inst := &instance[S]{cancel: cancel}
 	if sl.inst, sl.asked = inst, asked; asked {
 		sl.startErr = nil
@@ -128,7 +128,7 @@ func (g *Group[S]) spawn(sl *slot[S], asked bool) {
 
 // serve runs one instance on a goroutine.
 func (g *Group[S]) serve(ctx context.Context, sl *slot[S], inst *instance[S]) {
-	defer inst.cancel()
+	defer inst.cancel(nil)
 	service, err := g.start(sl.key)
 	if err == nil {
 		err = service.Serve(ctx, func() {
@@ -302,10 +302,19 @@ func (g *Group[S]) stop(sl *slot[S], drain time.Duration, then State) {
 	}
 	sl.next, sl.afterDrain, sl.asked = until, then, false
 	if sl.inst.inFlight == 0 || drain <= 0 {
-		sl.inst.cancel()
+		sl.cancel()
 	} else {
 		g.setTimer(sl, until.Sub(g.now()))
 	}
+}
+
+// cancel ends the context of the instance of a draining slot.
+func (sl *slot[S]) cancel() {
+	if sl.afterDrain == Spawning {
+		sl.inst.cancel(ErrRestarted)
+		return
+	}
+	sl.inst.cancel(nil)
 }
 
 // onDrained moves a slot from Draining to its next state.

@@ -48,6 +48,64 @@ func TestLimitOfOpenFiles(t *testing.T) {
 	}
 }
 
+// The end of a process names what killed it: a limit of its own, the kernel without memory, another program, or nobody
+// else than the host.
+func TestKillerIsNamed(t *testing.T) {
+	processtest.Leaks(t)
+	counts := filepath.Join(t.TempDir(), "memory.events")
+	count := func(n int) {
+		text := fmt.Appendf(nil, "oom 9\noom_kill %d\noom_group_kill 0\n", n)
+		if err := os.WriteFile(counts, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	real := oomFile
+	oomFile = func() string { return counts }
+	t.Cleanup(func() { oomFile = real })
+	for want, p := range map[string]func() *child{
+		"killed by SIGXCPU, because it reached its limit cpu_time (1s)": func() *child {
+			return shell(t, "while :; do :; done", limited.Limits{CPUTime: time.Second})
+		},
+		"killed by SIGXFSZ, because it reached its limit file_size (1024 bytes)": func() *child {
+			return shell(t, "exec dd if=/dev/zero of=big bs=4096 count=1 2>&-", limited.Limits{FileSize: 1 << 10})
+		},
+		"killed by SIGKILL, by the kernel, which was out of memory": func() *child {
+			p := shell(t, "read line; kill -9 $$", limited.Limits{})
+			count(2)
+			_, _ = p.Stdin.WriteString("\n")
+			return p
+		},
+		"exit status 137 (of a process that SIGKILL ended), by the kernel, which was out of memory": func() *child {
+			p := shell(t, "read line; exit 137", limited.Limits{})
+			count(2)
+			_, _ = p.Stdin.WriteString("\n")
+			return p
+		},
+		"killed by SIGKILL, which the host did not send": func() *child {
+			return shell(t, "kill -9 $$", limited.Limits{CPUTime: time.Minute})
+		},
+		"killed by SIGSEGV": func() *child { return shell(t, "kill -SEGV $$", limited.Limits{}) },
+		"killed by SIGKILL": func() *child {
+			p := shell(t, "exec sleep 60", limited.Limits{})
+			p.Kill()
+			return p
+		},
+	} {
+		count(1)
+		if got := p().ended().String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	ignores := Process{limits: limited.Limits{CPUTime: time.Second}} // SIGXCPU
+	if got := ignores.sender(Exit{Code: -1, Signal: "SIGKILL"}, 2*time.Second); !strings.Contains(got, "cpu_time (1s)") {
+		t.Errorf("killed at the hard limit: %q", got)
+	}
+	oomFile = real
+	if n := readCount(real(), "oom_kill"); n < 0 {
+		t.Errorf("%s has no count", real())
+	}
+}
+
 // A fork bomb ends at the limit, and the limit cannot be raised.
 func TestLimitOfProcesses(t *testing.T) {
 	if limited.OfSandbox() == 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/proc/containment/limited"
@@ -82,6 +83,9 @@ type Process struct {
 	proxy     io.Closer // of the child's sandbox; nil for none
 	stderr    *stderrReader
 	killGrace time.Duration // between SIGTERM and SIGKILL
+	limits    limited.Limits
+	oomKills  uint64        // at the start, see oomKills
+	killed    atomic.Bool   // Kill or Stop has sent a signal
 	exited    chan struct{} // closed by reap
 	done      chan struct{}
 	exit      Exit // set before done is closed
@@ -142,6 +146,8 @@ func (s *Spec) start(ctx context.Context) (*Process, error) {
 		parent:    parent,
 		contained: hold,
 		killGrace: cmp.Or(s.KillGrace, time.Second),
+		limits:    s.Limits,
+		oomKills:  oomKills(),
 		exited:    make(chan struct{}),
 		done:      make(chan struct{}),
 	}
@@ -212,6 +218,11 @@ func (p *Process) watch() {
 	if p.init != nil {
 		p.exit = p.init.exit(p.exit)
 	}
+	var used time.Duration
+	if state != nil {
+		used = state.UserTime() + state.SystemTime()
+	}
+	p.exit.By = p.sender(p.exit, used)
 	close(p.done)
 }
 
@@ -237,7 +248,10 @@ func (p *Process) Tail() []string { return p.stderr.tail.lines(time.Time{}) }
 func (p *Process) TailSince(since time.Time) []string { return p.stderr.tail.lines(since) }
 
 // Kill sends SIGKILL to the child's process group. It does not wait.
-func (p *Process) Kill() { p.signal(kill) }
+func (p *Process) Kill() {
+	p.killed.Store(true)
+	p.signal(kill)
+}
 
 // Stop ends the child: it closes stdin, waits for grace, sends SIGTERM to the process group, waits for KillGrace and
 // sends SIGKILL. It returns as soon as the child has ended. When ctx ends, it sends SIGKILL at once. The error is nil
@@ -247,6 +261,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	if p.waitFor(ctx, grace) {
 		return nil
 	}
+	p.killed.Store(true)
 	p.signal(term)
 	if p.waitFor(ctx, p.killGrace) {
 		return nil

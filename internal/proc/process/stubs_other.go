@@ -92,6 +92,9 @@ func SessionMemory() map[int]int64 { return nil }
 // Memory returns 0 on this system.
 func Memory() int64 { return 0 }
 
+// oomKills returns 0 on this system.
+func oomKills() uint64 { return 0 }
+
 // FollowNice does nothing on this system, where nice values apply across sessions.
 func (p *Process) FollowNice(context.Context) {}
 
