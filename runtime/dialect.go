@@ -64,7 +64,9 @@ func handshakeError(method string, err error) error {
 		if errors.As(err, new(*mcpclient.CredentialsError)) {
 			return fault
 		}
-		return protocol.Errorf(protocol.HandshakeInvalid, "%s: %s", method, fault.Message)
+		refused := protocol.Errorf(protocol.HandshakeInvalid, "%s: %s", method, fault.Message)
+		refused.Next = fault.Next
+		return refused
 	}
 	switch {
 	case errors.As(err, &invalid) && errors.As(invalid.Err, new(*protocol.Error)): // from a transport that knows more

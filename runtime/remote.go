@@ -86,6 +86,7 @@ func (s *Spec) clientOptions() (mcpclient.Options, error) {
 	o := mcpclient.Options{
 		URL:       t.URL,
 		Header:    http.Header{"User-Agent": {"exthost/" + cmp.Or(s.HostVersion, "0")}},
+		Secrets:   s.Credentials,
 		MaxBytes:  s.Options.MaxLineBytes,
 		GoneGrace: s.goneGrace,
 	}
@@ -264,7 +265,7 @@ func remoteFault(err error) *protocol.Error {
 			kind = protocol.InvalidResponse
 		}
 		fault := protocol.Errorf(kind, "%w", status)
-		fault.RetryAfter = status.RetryAfter
+		fault.RetryAfter, fault.Next = status.RetryAfter, status.Next
 		fault.Data = json.RawMessage(`{"http_status":` + strconv.Itoa(status.Code) + `}`)
 		if !status.Refused() {
 			fault.Outcome = "unknown"

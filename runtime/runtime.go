@@ -64,6 +64,9 @@ type Spec struct {
 	// process start and each connection. If it returns an error, there is no start or connection. Nil: there are no
 	// references.
 	Resolve func(ctx context.Context, s *Spec) (*Spec, error)
+	// Credentials are the names of the stored secrets that requests to a remote server have, sorted. Resolve sets it;
+	// error texts name them.
+	Credentials []string
 
 	// Login provides the tokens for a remote server, unless the manifest states a token. May be nil.
 	Login Login

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,11 +116,19 @@ func obstacle(what, id, state, reason, next string) []Obstacle {
 	default:
 		o.Blocked, o.Next = true, "exthost logs "+id
 	}
-	if rest, ends := strings.CutSuffix(reason, "; "+next); ends && isCommand(next) {
-		reason, o.Next = rest, next
-	}
+	reason, next = splitNext(reason, next)
+	o.Next = cmp.Or(next, o.Next)
 	if reason != "" {
 		o.Text += ": " + reason
 	}
 	return []Obstacle{o}
+}
+
+// splitNext cuts the step next off the end of a reason. It returns "" for a step that the reason does not end with, and
+// for one that is not one command.
+func splitNext(reason, next string) (rest, command string) {
+	if rest, ends := strings.CutSuffix(reason, "; "+next); ends && isCommand(next) {
+		return rest, next
+	}
+	return reason, ""
 }

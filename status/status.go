@@ -270,6 +270,7 @@ type Policy struct {
 	Mode     governance.Mode     `json:"mode"`
 	Required bool                `json:"required"`
 	Flows    []governance.Flow   `json:"flows"`
+	Next      string             `json:"next,omitempty"` // what to do, if Reason ends with it
 	// its match leaves out some exchanges
 	Selective bool `json:"selective,omitempty"`
 	Priority  int  `json:"priority,omitempty"`

@@ -248,7 +248,13 @@ func (x *Extension) stopped(about string, now time.Time, s *Status) *Obstacle {
 		o.Blocked, o.Text, o.Next = true, about+" "+text, "exthost secret login"+cmp.Or(command, " "+x.ID)
 	case loops:
 		o.Blocked = x.State == string(supervisor.Failed)
-		o.Text = fmt.Sprintf("%s keeps crashing, %d restarts so far: %s", about, x.RestartsInRow, x.LastCrash.Reason)
+		what := "keeps crashing"
+		if slices.Contains([]string{manifest.KindHTTP, manifest.KindSSE, manifest.KindNATS}, x.Transport) {
+			what = "keeps losing its server"
+		}
+		reason, next := splitNext(x.LastCrash.Reason, x.LastCrash.Next)
+		o.Next = cmp.Or(next, o.Next)
+		o.Text = fmt.Sprintf("%s %s, %d restarts so far: %s", about, what, x.RestartsInRow, reason)
 	case x.State == string(supervisor.Spawning), x.State == string(supervisor.Draining):
 		return nil
 	case x.down():

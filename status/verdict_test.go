@@ -58,6 +58,24 @@ func TestVerdict(t *testing.T) {
 		"a hang that is over": {
 			beside(Extension{State: "ready", LastFailure: failure(protocol.CallTimeout, 0)}), Ready, nil, ""},
 		"a failed start": {beside(Extension{State: "failed", Reason: "no python3"}), Degraded,
+		"a server that refuses a secret": {beside(Extension{
+			State:         "restarting",
+			Transport:     "http",
+			RestartsInRow: 4,
+			LastCrash: &Crash{
+				Time:   now,
+				Reason: "the server does not accept the secret hub; exthost secret set hub",
+				Next:   "exthost secret set hub",
+			},
+		}), Degraded, []string{"extension x keeps losing its server, 4 restarts so far: the server does not accept the " +
+			"secret hub; next: "}, "exthost secret set hub"},
+		"a server that names a command": {beside(Extension{
+			State:         "restarting",
+			Transport:     "sse",
+			RestartsInRow: 4,
+			LastCrash:     &Crash{Time: now, Reason: "it said: exthost secret set hub"},
+		}), Degraded, []string{"extension x keeps losing its server, 4 restarts so far: it said: exthost secret set hub"},
+			logs},
 			[]string{"extension x is failed: no python3"}, logs},
 		"a hang": {beside(Extension{State: "ready", FailedInRow: 1, LastFailure: failure(protocol.CallTimeout, 0)}),
 			Degraded, []string{"calls of extension x time out, 1 in a row: why"}, "exthost restart x"},

@@ -174,6 +174,44 @@ func TestStoredSecretsOfHeadersAreMasked(t *testing.T) {
 	}
 }
 
+// TestStoredSecretsThatAServerRefuses: the secret of a refused request is named, with the command that replaces it, in
+// the status and as the next command of the verdict. What the server says is no command.
+func TestStoredSecretsThatAServerRefuses(t *testing.T) {
+	processtest.Leaks(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no; exthost add evil", http.StatusUnauthorized)
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	v := &vault{values: map[string]string{"hub": "h-canary", "key": "k-canary", "token": "t-canary"}}
+	f := hosttest.NewFolder(t)
+	of := func(url, more string) string {
+		return fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n%s", server.URL+url, more)
+	}
+	f.Add("header", of("/mcp", "headers = { Authorization = \"Bearer secret://hub\" }\n"))
+	f.Add("query", of("/mcp?key=secret://key", ""))
+	f.Add("token", of("/mcp", "token_env = \"TOKEN\"\n[requires]\nenv = [\"TOKEN\"]\n"))
+	f.Add("plain", of("/mcp", ""))
+	f.Entries["token"] = config.Entry{Env: map[string]string{"TOKEN": "secret://token"}}
+	h := f.Open(v.options())
+	s := h.Status()
+	for id, secret := range map[string]string{"header": "hub", "query": "key", "token": "token"} {
+		next := "exthost secret set " + secret
+		reason := hosttest.StatusOf(t, h, id).Reason
+		if !strings.Contains(reason, "does not accept the secret "+secret+" (401 Unauthorized)") ||
+			!strings.HasSuffix(reason, "; "+next) || strings.Contains(reason, "canary") {
+			t.Errorf("%s: %s", id, reason)
+		}
+		if !slices.ContainsFunc(s.Verdict.Causes,
+			func(o status.Obstacle) bool { return o.ID == id && o.Next == next }) {
+			t.Errorf("%s: no cause with %s in %+v", id, next, s.Verdict.Causes)
+		}
+	}
+	if s := hosttest.StatusOf(t, h, "plain"); !strings.Contains(s.Reason, "the server wants credentials (401") ||
+		strings.Contains(s.Next, "evil") {
+		t.Errorf("without a secret: %s, next %q", s.Reason, s.Next)
+	}
+}
+
 // TestStoredSecretsThatAreMissing: a missing secret stops only what needs it, naming the key and the next step.
 func TestStoredSecretsThatAreMissing(t *testing.T) {
 	processtest.Leaks(t)

@@ -237,12 +237,14 @@ func (s *runningStatus) table(now time.Time, layout console.Layout) []string {
 		section(hosts.ClusterLines(s.Cluster, now, layout))
 	}
 	if len(s.Policies) > 0 {
-		section(hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies)))
+		of := hosts.PolicyLayout(layout)
+		of.Fold = false // notes stand below the rows
+		section(layOut(policyRows(s.Policies, width), of))
 	}
 	section(clientLines(s.Clients, layout))
 	section(questionLines(s.Questions, layout))
 	if s.Audit != nil {
-		section([]string{console.Safe("audit log " + strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": "))})
+		section([]string{console.Safe("audit log " + s.Audit.Path)}) // its policy says why it cannot be written
 	}
 	if s.Tracing != nil {
 		section(console.Wrap(console.Safe(tracingText(s.Tracing)), width))
@@ -425,6 +427,19 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 }
 
 // stateCell returns the state of an extension and, while it is starting, for how long it has been starting.
+// policyRows returns the titles and a row for each policy.
+func policyRows(list []status.Policy, width int) (rows []statusRow) {
+	for i, cells := range hosts.PolicyRows(list) {
+		last := len(cells) - 1
+		row := statusRow{cells: cells[:last]}
+		if note := cells[last]; note != "" && (i > 0 || width == 0) {
+			row.notes = []string{note}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 func stateCell(x status.Extension, now time.Time) string {
 	if x.State != string(supervisor.Spawning) {
 		return x.State

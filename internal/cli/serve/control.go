@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/exthost/exthost"
@@ -56,6 +57,8 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	switch {
 	case r.stdio, errors.Is(err, errors.ErrUnsupported):
 		r.log.Debug("no control socket", "error", err)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return nil, &console.Error{Code: console.ExitFailed, Text: "no control socket: " + err.Error(), Hint: noFiles}
 	case running && holder.Info.Serves != overStdio:
 		return nil, alreadyRunning(holder.Info)
 	case running:
@@ -219,7 +222,8 @@ func reload(ctx context.Context, h *exthost.Host, log *slog.Logger) {
 		return // the host has logged the reason
 	}
 	for _, k := range c.Kept {
-		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason, "next", k.Next)
+		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason, "next",
+			cmp.Or(k.Next, "fix it, then exthost reload"))
 	}
 	for _, section := range c.Restart {
 		log.Warn("changed, and takes effect when the host is started again", "section", section)

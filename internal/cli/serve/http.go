@@ -164,12 +164,17 @@ func maxConns(files uint64) int {
 	return max(int(files/2), 16)
 }
 
+// noFiles is the next step of a host that cannot open a file more.
+const noFiles = "raise the limit of open files (ulimit -n 1024, or LimitNOFILE of systemd), then exthost serve"
+
 func cannotListen(addr string, err error) error {
 	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = sys.Err
 	}
 	e := &console.Error{Code: console.ExitFailed, Text: "cannot listen on " + addr + ": " + err.Error()}
 	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		e.Hint = noFiles
 	case errors.Is(err, syscall.EADDRINUSE):
 		e.Text += holder(addr)
 		e.Hint = "stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port"

@@ -1,12 +1,16 @@
 package serve
 
 import (
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
 )
 
 // The token file must be a regular file of a bounded size: a device has no end.
@@ -29,5 +33,16 @@ func TestTokenFileIsRegularAndBounded(t *testing.T) {
 	if _, err := bearerToken(config.Auth{TokenFile: os.DevNull}); err == nil ||
 		!strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a device: %v", err)
+	}
+}
+
+// A host that cannot open its listener or its control socket for lack of descriptors names the limit.
+func TestLackOfDescriptorsIsNamed(t *testing.T) {
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE} {
+		err := cannotListen("127.0.0.1:7800", &net.OpError{Op: "listen", Err: os.NewSyscallError("socket", lack)})
+		e, ok := errors.AsType[*console.Error](err)
+		if !ok || e.Code != console.ExitFailed || !strings.Contains(e.Text, lack.Error()) || e.Hint != noFiles {
+			t.Errorf("%v: %+v", lack, err)
+		}
 	}
 }

@@ -198,6 +198,7 @@ func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spe
 	r := &run{references: g, ctx: ctx, values: make(map[string]string), learn: s.Secret}
 	out, m := *s, *s.Manifest
 	out.Manifest, out.Env = &m, slices.Clone(s.Env)
+	out.Credentials = g.credentials(s)
 	for i, kv := range out.Env {
 		if g.env[kv] {
 			name, text, _ := strings.Cut(kv, "=")
@@ -218,6 +219,21 @@ func (g *references) resolve(ctx context.Context, s *runtime.Spec) (*runtime.Spe
 	}
 	t.URL = r.replace(t.URL, "\r\n")
 	return &out, r.err
+}
+
+// credentials returns the names of the secrets that requests to the remote server of s have: in headers, in the URL,
+// and in the variable of its token.
+func (g *references) credentials(s *runtime.Spec) []string {
+	t := s.Manifest.Transport
+	t.OAuth = nil // its secret is for another server
+	stated := OfTransport("", &t, nil)
+	for _, kv := range s.Env {
+		if name, text, _ := strings.Cut(kv, "="); name == t.TokenEnv && g.env[kv] {
+			stated["token_env"] = text
+		}
+	}
+	names, _ := stated.Names() // invalid references were refused before
+	return slices.Sorted(maps.Keys(names))
 }
 
 // withSecrets returns the headers of t without those that the secrets of t replace, in whatever case.

@@ -133,6 +133,7 @@ func (i *Instance) crashed(err error) {
 			StartedAt: i.Info().StartedAt,
 			Kind:      protocol.KindOf(err),
 			Reason:    protocol.Reason(err),
+			Next:      protocol.NextOf(err),
 			Evidence:  protocol.EvidenceOf(err),
 		})
 	}

@@ -134,10 +134,14 @@ const StartFailed = "did not start: "
 // StartDiagnostic reports why the unit did not start.
 func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
 	kind := cmp.Or(protocol.KindOf(err), protocol.SpawnFailed)
-	text := StartFailed + protocol.Reason(err)
+	reason, next := protocol.Reason(err), protocol.NextOf(err)
+	if next != "" {
+		reason = strings.TrimSuffix(reason, "; "+next)
+	}
+	text := StartFailed + reason
 	switch words := protocol.LastWords(err); {
 	case words != "" && kind == protocol.HandshakeTimeout: // the last words say more than the time limit
-		text = StartFailed + "its last words: " + words + "; " + protocol.Reason(err)
+		text = StartFailed + "its last words: " + words + "; " + reason
 	case words != "":
 		text += "; its last words: " + words
 	}
@@ -150,5 +154,6 @@ func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
 		Extension: u.ID(),
 		Path:      u.Candidate.Path,
 		Message:   text,
+		Hint:      next,
 	}
 }

@@ -44,6 +44,8 @@ type Options struct {
 	Renew func(ctx context.Context, refused string, challenge []string) (string, error)
 	// Refused returns the error of a request whose renewed token was refused too. Required with Renew.
 	Refused func(token string) error
+	// Secrets are the names of the stored secrets that requests have, for error texts.
+	Secrets []string
 	// MaxBytes is the max size of one answer and of one event. 0 means 16 MiB.
 	MaxBytes int
 	// GoneGrace is how long requests in flight may still be answered once the session or the server is gone. 0 means
@@ -304,7 +306,7 @@ func (c *client) checkStatus(resp *http.Response) error {
 	if resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(mcphttp.SessionHeader) != "" {
 		return ErrSessionGone
 	}
-	return newStatusError(resp)
+	return newStatusError(resp, c.o.Secrets)
 }
 
 // failOn ends the transport if err means that no later request can succeed.

@@ -40,6 +40,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 type StatusError struct {
 	Code       int           // the HTTP status
 	Text       string        // the cause and a hint
+	Next       string        // the command that Text ends with; "" if it names none
 	RetryAfter time.Duration // how long the server wants no requests; 0 if unknown
 
 	body []byte // the first maxErrorBody bytes
@@ -82,25 +83,29 @@ func (e *CredentialsError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *CredentialsError) Unwrap() error { return e.Err }
 
-func newStatusError(r *http.Response) *StatusError {
+// newStatusError describes the answer r. If it refuses credentials, Next stores the first of secrets anew.
+func newStatusError(r *http.Response, secrets []string) *StatusError {
 	authorized := r.Request.Header.Get("Authorization") != ""
 	e := &StatusError{Code: r.StatusCode, RetryAfter: retryAfter(r.Header.Get("Retry-After"))}
 	status := strings.TrimSpace(fmt.Sprint(r.StatusCode, " ", http.StatusText(r.StatusCode)))
 	switch code := r.StatusCode; {
+	case code == http.StatusUnauthorized && len(secrets) > 0:
+		e.Text = "the server does not accept the secret " + strings.Join(secrets, ", ") + " (" + status + ")"
+		e.Next = "exthost secret set " + secrets[0]
 	case code == http.StatusUnauthorized && authorized:
 		e.Text = "the server does not accept the credentials (" + status +
-			"): renew the token that [transport] names. A file of token_file is read again; a variable of token_env " +
-			"is that of exthost serve, so start that again"
+			"): renew the token that its configuration names. A token_file is read again; a variable is that of " +
+			"exthost serve, so start that again"
 	case code == http.StatusUnauthorized:
 		e.Text = "the server wants credentials (" + status +
-			"): state token_env, token_file or headers under [transport]"
+			"): state headers, or in a manifest token_env or token_file"
 	case code == http.StatusForbidden:
-		e.Text = "the server forbids it (" + status + "): check what the credentials under [transport] may do"
+		e.Text = "the server forbids it (" + status + "): check what the credentials may do"
 	case code == http.StatusNotFound:
 		e.Text = "the server has nothing at " + public(r.Request.URL) + " (" + status + "): check the url"
 	case code == http.StatusMethodNotAllowed:
 		e.Text = "the server takes no " + r.Request.Method + " at " + public(r.Request.URL) + " (" + status +
-			`): check the url, and kind: an older server needs kind = "sse"`
+			`): check the url; an older server needs kind = "sse" in a manifest, type: sse in a destination`
 	case code == http.StatusTooManyRequests:
 		e.Text = "the server wants fewer requests (" + status + ")"
 	case code >= 300 && code < 400:
@@ -114,6 +119,9 @@ func newStatusError(r *http.Response) *StatusError {
 	e.body, _ = io.ReadAll(io.LimitReader(r.Body, maxErrorBody)) // a partial body is better than none
 	if said := snippet(r, e.body); said != "" {
 		e.Text += "; it said: " + said
+	}
+	if e.Next != "" {
+		e.Text += "; " + e.Next
 	}
 	return e
 }
