@@ -217,7 +217,7 @@ func (h *Host) Status() status.Status {
 	s.Policies = h.policies.Status(now.Policies, s.Diagnostics)
 	s.Audit = h.policies.AuditStatus()
 	s.ApprovalRequests = len(h.policies.Approvals.List())
-	s.Questions = h.stats.history.Questions()
+	s.Questions, s.Denials = h.stats.history.Questions(), h.stats.history.Denials(time.Now())
 	s.Verdict = s.Judge(time.Now())
 	return s
 }

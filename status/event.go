@@ -58,8 +58,8 @@ type CallEvent struct {
 	Protocol string            `json:"protocol,omitempty"`
 	Outcome  Outcome           `json:"outcome"`
 	Message  string            `json:"message,omitempty"` // of the error, at most 512 bytes
-	Policy   string            `json:"policy,omitempty"`  // the policy that rejected the call
-	Code     string            `json:"code,omitempty"`    // of the rejection
+	Policy   string            `json:"policy,omitempty"`  // the policy or hook that denied the call
+	Code     string            `json:"code,omitempty"`    // of the denial
 	Decision string            `json:"decision_id,omitempty"`
 	Trace    string            `json:"trace_id,omitempty"` // from the caller's W3C trace context
 	Replayed bool              `json:"replayed,omitempty"`

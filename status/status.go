@@ -33,6 +33,8 @@ type Status struct {
 	Tracing          *Tracing    `json:"tracing,omitempty"`           // nil: no tracing
 	Recordings       []Recording `json:"recordings,omitempty"`        // running ones, oldest first
 	ApprovalRequests int         `json:"approval_requests,omitempty"` // number of pending requests
+	// denials of the last hour among the latest 256 calls, by caller and policy; the latest first, at most 32
+	Denials []Denials `json:"denials,omitempty"`
 	// unanswered, oldest first; at most 256
 	Questions    []Question    `json:"questions,omitempty"`
 	Destinations []Destination `json:"destinations,omitempty"` // by name
@@ -171,8 +173,12 @@ type Extension struct {
 	Calls  int64 `json:"calls"`
 	Errors int64 `json:"errors"` // of Calls: failed for any other reason
 	// of Requests: failed without reaching an instance: not ready, overloaded, failed …
-	Refused int64    `json:"refused"`
+	Refused int64 `json:"refused"`
+
 	Latency *Latency `json:"latency,omitempty"` // of Calls; nil before the first
+	// calls of tools that instances have had for more than 10 s, unless their callers are asked something; the oldest
+	// first, at most 8
+	Slow []OpenCall `json:"slow_calls,omitempty"`
 
 	FailedInRow int64    `json:"failed_in_row"`           // Errors since the last answered call
 	LastFailure *Failure `json:"last_failure,omitempty"`  // of a call that reached an instance
@@ -222,6 +228,13 @@ type Instance struct {
 	RSS int64 `json:"rss_bytes,omitempty"`
 }
 
+// OpenCall is a call that has not ended.
+type OpenCall struct {
+	Tool   string    `json:"tool"`             // registered name
+	Caller string    `json:"caller,omitempty"` // authenticated by the server; "" if anonymous
+	Since  time.Time `json:"since"`            // when an instance got it
+}
+
 // Failure is a failed call that reached an instance.
 type Failure struct {
 	Time   time.Time     `json:"time"`
@@ -236,6 +249,17 @@ type Denial struct {
 	Tool     string    `json:"tool,omitempty"`        // registered name; "" for other requests
 	Decision string    `json:"decision_id,omitempty"` // for exthost calls
 	Reason   string    `json:"reason"`                // as the caller got it, secrets masked, at most 240 bytes
+}
+
+// Denials counts the calls of a caller that governance refused for the same reason.
+type Denials struct {
+	Caller   string    `json:"caller,omitempty"` // "" if anonymous
+	Policy   string    `json:"policy,omitempty"` // policy or hook; "" for a tool that is withheld or untrusted
+	Code     string    `json:"code"`             // of the decision, or the kind of the error
+	Count    int       `json:"count"`
+	Last     time.Time `json:"last"`                  // of the latest
+	Tool     string    `json:"tool"`                  // of the latest: registered name, or the method
+	Decision string    `json:"decision_id,omitempty"` // of the latest; "" if no policy decided
 }
 
 // Crash is the unexpected end of an instance.

@@ -37,7 +37,7 @@ const maxCause = 300
 func (s *Status) Judge(now time.Time) Verdict {
 	v := Verdict{Word: Ready, Causes: s.causes(now)}
 	if len(v.Causes) == 0 {
-		v.Text = string(v.Word) + ": " + s.inventory()
+		v.Text = string(v.Word) + ": " + s.inventory() + s.slowest(now)
 		return v
 	}
 	v.Word = Degraded
@@ -88,6 +88,29 @@ func (s *Status) inventory() string {
 		text += ", " + count(d, "destination")
 	}
 	return text
+}
+
+// slowest names the tool call that an instance has had for longest, if it takes long, as the end of a sentence. That is
+// no cause: the tool may need the time.
+func (s *Status) slowest(now time.Time) string {
+	var owner string
+	var slowest *OpenCall
+	note := func(x *Extension) {
+		if len(x.Slow) > 0 && (slowest == nil || x.Slow[0].Since.Before(slowest.Since)) {
+			owner, slowest = x.ID, &x.Slow[0]
+		}
+	}
+	for i := range s.Extensions {
+		note(&s.Extensions[i])
+	}
+	for i := range s.Destinations {
+		note(&s.Destinations[i].Extension)
+	}
+	if slowest == nil {
+		return ""
+	}
+	return fmt.Sprintf("; a call of %s has been in flight for %v; next: exthost logs %s", slowest.Tool,
+		now.Sub(slowest.Since).Truncate(time.Second), owner)
 }
 
 // causes returns everything that keeps the verdict from [Ready]: at most one cause for each worker, the worst first.

@@ -27,6 +27,7 @@ func TestVerdict(t *testing.T) {
 	failure := func(kind protocol.Kind, ago time.Duration) *Failure {
 		return &Failure{Time: now.Add(-ago), Kind: kind, Reason: "why"}
 	}
+	since := func(tool string, ago time.Duration) []OpenCall { return []OpenCall{{Tool: tool, Since: now.Add(-ago)}} }
 	logs := "exthost logs x"
 	for name, tt := range map[string]struct {
 		status Status
@@ -38,6 +39,13 @@ func TestVerdict(t *testing.T) {
 			[]string{"1 extension with 2 tools"}, ""},
 		"destinations":  {Status{Destinations: []Destination{{Extension: up}}}, Ready, []string{"1 destination"}, ""},
 		"nothing there": {Status{}, Ready, []string{"no extension was found"}, "exthost init NAME"},
+		"a slow call": {Status{
+			Extensions: []Extension{up, {ID: "x", State: "ready", Slow: since("ext_x_do", time.Minute)}},
+			Destinations: []Destination{
+				{Extension: Extension{ID: "d", State: "ready", Slow: since("wait", 2*time.Hour)}},
+			},
+		}, Ready, []string{"2 extensions with 2 tools, 1 destination; a call of wait has been in flight for 2h0m0s"},
+			"exthost logs d"},
 		"it starts": {Status{Starting: true}, Degraded, []string{"the host is starting"},
 			"exthost status --ready --wait 30s"},
 		"one crash":     {beside(Extension{State: "ready", Restarts: 1, LastCrash: crash}), Ready, nil, ""},

@@ -117,6 +117,18 @@ func Evidence(x status.Extension) *protocol.Evidence {
 	return nil
 }
 
+// SlowCalls describes the calls that instances of x have had for long.
+func SlowCalls(x status.Extension, now time.Time) (notes []string) {
+	for _, call := range x.Slow {
+		notes = append(notes, fmt.Sprintf("%s of %s has been in flight for %s", call.Tool,
+			cmp.Or(call.Caller, "anonymous"), console.Span(now.Sub(call.Since).Truncate(time.Second))))
+	}
+	if len(notes) > 0 {
+		notes[len(notes)-1] += ": exthost logs " + x.ID + ", or exthost restart " + x.ID + ", which ends it"
+	}
+	return notes
+}
+
 // Prospects returns why an instance may refuse calls, and when it will accept them again.
 func Prospects(i status.Instance, now time.Time) (notes []string) {
 	if i.Doubt != "" {
@@ -203,7 +215,8 @@ func policyNotes(p status.Policy, shadow int64) (notes []string) {
 		notes = append(notes, p.Reason)
 	}
 	for _, d := range p.Diagnostics {
-		notes = append(notes, strings.TrimSuffix(d.Message+"; "+d.Hint, "; "))
+		d.Extension = "" // the row names the policy
+		notes = append(notes, console.Nearby(d).String())
 	}
 	if p.Mode == governance.ModeShadow {
 		notes = append(notes, fmt.Sprintf("would have acted %d times", shadow))

@@ -221,6 +221,7 @@ func (i *extensionInfo) runningRows(row func(name string, values ...string), now
 	if i.Transport != "" { // a policy without a process has no transport
 		row("calls", i.callsMade())
 	}
+	row("slow calls", hosts.SlowCalls(i.Extension, now)...)
 	row("last failure", i.failure(now))
 	row("last crash", i.crash(now))
 }

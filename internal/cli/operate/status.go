@@ -241,6 +241,7 @@ func (s *runningStatus) table(now time.Time, layout console.Layout) []string {
 		of.Fold = false // notes stand below the rows
 		section(layOut(policyRows(s.Policies, width), of))
 	}
+	section(denialLines(s.Denials, now, layout))
 	section(clientLines(s.Clients, layout))
 	section(questionLines(s.Questions, layout))
 	if s.Audit != nil {
@@ -479,7 +480,7 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 	if !x.LeftOut() {
 		notes = append(notes, newerBuild(x, diags)...)
 	}
-	return append(notes, failureNotes(x, now)...)
+	return append(append(notes, hosts.SlowCalls(x, now)...), failureNotes(x, now)...)
 }
 
 // newerBuild explains why the previous build of x runs instead of the one on disk; nil if it does not.

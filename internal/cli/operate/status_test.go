@@ -2,6 +2,7 @@ package operate
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,5 +175,63 @@ func TestComplaintIsSaidOnce(t *testing.T) {
 	i.Reason = "it says: error: boom"
 	if got := complaint(i); got != "" {
 		t.Errorf("what the reason says already is said again: %q", got)
+	}
+}
+
+// On a terminal the note of a policy stands below its row, over the whole width.
+func TestPolicyNotesStandBelow(t *testing.T) {
+	s := runningStatus{Status: status.Status{
+		Host: new(status.Host),
+		Policies: []status.Policy{{
+			Name:     "guard",
+			State:    "failed",
+			Required: true,
+			Reason:   strings.Repeat("why ", 15) + "end",
+		}},
+	}}
+	lines := s.table(time.Now(), console.Layout{Width: 80})
+	want := "    " + strings.Repeat("why ", 15) + "end"
+	if !slices.Contains(lines, want) {
+		t.Errorf("no line %q in\n%s", want, strings.Join(lines, "\n"))
+	}
+}
+
+// Who is denied, by which rule, has a row with the next command; a call that takes long has a note below its extension.
+func TestDenialsAndSlowCallsAreShown(t *testing.T) {
+	now := time.Now()
+	s := runningStatus{Status: status.Status{
+		Host: new(status.Host),
+		Extensions: []status.Extension{{
+			ID:    "kit",
+			State: "ready",
+			Slow:  []status.OpenCall{{Tool: "ext_kit_wait", Caller: "bot", Since: now.Add(-42 * time.Second)}},
+		}},
+		Denials: []status.Denials{
+			{
+				Count:    3,
+				Caller:   "bot",
+				Policy:   "who",
+				Code:     "unauthorized",
+				Tool:     "ext_kit_rm",
+				Decision: "0a1b2c3d4e5f6",
+				Last:     now,
+			},
+			{Count: 1, Code: "descriptor_changed", Tool: "ext_kit_say", Last: now},
+		},
+	}}
+	for range mostDenials {
+		s.Denials = append(s.Denials, s.Denials[0])
+	}
+	text := strings.Join(s.table(now, console.Layout{Width: 200}), "\n")
+	for _, want := range []string{
+		`\n    ext_kit_wait of bot has been in flight for 42s: exthost logs kit, or exthost restart kit, `,
+		`\nDENIED +CALLER +TOOL +BY +AGO +NEXT\n`,
+		`\n3 +bot +ext_kit_rm +who: unauthorized +0s +exthost calls 0a1b2c3d4e5f6\n`,
+		`\n1 +anonymous +ext_kit_say +descriptor_changed +0s +exthost calls --failed\n`,
+		`\nand 2 more, which -o json shows`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
 	}
 }

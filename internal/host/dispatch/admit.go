@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/host/starts"
+	"github.com/exthost/exthost/internal/host/stats"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
@@ -138,6 +139,11 @@ func (p *pass) attempt(ctx context.Context, now time.Time) (a attempt) {
 	}
 	a.instance, a.err = i, errPanicked // replaced when the later stages have returned
 	defer func() { release(a.err) }()
+	if c.isToolCall() {
+		c.flight = stats.Flight{Tool: c.Exchange.Tool, Caller: c.Exchange.Caller, Since: began}
+		u.Calls.Sent(&c.flight)
+		defer u.Calls.Returned(&c.flight)
+	}
 	c.Instance = i
 	params := p.params
 	if c.span != nil {

@@ -42,6 +42,7 @@ type Call struct {
 	hooks   hookState
 	handed  handed
 	stages  stages
+	flight  stats.Flight
 	span    Span           // nil without a tracer
 	history *stats.History // records questions to the caller
 	fault   *faults.Fault  // drawn and still to be injected, see InjectFaults
@@ -312,7 +313,11 @@ func (c *Call) asked(method string) (answered func()) {
 	if s := c.Request.Session; s != nil {
 		q.Client = stats.ClientName(s.ClientInfo)
 	}
-	return c.history.Asked(q)
+	if c.flight.Tool == "" { // no instance has it, or it is no call of a tool
+		return c.history.Asked(q)
+	}
+	closed, resumed := c.history.Asked(q), c.Target.Base().Calls.Asks(&c.flight)
+	return func() { closed(); resumed() }
 }
 
 // TellCaller notifies the caller, through the same policies as AskCaller.

@@ -318,7 +318,7 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	if s := c.Request.Session; s != nil {
 		e.ClientInfo, e.Protocol, e.Front = s.ClientInfo, s.Version, s.Front
 	}
-	if protocol.KindOf(err) == protocol.Rejected {
+	if kind := protocol.KindOf(err); kind == protocol.Rejected || kind == protocol.GovernanceUnavailable {
 		e.Policy, e.Code = x.Verdict.Policy, x.Verdict.Code
 	}
 	if c.span == nil {

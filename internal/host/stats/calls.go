@@ -24,6 +24,7 @@ type Calls struct {
 	failures               failureLog
 	denial                 atomic.Pointer[status.Denial] // the latest with a text
 	deniedInRow            atomic.Int64                  // denials since the last call that was not denied
+	flights                flights
 	took                   Histogram
 	sent, received         atomic.Int64 // bytes of params and results
 
@@ -170,6 +171,7 @@ func (c *Calls) Describe(s *status.Extension) {
 	s.Calls, s.Errors, s.Refused = c.count.Load(), c.errors.Load(), c.refused.Load()
 	s.FailedInRow, s.DeniedInRow, s.LastDenial = c.inRow.Load(), c.deniedInRow.Load(), c.denial.Load()
 	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())
+	s.Slow = c.flights.slow(time.Now())
 	if !c.loop.refuted.Load() {
 		s.RestartsInRow = int(c.loop.restarts.Load())
 	}

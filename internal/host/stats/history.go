@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -23,6 +24,9 @@ const (
 	ahead      = 1 << 10 // bytes recorded beyond a bound: a secret across it is masked whole
 	maxClient  = 1 << 10 // client info, in bytes
 	maxName    = 256     // a name that a caller may choose, in bytes
+
+	mostDenials = 32        // rows of denials
+	denialsFor  = time.Hour // how long a denial is among them
 )
 
 // History is the record of ended calls: counts by tool, counts over the last hours, and the latest calls with their
@@ -138,6 +142,37 @@ func (h *History) Recorded(n int) []Recorded {
 		list = append(list, r)
 	}
 	return list
+}
+
+// Denials returns the denials among the recorded calls, by caller and by what denied them, the latest first. Denials of
+// more than an hour ago do not count.
+func (h *History) Denials(now time.Time) (list []status.Denials) {
+	type rule struct{ caller, policy, code string }
+	at := make(map[rule]int)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := h.ended; id > 0 && id+keptCalls > h.ended; id-- {
+		k := &h.ring[id%keptCalls]
+		if !k.event.Outcome.IsDenial() || now.Sub(k.at) > denialsFor {
+			continue
+		}
+		key := rule{k.event.Caller, k.event.Policy, cmp.Or(k.event.Code, string(k.event.Outcome))}
+		if i, ok := at[key]; ok {
+			list[i].Count++
+			continue
+		}
+		at[key] = len(list)
+		list = append(list, status.Denials{
+			Caller:   key.caller,
+			Policy:   key.policy,
+			Code:     key.code,
+			Count:    1,
+			Last:     k.at,
+			Tool:     cmp.Or(k.event.Tool, k.event.Method),
+			Decision: k.event.Decision,
+		})
+	}
+	return list[:min(len(list), mostDenials)]
 }
 
 // whole returns a copy of the payload; nil if only its beginning is recorded.

@@ -211,3 +211,52 @@ func TestLine(t *testing.T) {
 		}
 	}
 }
+
+// Denials of the last hour are counted by caller and by what denied them, with the latest of each.
+func TestDenials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h History
+		deny := func(caller, policy, code, decision string, outcome status.Outcome) {
+			e := endedCall(outcome)
+			e.Caller, e.Policy, e.Code, e.Decision = caller, policy, code, decision
+			h.End(e)
+			time.Sleep(time.Second)
+		}
+		began := time.Now()
+		deny("bot", "who", "unauthorized", "d1", "rejected")
+		deny("bot", "who", "unauthorized", "d2", "rejected")
+		deny("", "who", "unauthorized", "d3", "rejected")
+		deny("bot", "guard", "unavailable", "d4", "governance_unavailable")
+		deny("bot", "", "", "", "descriptor_changed")
+		h.End(endedCall(status.OutcomeToolError))
+		row := func(n int, caller, policy, code, decision string, after time.Duration) status.Denials {
+			return status.Denials{
+				Count:    n,
+				Caller:   caller,
+				Policy:   policy,
+				Code:     code,
+				Decision: decision,
+				Last:     began.Add(after),
+				Tool:     "ext_x_t",
+			}
+		}
+		want := []status.Denials{
+			row(1, "bot", "", "descriptor_changed", "", 4*time.Second),
+			row(1, "bot", "guard", "unavailable", "d4", 3*time.Second),
+			row(1, "", "who", "unauthorized", "d3", 2*time.Second),
+			row(2, "bot", "who", "unauthorized", "d2", time.Second),
+		}
+		if diff := cmp.Diff(want, h.Denials(time.Now())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if got := h.Denials(began.Add(denialsFor + 2500*time.Millisecond)); len(got) != 2 {
+			t.Errorf("an hour later: %+v", got)
+		}
+		for i := range keptCalls {
+			deny(strings.Repeat("c", i), "who", "unauthorized", "", "rejected")
+		}
+		if got := h.Denials(time.Now()); len(got) != mostDenials {
+			t.Errorf("%d rows", len(got))
+		}
+	})
+}
