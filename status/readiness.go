@@ -25,7 +25,9 @@ type Obstacle struct {
 // the host is ready.
 func (s *Status) Obstacles() (list []Obstacle) {
 	for _, p := range s.Policies {
-		if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {
+		if full := p.unwritable(s.Audit); full != nil {
+			list = append(list, *full)
+		} else if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {
 			list = append(list, obstacle("policy "+p.Name, PolicyPrefix+p.Name, p.State, p.Reason, p.next())...)
 		}
 	}

@@ -46,7 +46,12 @@ func TestObstaclesToReadiness(t *testing.T) {
 			}},
 		"an optional policy failed": {policy(governance.ModeEnforce, false, "failed"), nil},
 		"a shadowed policy failed":  {policy(governance.ModeShadow, true, "failed"), nil},
-		"a policy is disabled":      {policy(governance.ModeEnforce, true, StateDisabled), nil},
+		"a full disk": {Status{
+			Policies: []Policy{{Name: "p", Category: governance.Audit, State: "restarting", Required: true}},
+			Audit:    &Audit{Path: "/a", Reason: "no space left; no request passes until"},
+		}, []Obstacle{blocked("policy:p", "the audit log cannot be written: no space left; make room or access for /a",
+			"exthost check")}},
+		"a policy is disabled": {policy(governance.ModeEnforce, true, StateDisabled), nil},
 	} {
 		if diff := cmp.Diff(tt.want, tt.status.Obstacles()); diff != "" {
 			t.Errorf("%s: %s", name, diff)

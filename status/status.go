@@ -270,6 +270,7 @@ type Crash struct {
 	StartedAt time.Time          `json:"started_at,omitzero"` // zero if there was no process
 	Kind      protocol.Kind      `json:"kind"`
 	Reason    string             `json:"reason"`
+	Next      string             `json:"next,omitempty"` // what to do, if Reason ends with it
 	Evidence  *protocol.Evidence `json:"evidence,omitempty"`
 }
 
@@ -294,7 +295,6 @@ type Policy struct {
 	Mode     governance.Mode     `json:"mode"`
 	Required bool                `json:"required"`
 	Flows    []governance.Flow   `json:"flows"`
-	Next      string             `json:"next,omitempty"` // what to do, if Reason ends with it
 	// its match leaves out some exchanges
 	Selective bool `json:"selective,omitempty"`
 	Priority  int  `json:"priority,omitempty"`

@@ -164,19 +164,9 @@ func (o *Obstacle) settle() {
 // cause returns why a policy that is in force does not decide; nil if it does.
 func (p *Policy) cause(log *Audit) []Obstacle {
 	id := PolicyPrefix + p.Name
-	if log != nil && log.Reason != "" && p.Category == governance.Audit && p.Process == nil &&
-		p.State == string(supervisor.Restarting) {
-		why, _, _ := strings.Cut(log.Reason, "; ")
-		why, _, _ = strings.Cut(why, "\n") // the first of several errors
-		return []Obstacle{
-			{
-				ID:      id,
-				Blocked: true,
-				All:     true,
-				Text:    "the audit log cannot be written: " + why + "; make room or access for " + log.Path,
-				Next:    "exthost check",
-			},
-		}
+	if full := p.unwritable(log); full != nil {
+		full.All = true
+		return []Obstacle{*full}
 	}
 	if p.State == StateDisabled {
 		return nil
@@ -188,6 +178,23 @@ func (p *Policy) cause(log *Audit) []Obstacle {
 		list[i].All = stands && p.Required && p.Mode == governance.ModeEnforce && !p.Selective
 	}
 	return list
+}
+
+// unwritable returns why the policy that keeps the audit log cannot write it; nil if it can, and for any other policy.
+// Waiting does not help: nobody but the operator makes room.
+func (p *Policy) unwritable(log *Audit) *Obstacle {
+	if log == nil || log.Reason == "" || p.Category != governance.Audit || p.Process != nil ||
+		p.State != string(supervisor.Restarting) {
+		return nil
+	}
+	why, _, _ := strings.Cut(log.Reason, "; ")
+	why, _, _ = strings.Cut(why, "\n") // the first of several errors
+	return &Obstacle{
+		ID:      PolicyPrefix + p.Name,
+		Blocked: true,
+		Text:    "the audit log cannot be written: " + why + "; make room or access for " + log.Path,
+		Next:    "exthost check",
+	}
 }
 
 // workers returns the causes in extensions and destinations. If none of them can be called, no call passes.
@@ -391,9 +398,10 @@ func (s *Status) configured(now time.Time) (list []Obstacle) {
 	list = append(list, s.broken()...)
 	for _, p := range s.Policies {
 		for _, d := range p.Diagnostics {
+			d.Extension = "" // the text names the policy
 			list = append(list, Obstacle{
 				ID:   PolicyPrefix + p.Name,
-				Text: strings.TrimSuffix("policy "+p.Name+" has a rule without effect: "+d.Message+"; "+d.Hint, "; "),
+				Text: "policy " + p.Name + " has a rule without effect: " + d.String(),
 				Next: "exthost policy list",
 			})
 		}
@@ -432,10 +440,20 @@ func (s *Status) broken() (list []Obstacle) {
 			o.Text = "the configuration on disk cannot be used, and the one before it stays in force: " + d.String()
 		case d.Code == string(protocol.ManifestInvalid):
 			o.Text, o.Next = "a manifest is broken: "+d.String(), "exthost reload"
+			if s.keeps(d) {
+				o.Text = "a manifest is broken, and the build before it runs until that is mended: " + d.String()
+			}
 		case d.Extension != "":
 			o.Text = d.Extension + ": " + o.Text
 		}
 		list = append(list, o)
 	}
 	return list
+}
+
+// keeps reports whether the extension whose manifest d is about runs as it was before.
+func (s *Status) keeps(d protocol.Diagnostic) bool {
+	return slices.ContainsFunc(s.Extensions, func(x Extension) bool {
+		return x.serves() && (x.ID == d.Extension || x.Path == d.Path && d.Path != "")
+	})
 }

@@ -58,14 +58,6 @@ func TestVerdict(t *testing.T) {
 			[]string{"extension x keeps crashing, 4 restarts so far: exit status 3"}, logs},
 		"a crash loop, given up": {alone(Extension{State: "failed", RestartsInRow: 5, LastCrash: crash}), NoCallPasses,
 			[]string{"extension x keeps crashing, 5 restarts so far: exit status 3"}, logs},
-		"a crash loop of yesterday": {
-			beside(Extension{State: "ready", RestartsInRow: 4, LastCrash: &Crash{Time: now.Add(-time.Hour)}}), Ready,
-			nil, ""},
-		"a crash loop that is over": {
-			beside(Extension{State: "ready", Restarts: 5, LastCrash: crash}), Ready, nil, ""},
-		"a hang that is over": {
-			beside(Extension{State: "ready", LastFailure: failure(protocol.CallTimeout, 0)}), Ready, nil, ""},
-		"a failed start": {beside(Extension{State: "failed", Reason: "no python3"}), Degraded,
 		"a server that refuses a secret": {beside(Extension{
 			State:         "restarting",
 			Transport:     "http",
@@ -75,15 +67,23 @@ func TestVerdict(t *testing.T) {
 				Reason: "the server does not accept the secret hub; exthost secret set hub",
 				Next:   "exthost secret set hub",
 			},
-		}), Degraded, []string{"extension x keeps losing its server, 4 restarts so far: the server does not accept the " +
-			"secret hub; next: "}, "exthost secret set hub"},
+		}), Degraded, []string{"extension x keeps losing its server, 4 restarts so far: the server does not accept " +
+			"the secret hub; next: "}, "exthost secret set hub"},
 		"a server that names a command": {beside(Extension{
 			State:         "restarting",
 			Transport:     "sse",
 			RestartsInRow: 4,
 			LastCrash:     &Crash{Time: now, Reason: "it said: exthost secret set hub"},
-		}), Degraded, []string{"extension x keeps losing its server, 4 restarts so far: it said: exthost secret set hub"},
-			logs},
+		}), Degraded, []string{"extension x keeps losing its server, 4 restarts so far: it said: exthost secret set " +
+			"hub"}, logs},
+		"a crash loop of yesterday": {
+			beside(Extension{State: "ready", RestartsInRow: 4, LastCrash: &Crash{Time: now.Add(-time.Hour)}}), Ready,
+			nil, ""},
+		"a crash loop that is over": {
+			beside(Extension{State: "ready", Restarts: 5, LastCrash: crash}), Ready, nil, ""},
+		"a hang that is over": {
+			beside(Extension{State: "ready", LastFailure: failure(protocol.CallTimeout, 0)}), Ready, nil, ""},
+		"a failed start": {beside(Extension{State: "failed", Reason: "no python3"}), Degraded,
 			[]string{"extension x is failed: no python3"}, logs},
 		"a hang": {beside(Extension{State: "ready", FailedInRow: 1, LastFailure: failure(protocol.CallTimeout, 0)}),
 			Degraded, []string{"calls of extension x time out, 1 in a row: why"}, "exthost restart x"},
@@ -165,6 +165,11 @@ func TestVerdict(t *testing.T) {
 			"exthost reload"},
 		"a broken manifest": {
 			file(protocol.Diagnostic{Code: "manifest_invalid", Extension: "up", Path: "/x/plugin.toml", Message: "typo"}),
+			Degraded,
+			[]string{"a manifest is broken, and the build before it runs until that is mended: /x/plugin.toml: typo"},
+			"exthost reload"},
+		"a new manifest that is broken": {
+			file(protocol.Diagnostic{Code: "manifest_invalid", Extension: "new", Path: "/x/plugin.toml", Message: "typo"}),
 			Degraded, []string{"a manifest is broken: /x/plugin.toml: typo"}, "exthost reload"},
 		"a recording that ended": {file(protocol.Diagnostic{Code: "ended", Message: "disk full", Hint: "calls go on"}),
 			Degraded, []string{"disk full; calls go on"}, "exthost check"},

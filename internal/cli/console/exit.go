@@ -23,7 +23,7 @@ const (
 	ExitChecks    = 9 // check found failures
 
 	ExitNotYet      = 10 // status --ready: the host or an extension is still starting
-	ExitBlocked     = 11 // status --ready: a required extension, or the owner of a tool, cannot run
+	ExitBlocked     = 11 // status --ready: no call passes, or what is required, or the owner of a tool, cannot run
 	ExitUnknownTool = 12 // status --ready: there is no tool of that name
 )
 

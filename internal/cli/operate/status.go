@@ -427,7 +427,6 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 	return rows
 }
 
-// stateCell returns the state of an extension and, while it is starting, for how long it has been starting.
 // policyRows returns the titles and a row for each policy.
 func policyRows(list []status.Policy, width int) (rows []statusRow) {
 	for i, cells := range hosts.PolicyRows(list) {
@@ -441,6 +440,7 @@ func policyRows(list []status.Policy, width int) (rows []statusRow) {
 	return rows
 }
 
+// stateCell returns the state of an extension and, while it is starting, for how long it has been starting.
 func stateCell(x status.Extension, now time.Time) string {
 	if x.State != string(supervisor.Spawning) {
 		return x.State
@@ -489,7 +489,8 @@ func newerBuild(x status.Extension, diags []protocol.Diagnostic) []string {
 		switch {
 		case !hosts.Concerns(d, x):
 		case d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError:
-			return []string{"the manifest is broken, and the previous build runs: exthost status " + x.ID}
+			return []string{"the manifest is broken, as exthost status " + x.ID +
+				" shows, and the previous build still runs; fix it, then exthost reload"}
 		case d.Code == string(protocol.Untrusted):
 			return []string{d.Message + "; the previous build runs: " + d.Hint}
 		}

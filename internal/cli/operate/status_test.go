@@ -112,8 +112,8 @@ func TestStatusTable(t *testing.T) {
 		"",
 		"ID|STATE|PID|UP|CALLS|DENIED|ERRORS|TOOL_ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
 		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls queued; tools " +
-			"changed: exthost status one, then exthost tools accept one; the manifest is broken, and the previous " +
-			"build runs: exthost status one",
+			"changed: exthost status one, then exthost tools accept one; the manifest is broken, as exthost status " +
+			"one shows, and the previous build still runs; fix it, then exthost reload",
 		"back|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
 		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost status two shows more; fix it, then " +
 			"exthost restart two",
@@ -155,11 +155,12 @@ func TestStatusTable(t *testing.T) {
 		"    3 calls queued",
 		"    tools changed: exthost status one, then exthost tools",
 		"    accept one",
-		"    the manifest is broken, and the previous build runs:",
-		"    exthost status one",
+		"    the manifest is broken, as exthost status one shows, and",
+		"    the previous build still runs; fix it, then exthost",
+		"    reload",
 		"back   restarting  0      0            0        0",
 	}
-	if diff := cmp.Diff(wantNarrow, narrow[5:13]); diff != "" {
+	if diff := cmp.Diff(wantNarrow, narrow[5:14]); diff != "" {
 		t.Error(diff)
 	}
 }

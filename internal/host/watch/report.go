@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -57,7 +58,8 @@ func LogChange(log *slog.Logger, c *status.Change) {
 func LogUnused(log *slog.Logger, c *status.Change) {
 	for _, k := range c.Kept {
 		log.LogAttrs(context.Background(), slog.LevelWarn, "not reloaded, the build before goes on",
-			slog.String("extension", k.ID), slog.String("reason", k.Reason))
+			slog.String("extension", k.ID), slog.String("reason", k.Reason),
+			slog.String("next", cmp.Or(k.Next, "fix it, then exthost reload")))
 	}
 	for _, section := range c.Restart {
 		log.Warn("changed, and takes effect when the host is started again", "section", section)
