@@ -56,6 +56,12 @@ func TestInvalidFilesHavePositions(t *testing.T) {
 			`exthost.yaml:1:34: governance.headers[1]: "a b" is not a header's name; such as X-Api-Key`},
 		{"no is no boolean", "extensions: {enabled: no}",
 			`exthost.yaml:1:23: extensions.enabled: want true or false, not "no"; write false`},
+		{"the type of a destination under kind", "destinations: {a: {kind: streamable-http, url: 'http://x'}}",
+			`exthost.yaml:1:20: unknown key "kind" in destinations.a; write type: http`},
+		{"the type of a destination under transport", "destinations: {a: {transport: ws, url: 'http://x'}}",
+			`exthost.yaml:1:20: unknown key "transport" in destinations.a; write type: sse, http or stdio`},
+		{"a misspelt type", "destinations: {a: {type: ssee, url: 'http://x'}}",
+			`exthost.yaml:1:26: destinations.a.type: unknown value "ssee"; did you mean "sse"?`},
 		{"anchors bomb", bomb(),
 			`exthost.yaml:1:52: more than 50000 values, aliases counted as often as they are used`},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/file/ownership"
 	"github.com/exthost/exthost/internal/text/foreign"
 	"github.com/exthost/exthost/internal/text/strict"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -140,8 +141,19 @@ func newLoader(o LoadOptions) *loader {
 		Positions: strict.Positions{},
 		BaseOf:    baseOf,
 		Late:      l.late,
+		Unknown:   l.unknown,
 	}
 	return l
+}
+
+// unknown reports an unknown key. A destination has its transport under type, and a manifest under kind.
+func (l *loader) unknown(f strict.Field, known []string, message string) {
+	hint := strict.Choose(f.Key, known)
+	isKind := f.Key == "kind" || f.Key == "transport" || f.Key == "protocol"
+	if isKind && slices.Contains(known, "type") && slices.Contains(known, "url") {
+		hint = "write type: " + cmp.Or(manifest.MeantKind(f.Value.Text), DestinationSSE+", http or stdio")
+	}
+	l.report.Add(f.Pos, hint, "%s", message)
 }
 
 // lookup returns the value of a variable that a file refers to.

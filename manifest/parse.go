@@ -56,7 +56,11 @@ func parse(path string, data []byte, beside func() map[string]Server) (*Manifest
 		Report: r,
 		Exact:  true,
 		Unknown: func(f strict.Field, known []string, message string) {
-			r.Add(f.Pos, suggest(f.Key, known, len(r.Diagnostics)), "%s", message)
+			hint := suggest(f.Key, known, len(r.Diagnostics))
+			if kind := MeantKind(f.Value.Text); f.Key == "transport" && kind != "" && slices.Contains(known, "kind") {
+				hint = fmt.Sprintf("write kind = %q", kind)
+			}
+			r.Add(f.Pos, hint, "%s", message)
 		},
 	}
 	d.Decode("", root, m)

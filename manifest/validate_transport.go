@@ -64,12 +64,22 @@ func (v *validator) transport() {
 		v.protocol(ProtocolNative, ProtocolNative)
 	case "": // wrong; reported by the decoder
 	default:
-		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds),
-			t.Kind)
+		v.errorf("transport.kind", meantInstead(t.Kind), "transport.kind is %s, not %q", either(kinds), t.Kind)
 	}
 	for _, one := range p {
 		v.problem("transport", one)
 	}
+}
+
+// meantInstead returns the hint about an unknown kind: the one that other programs name so, or the protocol.
+func meantInstead(kind string) string {
+	if meant := MeantKind(kind); meant != "" {
+		return fmt.Sprintf("write kind = %q", meant)
+	}
+	if slices.Contains([]string{ProtocolNative, ProtocolMCP, ProtocolLite}, kind) {
+		return fmt.Sprintf("write protocol = %q: kind is what it is spoken over", kind)
+	}
+	return strict.DidYouMean(kind, kinds)
 }
 
 // launchOnly are the keys of transports that start a process.
@@ -162,7 +172,11 @@ func (v *validator) protocol(def string, allowed ...string) {
 	}
 	t.Protocol = cmp.Or(t.Protocol, def)
 	if !slices.Contains(allowed, t.Protocol) {
-		v.errorf("transport.protocol", strict.DidYouMean(t.Protocol, allowed),
+		hint := strict.DidYouMean(t.Protocol, allowed)
+		if kind := MeantKind(t.Protocol); kind != "" {
+			hint = fmt.Sprintf("write kind = %q: protocol is what is spoken over it", kind)
+		}
+		v.errorf("transport.protocol", hint,
 			"transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
 		return
 	}

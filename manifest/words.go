@@ -44,6 +44,21 @@ func suggestPlatform(name string, known []string) string {
 	return strict.DidYouMean(name, known)
 }
 
+// MeantKind returns the kind of transport that a word of other programs stands for, "" if none is known.
+func MeantKind(word string) string {
+	switch plain := strings.ToLower(strings.NewReplacer("-", "", "_", "", "+", "", " ", "").Replace(word)); plain {
+	case KindStdio, KindHTTP, KindSSE:
+		return plain
+	case "streamablehttp", "httpstream", "httpstreamable", "https":
+		return KindHTTP
+	case "httpsse", "ssehttp", "serversentevents":
+		return KindSSE
+	case "stdin", "local", "process", "command":
+		return KindStdio
+	}
+	return ""
+}
+
 // badURL returns the error in an http url, or "". A url with ${VAR} cannot be checked before the variable is
 // known.
 func badURL(raw string) string {

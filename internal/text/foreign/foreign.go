@@ -114,13 +114,14 @@ func bareDestinations(root *strict.Node) {
 	}
 }
 
-// destination translates a lone URL, the type streamable_http and numeric variables.
+// destination translates a lone URL, the type streamable_http in any spelling, and numeric variables.
 func destination(d *strict.Node) {
 	if d.Kind == strict.String {
 		url := *d
 		*d = strict.Node{Pos: d.Pos, Kind: strict.Map, Fields: []strict.Field{{Key: "url", Pos: d.Pos, Value: &url}}}
 	}
-	if t := d.At("type"); t != nil && (t.Text == "streamable_http" || t.Text == "streamable-http") {
+	if t := d.At("type"); t != nil &&
+		strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(t.Text), "streamableHTTP") {
 		t.Text = "http"
 	}
 	if env := d.At("env"); env != nil {

@@ -168,7 +168,7 @@ func (d *Decoder) unknown(path string, f Field, t reflect.Type) {
 	if d.Unknown != nil {
 		d.Unknown(f, known, message)
 	} else {
-		d.Report.Add(f.Pos, choose(f.Key, known), "%s", message)
+		d.Report.Add(f.Pos, Choose(f.Key, known), "%s", message)
 	}
 	if before < maxMisspelt && Failed(d.Report.Diagnostics[before:]) {
 		d.misspelt(path, f, known)

@@ -73,8 +73,8 @@ func DidYouMean(word string, candidates []string) string {
 	return ""
 }
 
-// choose is [DidYouMean], falling back to the list of all candidates.
-func choose(word string, candidates []string) string {
+// Choose is [DidYouMean], falling back to the list of all candidates.
+func Choose(word string, candidates []string) string {
 	if hint := DidYouMean(word, candidates); hint != "" {
 		return hint
 	}

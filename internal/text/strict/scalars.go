@@ -107,7 +107,7 @@ func (d *Decoder) str(path string, n *Node, v reflect.Value, tags fieldTags) {
 		enum = e.Values()
 	}
 	if len(enum) > 0 && !slices.Contains(enum, s) {
-		d.Report.Add(n.Pos, choose(s, enum), "%s: unknown value %s", path, quote(s))
+		d.Report.Add(n.Pos, Choose(s, enum), "%s: unknown value %s", path, quote(s))
 		return
 	}
 	if tags.path {
