@@ -21,6 +21,15 @@ func (o *Origins) Of(key string) string {
 // File returns the file that states the value of a key, or "".
 func (o *Origins) File(key string) string { return o.stated[key].File }
 
+// Place returns where a file states the value of a key, or its closest stated parent; "" if no file does.
+func (o *Origins) Place(key string) (file string, line, column int) {
+	if o == nil {
+		return "", 0, 0
+	}
+	pos, _ := o.stated.At(key)
+	return pos.File, pos.Line, pos.Column
+}
+
 // Setting is one value of a [Config], as `config show` prints it.
 type Setting struct {
 	Key    string `json:"key"`

@@ -20,6 +20,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/stormtest"
@@ -360,14 +361,21 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 		Category: governance.Authorization,
 		Match:    governance.Match{Tools: []string{"ext_y_*"}},
 	}
+	expression := governance.Spec{
+		Name:     "expression",
+		Builtin:  "cel",
+		Category: governance.Validation,
+		Config: map[string]any{"when": "tool == 'ext_x_greeet' || tool == 'ext_x_greet' && arguments.nme == 'x' || " +
+			"arguments.unlike == 'y' || tool == ''"},
+	}
 	f := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Add("off",
 		hosttest.Child("sdk", "[requires]\nbins = [\"no-such-program\"]\n"))
 	cfg := f.Config()
-	cfg.Plugins = []governance.Spec{access, ask}
+	cfg.Plugins = []governance.Spec{access, ask, expression}
 	cfg.Destinations = config.Destinations{
 		"my.server": {Type: config.DestinationStdio, Command: manifest.Command{"no-such-program"}},
 	}
-	h := f.OpenWith(cfg, exthost.Options{})
+	h := f.OpenWith(cfg, exthost.Options{PolicyKinds: exthost.PolicyKinds{CEL: celpolicy.New}})
 	var got []string
 	for _, d := range h.Status().Diagnostics {
 		if d.Code == "pattern_unmatched" {
@@ -380,11 +388,13 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 		`policy:access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost status shows the ids`,
 		`policy:access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? callers are "" (anonymous), "token", "operator", "stdio:…" and those that exthost client list shows`,
 		`policy:ask: "ext_y_*" of match.tools matches no tool; exthost tools list shows the names`,
+		`policy:expression: "ext_x_greeet" of config.when matches no tool; did you mean "ext_x_greet"? exthost tools list shows the names`,
+		`policy:expression: "nme" of config.when matches no argument; did you mean "name"? exthost tools schema shows the arguments of a tool`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if p := h.Status().Policies; len(p) != 2 || len(p[0].Diagnostics) != 4 || len(p[1].Diagnostics) != 1 {
+	if p := h.Status().Policies; len(p) != 3 || len(p[0].Diagnostics) != 4 || len(p[1].Diagnostics) != 1 {
 		t.Errorf("the policies do not state their own diagnostics: %+v", p)
 	}
 }

@@ -10,8 +10,15 @@ import (
 // Pattern is a glob in the spec of a policy.
 type Pattern struct {
 	Field string // the dotted key within the spec: "config.rules[0].tools"
-	Of    string // the names that it matches: tools, extensions or callers
+	Of    string // the names that it matches: tools, extensions or callers; see also [Selector]
 	Glob  string
+}
+
+// Selector is a policy whose config selects in a way that the policy alone reads.
+type Selector interface {
+	// Patterns returns what the config compares with: names of tools, extensions and callers, and, as Of arguments, the
+	// arguments that it reads.
+	Patterns() []Pattern
 }
 
 // Patterns returns the globs of s that select tools, extensions and callers: those of match,

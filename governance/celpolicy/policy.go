@@ -14,6 +14,7 @@ import (
 	"cel.dev/cel-go/ext"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/protocol"
 )
@@ -43,6 +44,10 @@ import (
 // about result.structuredContent also runs for errors, whose data has other members, and a required
 // policy then withholds the text of the error: begin with error == null &&, if errors may pass
 // unchecked.
+//
+// A text that risk, direction or flow never has is an error. The name of a tool, an extension or a
+// caller that does not exist is a warning, as is an argument that the tools which the policy names
+// have under a similar name.
 type config struct {
 	When    string            `json:"when"`
 	Action  string            `json:"action"`
@@ -59,6 +64,7 @@ type policy struct {
 	when, message     cel.Program // message is nil when the config has none
 	request, response bool        // the flows in which the policy decides
 	matches           bool        // an expression calls matches
+	patterns          []builtin.Pattern
 }
 
 // New makes the policy of s.Config. Its errors name the key and an example of a valid value.
@@ -75,18 +81,19 @@ func New(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	errs := []error{settings.OneOf("action", &p.Action, string(governance.Deny), string(governance.Ask))}
-	uses := make(map[string]bool)
-	if p.when, err = compile(env, p.When, cel.BoolType, uses); err != nil {
+	uses, when := make(map[string]bool), compared{field: "config.when"}
+	if p.when, err = compile(env, p.When, cel.BoolType, uses, &when); err != nil {
 		errs = append(errs, settings.Wrong("config.when", "%w", err))
 	}
 	outcome := uses["result"] || uses["error"]
 	p.request, p.response = !outcome || uses["flow"], outcome || uses["flow"]
+	message := compared{field: "config.message"}
 	if p.Message != "" {
-		if p.message, err = compile(env, p.Message, cel.StringType, uses); err != nil {
+		if p.message, err = compile(env, p.Message, cel.StringType, uses, &message); err != nil {
 			errs = append(errs, settings.Wrong("config.message", "%w", err))
 		}
 	}
-	p.matches = uses[matches]
+	p.matches, p.patterns = uses[matches], append(when.patterns, message.patterns...)
 	return p, errors.Join(errs...)
 }
 
@@ -119,9 +126,10 @@ func newEnv(c governance.Category) (*cel.Env, error) {
 // runs a regular expression.
 const matches = "matches()"
 
-// compile compiles an expression of the given type and adds the variables that it uses and
-// the functions that it calls to uses.
-func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
+// compile compiles an expression of the given type. It adds the variables that it uses and the
+// functions that it calls to uses, and its constants to with. A constant that a variable never has
+// is an error.
+func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool, with *compared) (cel.Program, error) {
 	compiled, issues := env.Compile(text)
 	if faults := issues.Errors(); len(faults) > 0 {
 		f := faults[0]
@@ -131,6 +139,7 @@ func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.
 		return nil, fmt.Errorf("is a %s, not a %s", is, t)
 	}
 	ast.PostOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		with.note(e)
 		switch e.Kind() {
 		case ast.IdentKind:
 			uses[e.AsIdent()] = true
@@ -138,6 +147,9 @@ func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.
 			uses[e.AsCall().FunctionName()+"()"] = true
 		}
 	}))
+	if with.err != nil {
+		return nil, with.err
+	}
 	return env.Program(compiled, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
 }
 

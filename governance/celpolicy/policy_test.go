@@ -3,12 +3,14 @@ package celpolicy_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/protocol"
 )
@@ -69,6 +71,18 @@ func TestConfigs(t *testing.T) {
 		`{"when": 1}`:     {{Field: "config.when", Message: "a number where a text belongs"}},
 		`{"when": "'a'"}`: {{Field: "config.when", Message: "is a string, not a bool"}},
 		`{"wen": "true"}`: {{Field: "config.wen", Message: "unknown key, did you mean when?"}},
+		`{"when": "risk == 'destory' || flow in ['request']"}`: {{
+			Field:   "config.when",
+			Message: `risk is never "destory", did you mean "destroy"?`,
+		}},
+		`{"when": "true", "message": "'in' == direction ? 'a' : 'b'"}`: {{
+			Field:   "config.message",
+			Message: `direction is never "in", but to_extension, to_caller`,
+		}},
+		`{"when": "tool.name == 'x'"}`: {{
+			Field:   "config.when",
+			Message: "1:5: type 'string' does not support field selection",
+		}},
 		`{"when": "true", "expiry": "soon"}`: {{
 			Field:   "config.expiry",
 			Message: `"soon" is not a duration such as "90s" or "1h"`,
@@ -83,6 +97,32 @@ func TestConfigs(t *testing.T) {
 		if diff := cmp.Diff(want, celpolicy.Check(spec(t, config))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", config, diff)
 		}
+	}
+}
+
+// The names that expressions compare with are told, so that the host can say which there are not.
+func TestComparedNames(t *testing.T) {
+	p := newPolicy(t, `{"when": "tool == 'ext_a' || 'ext_b' != tool || tool in ['ext_c', 'ext_d'] || '' == tool `+
+		`|| extension.startsWith('a') || caller == 'bot' && has(arguments.path) && arguments.?mode.orValue('') == 'w' `+
+		`|| result.isError", "message": "'no ' + arguments.name"}`)
+	var got []string
+	for _, n := range p.(builtin.Selector).Patterns() {
+		got = append(got, n.Field+" "+n.Of+" "+n.Glob)
+	}
+	slices.Sort(got)
+	want := []string{
+		"config.message arguments name",
+		"config.when arguments mode",
+		"config.when arguments path",
+		"config.when callers bot",
+		"config.when extensions a*",
+		"config.when tools ext_a",
+		"config.when tools ext_b",
+		"config.when tools ext_c",
+		"config.when tools ext_d",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

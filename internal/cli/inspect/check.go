@@ -454,7 +454,8 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 		f.Detail += ", optional"
 	}
 	for _, d := range p.Diagnostics {
-		f.Hints = append(f.Hints, strings.TrimSuffix(d.Message+"; "+d.Hint, "; "))
+		d.Extension = "" // the finding names the policy
+		f.Hints = append(f.Hints, console.Nearby(d).String())
 	}
 	switch {
 	case p.State == status.StateDisabled:

@@ -24,6 +24,11 @@ type Known struct {
 	Silent     []string // the Extensions whose tools are unknown
 	Clients    []string // names of the named clients
 	AnyCaller  bool     // an authorization server or other cluster nodes name callers, too
+
+	// Arguments returns the arguments that the schema of a tool names; nil if there is no such tool.
+	Arguments func(tool string) []string
+	// Place returns where a file states a field of a policy; "" if no file does. May be nil.
+	Place func(policy, field string) (file string, line, column int)
 }
 
 // callers returns the names of callers that can be listed. It omits clients on stdio, whose names begin with
@@ -47,11 +52,31 @@ func (k *Known) covers(p builtin.Pattern, known []string) bool {
 	return slices.ContainsFunc(known, (glob.List{p.Glob}).Match)
 }
 
-// Unmatched returns a warning for each pattern that matches no known tool, extension or caller: a rule with a
-// misspelled name never applies.
+// argumentsOf returns the arguments of the tools that patterns select.
+func (k *Known) argumentsOf(patterns []builtin.Pattern) (names []string) {
+	var selected glob.List
+	for _, p := range patterns {
+		if p.Of == "tools" {
+			selected = append(selected, p.Glob)
+		}
+	}
+	for _, tool := range k.Tools {
+		if k.Arguments != nil && len(selected) > 0 && selected.Match(tool) {
+			names = append(names, k.Arguments(tool)...)
+		}
+	}
+	return names
+}
+
+// Unmatched returns a warning for each pattern that matches no known tool, extension or caller, and for an argument
+// that none of the selected tools has but one like it: a rule with a misspelled name never applies.
 func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 	for _, m := range set.Members {
-		for _, p := range builtin.Patterns(m.Spec) {
+		patterns := builtin.Patterns(m.Spec)
+		if s, ok := m.Policy.(builtin.Selector); ok {
+			patterns = append(patterns, s.Patterns()...)
+		}
+		for _, p := range patterns {
 			known, list := k.Tools, "exthost tools list shows the names"
 			switch p.Of {
 			case "extensions":
@@ -61,6 +86,12 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 					`callers are "" (anonymous), "token", "operator", "stdio:…" and those that `+
 						"exthost client list shows"
 			}
+			if p.Of == "arguments" {
+				known, list = k.argumentsOf(patterns), "exthost tools schema shows the arguments of a tool"
+				if text.Nearest(p.Glob, known) == "" { // else it may be one that no schema names
+					continue
+				}
+			}
 			if k.covers(p, known) {
 				continue
 			}
@@ -68,13 +99,17 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			if near := text.Nearest(p.Glob, known); near != "" {
 				hint = fmt.Sprintf("did you mean %q? %s", near, list)
 			}
-			diags = append(diags, protocol.Diagnostic{
+			d := protocol.Diagnostic{
 				Level:     protocol.LevelWarn,
 				Code:      CodeUnmatched,
 				Extension: status.PolicyPrefix + m.Spec.Name,
 				Hint:      hint,
 				Message:   fmt.Sprintf("%q of %s matches no %s", p.Glob, p.Field, strings.TrimSuffix(p.Of, "s")),
-			})
+			}
+			if k.Place != nil {
+				d.Path, d.Line, d.Column = k.Place(m.Spec.Name, p.Field)
+			}
+			diags = append(diags, d)
 		}
 	}
 	return diags
