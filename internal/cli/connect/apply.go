@@ -23,11 +23,11 @@ func (r *connecting) apply(ctx context.Context, s *settings, change change, o *o
 	d := difference(s.data, after)
 	o.Diff = d.text()
 	if r.dryRun {
-		return false, r.report(*o, tilde(s.path)+consequence(s.exists, gone), strings.TrimSuffix(o.Diff, "\n"))
+		return false, r.report(*o, console.Tilde(s.path)+consequence(s.exists, gone), strings.TrimSuffix(o.Diff, "\n"))
 	}
 	c := r.console
 	if !r.yes || c.Output == "table" {
-		c.Tell(console.Safe(s.client.Title + ": " + tilde(s.path) + consequence(s.exists, gone)))
+		c.Tell(console.Safe(s.client.Title + ": " + console.Tilde(s.path) + consequence(s.exists, gone)))
 		fmt.Fprint(c.Err, d.painted(c))
 	}
 	switch {
@@ -88,7 +88,8 @@ func (r *connecting) write(ctx context.Context, s *settings, change change, o *o
 	if !same {
 		return &console.Error{
 			Code: console.ExitFailed,
-			Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", tilde(s.path), o.Name),
+			Text: fmt.Sprintf("%s: the server %s was changed meanwhile; nothing was written", console.Tilde(s.path),
+				o.Name),
 			Hint: r.again(""),
 		}
 	}
@@ -180,12 +181,12 @@ func (r *connecting) disconnect(ctx context.Context, s *settings) error {
 			return &console.Error{
 				Code: console.ExitNotFound,
 				Text: fmt.Sprintf("%s has no server of %s that exthost connect wrote; nothing was changed",
-					tilde(s.path), tilde(r.dir)),
+					console.Tilde(s.path), console.Tilde(r.dir)),
 				Hint: "exthost connect --list",
 			}
 		}
-		return console.Usagef(r.again("--name="+names[0]), "%s has several servers of %s: %s", tilde(s.path),
-			tilde(r.dir), strings.Join(names, ", "))
+		return console.Usagef(r.again("--name="+names[0]), "%s has several servers of %s: %s", console.Tilde(s.path),
+			console.Tilde(r.dir), strings.Join(names, ", "))
 	}
 	name := mine[0].Name
 	k, err := recall(s.key(), name)
@@ -196,6 +197,6 @@ func (r *connecting) disconnect(ctx context.Context, s *settings) error {
 	if done, err := r.apply(ctx, s, s.removing(name, k), &o); err != nil || !done {
 		return err
 	}
-	return r.report(o, fmt.Sprintf("%s is not connected to %s any more", s.client.Title, tilde(r.dir)),
-		fmt.Sprintf("  settings: no server %s in %s", name, tilde(s.path)))
+	return r.report(o, fmt.Sprintf("%s is not connected to %s any more", s.client.Title, console.Tilde(r.dir)),
+		fmt.Sprintf("  settings: no server %s in %s", name, console.Tilde(s.path)))
 }

@@ -135,13 +135,13 @@ func (r *connecting) entry(s *settings) (name string, have *clientsettings.Serve
 	if ours && dir != "" && sameDir(dir, r.dir) {
 		return name, e, nil
 	}
-	place := fmt.Sprintf("%s:%d", tilde(s.path), e.Line)
+	place := fmt.Sprintf("%s:%d", console.Tilde(s.path), e.Line)
 	other := freeName(servers, r.dir)
 	hint := r.again("--name=" + other)
 	if ours && dir != "" {
 		return "", nil, &console.Error{
 			Code: console.ExitFailed,
-			Text: fmt.Sprintf("%s: server %s is connected to %s", place, name, tilde(dir)),
+			Text: fmt.Sprintf("%s: server %s is connected to %s", place, name, console.Tilde(dir)),
 			Hint: hint + " connects this directory beside it",
 		}
 	}

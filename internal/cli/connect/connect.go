@@ -190,12 +190,12 @@ func (r *connecting) connect(ctx context.Context, s *settings) error {
 		return err
 	}
 	o := outcome{Client: s.client.ID, File: s.path, Name: name, Dir: r.dir, Command: argv, Change: "added"}
-	where := fmt.Sprintf("  settings: server %s in %s", name, tilde(s.path))
+	where := fmt.Sprintf("  settings: server %s in %s", name, console.Tilde(s.path))
 	if have != nil {
 		if o.Change = "changed"; slices.Equal(have.Argv, argv) {
 			o.Change = "none"
-			return r.report(o, fmt.Sprintf("%s is connected to %s already", s.client.Title, tilde(r.dir)), where,
-				"  undo: "+r.again("--undo"))
+			text := fmt.Sprintf("%s is connected to %s already", s.client.Title, console.Tilde(r.dir))
+			return r.report(o, text, where, "  undo: "+r.again("--undo"))
 		}
 	}
 	change := s.putting(name, argv, variables())
@@ -204,13 +204,13 @@ func (r *connecting) connect(ctx context.Context, s *settings) error {
 		return err
 	}
 	text := []string{
-		fmt.Sprintf("%s is connected to %s", s.client.Title, tilde(r.dir)),
+		fmt.Sprintf("%s is connected to %s", s.client.Title, console.Tilde(r.dir)),
 		where,
 		"  next: " + s.client.Next,
 		"  undo: " + r.again("--undo"),
 	}
 	if o.Backup != "" {
-		text = append(text, "  backup: "+tilde(o.Backup))
+		text = append(text, "  backup: "+console.Tilde(o.Backup))
 	}
 	return r.report(o, text...)
 }
@@ -292,13 +292,4 @@ func inRepository(dir string) bool {
 		}
 		dir = above
 	}
-}
-
-// tilde shortens a path below the home directory to ~/...
-func tilde(path string) string {
-	home, err := os.UserHomeDir()
-	if rel, relErr := filepath.Rel(home, path); err == nil && relErr == nil && filepath.IsLocal(rel) {
-		return filepath.Join("~", rel)
-	}
-	return path
 }

@@ -297,7 +297,8 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 		for _, flag := range []string{"--yes", "--undo", "--dry-run"} {
 			_, err := run(t, "cursor", flag)
 			failed, ok := errors.AsType[*console.Error](err)
-			if !ok || failed.Code != console.ExitInvalid || !strings.HasPrefix(failed.Text, tilde(path)+": it ") ||
+			if !ok || failed.Code != console.ExitInvalid ||
+				!strings.HasPrefix(failed.Text, console.Tilde(path)+": it ") ||
 				!strings.Contains(failed.Text, why) || failed.Hint == "" {
 				t.Errorf("%s, %s: %v", why, flag, err)
 			}

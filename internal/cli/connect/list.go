@@ -135,7 +135,7 @@ func problem(program, dir string) string {
 }
 
 func (l *listed) rows() (rows [][]string) {
-	file := tilde(l.File)
+	file := console.Tilde(l.File)
 	if l.Scope == ofProject {
 		file = console.NearbyPath(l.File)
 	}
@@ -147,7 +147,7 @@ func (l *listed) rows() (rows [][]string) {
 		return [][]string{{l.Title, file, "-", "not connected"}}
 	}
 	for _, c := range l.Connections {
-		dir := tilde(c.Dir)
+		dir := console.Tilde(c.Dir)
 		if c.Dir == "" {
 			dir = "where the client runs"
 		}

@@ -27,12 +27,12 @@ func (s *settings) lock(ctx context.Context) (made string, unlock func(), err er
 		return "", nil, &console.Error{
 			Code: console.ExitFailed,
 			Text: fmt.Sprintf("the directory of the settings cannot be made: %v; nothing was written", err),
-			Hint: "make " + tilde(dir) + ", or exthost connect " + s.client.ID + " --file FILE",
+			Hint: "make " + console.Tilde(dir) + ", or exthost connect " + s.client.ID + " --file FILE",
 		}
 	}
 	unlockDir, err := file.LockDir(dir)
 	if err != nil {
-		return "", nil, fmt.Errorf("%s is locked: %w", tilde(dir), err)
+		return "", nil, fmt.Errorf("%s is locked: %w", console.Tilde(dir), err)
 	}
 	if !s.client.Locks || s.scope != ofUser {
 		return made, unlockDir, nil
@@ -73,7 +73,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		case time.Since(began) > lockPatience:
 			return nil, &console.Error{
 				Code: console.ExitFailed,
-				Text: "the client is writing its settings: it holds " + tilde(path),
+				Text: "the client is writing its settings: it holds " + console.Tilde(path),
 				Hint: "try it again",
 			}
 		}

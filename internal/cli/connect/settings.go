@@ -104,7 +104,7 @@ func (s *settings) key() string {
 func (s *settings) fails(why, hint string) error {
 	return &console.Error{
 		Code: console.ExitInvalid,
-		Text: tilde(s.path) + ": " + why + "; it was left as it is",
+		Text: console.Tilde(s.path) + ": " + why + "; it was left as it is",
 		Hint: hint,
 	}
 }
@@ -148,7 +148,7 @@ func (s *settings) explain(err error) error {
 	case ok && invalid.Line > 0:
 		return &console.Error{
 			Code: console.ExitInvalid,
-			Text: fmt.Sprintf("%s:%d:%d: %s; it was left as it is", tilde(s.path), invalid.Line, invalid.Column,
+			Text: fmt.Sprintf("%s:%d:%d: %s; it was left as it is", console.Tilde(s.path), invalid.Line, invalid.Column,
 				invalid.Message),
 			Hint: "mend it there; " + s.client.Title + " reads it no better",
 		}

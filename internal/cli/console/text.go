@@ -130,6 +130,15 @@ func NearbyPath(path string) string {
 	return path
 }
 
+// Tilde shortens a path below the home directory to ~/…, and leaves others as they are.
+func Tilde(path string) string {
+	home, err := os.UserHomeDir()
+	if rel, relErr := filepath.Rel(home, path); err == nil && relErr == nil && filepath.IsLocal(rel) {
+		return filepath.Join("~", rel)
+	}
+	return path
+}
+
 // NearbyText makes paths below the working directory in a text relative to it.
 func NearbyText(text string) string {
 	wd, err := os.Getwd()

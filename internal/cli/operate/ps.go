@@ -116,7 +116,7 @@ func (r *hostRow) cells(now time.Time) []string {
 		strconv.Itoa(r.PID),
 		cmp.Or(r.User, "-"),
 		up,
-		cmp.Or(console.NearbyPath(r.Directory), "-"),
+		console.Tilde(cmp.Or(r.Directory, "-")),
 		cmp.Or(r.Serves, "-"),
 		says,
 	}

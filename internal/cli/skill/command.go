@@ -49,7 +49,7 @@ func Command(c *console.Console) *cobra.Command {
 }
 
 func list(ctx context.Context, c *console.Console) error {
-	s, err := hosts.OnDisk(ctx, c)
+	s, err := listed(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -87,9 +87,25 @@ func list(ctx context.Context, c *console.Console) error {
 	})
 }
 
+// listed returns the status with the extensions whose skills are listed: those on disk, or with --host those of that
+// host, which may be of another directory.
+func listed(ctx context.Context, c *console.Console) (status.Status, error) {
+	if c.Host == "" {
+		return hosts.OnDisk(ctx, c)
+	}
+	r, err := hosts.Find(ctx)
+	if err != nil {
+		return status.Status{}, err
+	}
+	return r.Status(ctx)
+}
+
 // declared returns the skills that servers of the running host declare by themselves.
 func declared(ctx context.Context, c *console.Console) []status.Skill {
 	r, _, _ := hosts.Reach(ctx, c)
+	if c.Host != "" { // whatever the configuration of this directory says
+		r, _ = hosts.Find(ctx)
+	}
 	if r == nil {
 		return nil
 	}
