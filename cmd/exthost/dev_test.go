@@ -213,6 +213,12 @@ func TestDev(t *testing.T) {
 	}
 	s.say("hello")
 	s.said.await(t, "mended  ")
+	s.save("plugin.toml", "[capabilities]\ntools = []\n"+scriptManifest)
+	s.said.await(t, "    - hello(")
+	s.say("hello")
+	s.said.await(t, "✗ hello is dropped: tools of [capabilities] in plugin.toml does not list it; add it there, or ")
+	s.save("plugin.toml", scriptManifest)
+	s.said.await(t, "    + hello(")
 	s.save("plugin.toml", "[plugin\n")
 	s.said.await(t, "plugin.toml:2:1")
 	s.save("plugin.toml", scriptManifest) // as it was

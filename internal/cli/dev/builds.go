@@ -146,7 +146,7 @@ func (b *builds) showDiagnostic(d protocol.Diagnostic) {
 	if d.Level == protocol.LevelError {
 		c = console.Red
 	}
-	b.print("%s%s", b.paint(c, "✗ "), console.Safe(console.Nearby(d).String()))
+	b.prose(b.paint(c, "✗ ") + console.Safe(console.Nearby(d).String()))
 }
 
 func (b *builds) showInfo() {
@@ -177,7 +177,7 @@ func (b *builds) reloaded(r exthost.Reloaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.Err != nil {
-		b.print("%snot reloaded, nothing changes: %s", b.paint(console.Red, "✗ "), console.SafeText(message(r.Err)))
+		b.prose(b.paint(console.Red, "✗ ") + "not reloaded, nothing changes: " + console.SafeText(message(r.Err)))
 		return
 	}
 	c, s, shown := r.Change, b.host.Status(), !r.Change.Empty()

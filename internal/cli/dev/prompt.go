@@ -24,6 +24,7 @@ import (
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
+	"path/filepath"
 )
 
 // prompt executes the lines that the author types.
@@ -155,7 +156,9 @@ func (p *prompt) do(ctx context.Context, line string) bool {
 }
 
 func (p *prompt) fail(format string, args ...any) {
-	p.screen.say(p.screen.paint(console.Red, "✗ ")+format, args...)
+	p.screen.mu.Lock()
+	defer p.screen.mu.Unlock()
+	p.screen.prose(p.screen.paint(console.Red, "✗ ") + fmt.Sprintf(format, args...))
 }
 
 // lookup finds a tool by its own or its registered name.
@@ -184,12 +187,19 @@ func (p *prompt) known() (words []string) {
 }
 
 // unknown waits for extensions that are still starting, then looks for the tool again. If no extension has the tool, it
-// suggests the nearest word.
+// says that [capabilities] drops it, or suggests the nearest word.
 func (p *prompt) unknown(ctx context.Context, words []string) {
 	starting, cancel := context.WithTimeout(ctx, hosts.AnswerTimeout)
 	defer cancel()
 	if p.host.Ready(starting) == nil && p.call(ctx, words) {
 		return
+	}
+	for _, x := range p.host.Status().Extensions {
+		if slices.Contains(x.Undeclared, words[0]) {
+			p.fail("%s", console.Safe(fmt.Sprintf("%s is dropped: tools of [capabilities] in %s does not list it; add "+
+				"it there, or leave the list out, which admits every tool", words[0], filepath.Base(x.Path))))
+			return
+		}
 	}
 	meant := cmp.Or(console.DidYouMean(words[0], p.known()), "; tools lists those there are")
 	p.fail("%s", console.Safe(fmt.Sprintf("there is no tool %q%s", words[0], meant)))

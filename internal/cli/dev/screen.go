@@ -47,6 +47,15 @@ func (s *screen) say(format string, args ...any) {
 // print prints a line. The caller holds mu.
 func (s *screen) print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
+// prose prints text whose long lines are broken between words. The caller holds mu.
+func (s *screen) prose(text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		for _, part := range console.Hang(line, s.width()) {
+			s.print("%s", part)
+		}
+	}
+}
+
 // showLog prints the stderr lines of extensions. Unless stderrOnly is set, it also prints the warnings of the host,
 // except those that builds prints.
 func (s *screen) showLog(ctx context.Context, h *exthost.Host, stderrOnly bool) {
@@ -69,7 +78,14 @@ func (s *screen) showLog(ctx context.Context, h *exthost.Host, stderrOnly bool) 
 				text += fmt.Sprintf(" %s=%s", key, value)
 			}
 		}
-		s.say("%s %s", s.paint(c, r.Extension+" "+mark), console.Safe(text))
+		text = s.paint(c, r.Extension+" "+mark) + " " + console.Safe(text)
+		if stderr { // as it was written
+			s.say("%s", text)
+			continue
+		}
+		s.mu.Lock()
+		s.prose(text)
+		s.mu.Unlock()
 	}
 }
 
