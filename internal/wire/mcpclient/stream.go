@@ -181,14 +181,14 @@ func messageOf(e *sse.Event) (m jsonrpc.Message, ok bool) {
 }
 
 // delay returns the pause before a reconnection: the server's, doubled for each consecutive failure, half of it
-// random.
+// random. It is never shorter than the server's, which a client must respect.
 func (p *position) delay(failures int) time.Duration {
 	d := firstRetry
 	if p.retry > 0 {
 		d = p.retry
 	}
 	d = min(d<<min(failures-1, 5), lastRetry)
-	return d/2 + rand.N(d/2+1)
+	return max(d/2+rand.N(d/2+1), min(p.retry, lastRetry))
 }
 
 // pause waits for d. It returns false if ctx ends first.

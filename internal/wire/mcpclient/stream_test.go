@@ -15,6 +15,21 @@ import (
 
 const notification = `{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}`
 
+// TestPausesAreAsLongAsTheServersAtLeast draws pauses before reconnections, part of which is random.
+func TestPausesAreAsLongAsTheServersAtLeast(t *testing.T) {
+	for range 1000 {
+		for retry, limits := range map[time.Duration][2]time.Duration{
+			0:                      {firstRetry / 2, firstRetry},
+			500 * time.Millisecond: {500 * time.Millisecond, 500 * time.Millisecond},
+			time.Hour:              {lastRetry, lastRetry},
+		} {
+			if d := (&position{retry: retry}).delay(1); d < limits[0] || d > limits[1] {
+				t.Fatalf("with %v of the server: %v, want %v", retry, d, limits)
+			}
+		}
+	}
+}
+
 // A server or proxy may end the standalone stream any number of times: the client opens it again.
 func TestListenOutlivesQuietStreams(t *testing.T) {
 	var requests atomic.Int64
