@@ -331,7 +331,11 @@ func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error
 }
 
 func (d *mcp) discover(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
-	raw, err := c.Call(ctx, protocol.MethodDiscover, rawjson.Set(emptyObject, "_meta", d.envelope), nil)
+	params := rawjson.Set(emptyObject, "_meta", d.envelope)
+	raw, err := c.Call(ctx, protocol.MethodDiscover, params, nil)
+	if refusesWhatItSpeaks(err) {
+		raw, err = c.Call(ctx, protocol.MethodDiscover, params, nil)
+	}
 	if err != nil {
 		return nil, handshakeError(protocol.MethodDiscover, err)
 	}
@@ -346,6 +350,18 @@ func (d *mcp) discover(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error)
 	h := readServer(raw, rawjson.Get(rawjson.Get(raw, "_meta"), protocol.MetaServerInfo))
 	h.ProtocolVersion = protocol.MCP20260728
 	return h, nil
+}
+
+// refusesWhatItSpeaks reports whether a server refuses the version of a request, and lists this very version as one
+// that it supports. A client then sends the request again.
+func refusesWhatItSpeaks(err error) bool {
+	const unsupportedVersion = -32022
+	refused, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || refused.Code != unsupportedVersion {
+		return false
+	}
+	versions, _ := arrayOf[string](refused.Data, "supported")
+	return slices.Contains(versions, protocol.MCP20260728)
 }
 
 func (d *mcp) initialize(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {

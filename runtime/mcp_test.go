@@ -132,6 +132,18 @@ func TestProbeIsIgnored(t *testing.T) {
 	}
 }
 
+// TestVersionRefusedAndListed uses a server that refuses the modern version at first and says that it supports it: the
+// host asks again, and sends no initialize.
+func TestVersionRefusedAndListed(t *testing.T) {
+	fault(t)
+	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"not now","data":{"supported":`+
+		`["2026-07-28"]}}}; read; say {"jsonrpc":"2.0","id":2,"result":{"supportedVersions":["2026-07-28"],`+
+		`"capabilities":{}}}; until tools/list; answer {"tools":[]}; echo`, manifest.MCPVersionAuto)
+	if h := start(t, s).Handshake(); h.ProtocolVersion != protocol.MCP20260728 {
+		t.Errorf("handshake = %+v", h)
+	}
+}
+
 // TestLateProbeAnswerCounts uses a slow server without initialize.
 func TestLateProbeAnswerCounts(t *testing.T) {
 	fault(t)
