@@ -152,16 +152,35 @@ func (p endpoint) speaks() string {
 // clients are the programs that visit the host, with the versions that each speaks.
 var clients = []struct {
 	name      string
+	product   string // see version
 	versions  []string
 	testCalls []testCall
 	report    func(t *testing.T, h *host, p endpoint, calls []call) report
 }{
-	{"go", []string{"legacy", "auto", "modern"}, testCalls, reportFromGo},
-	{"typescript-v1", []string{"legacy"}, testCalls, reportFrom("testdata/client-v1.mjs")},
-	{"typescript-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFrom("testdata/client-v2.mjs")},
-	{"python-v1", []string{"legacy"}, testCalls, reportFromPython("venv", "testdata/client-v1.py")},
-	{"python-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFromPython("venv2", "testdata/client-v2.py")},
-	{"inspector", []string{"legacy", "auto", "modern"}, quickCalls, reportFromInspector},
+	{
+		"go", "go github.com/modelcontextprotocol/go-sdk", []string{"legacy", "auto", "modern"}, testCalls,
+		reportFromGo,
+	},
+	{
+		"typescript-v1", "npm @modelcontextprotocol/sdk", []string{"legacy"}, testCalls,
+		reportFrom("testdata/client-v1.mjs"),
+	},
+	{
+		"typescript-v2", "npm @modelcontextprotocol/client", []string{"legacy", "auto", "modern"}, testCalls,
+		reportFrom("testdata/client-v2.mjs"),
+	},
+	{
+		"python-v1", "venv mcp", []string{"legacy"}, testCalls,
+		reportFromPython("venv", "testdata/client-v1.py"),
+	},
+	{
+		"python-v2", "venv2 mcp", []string{"legacy", "auto", "modern"}, testCalls,
+		reportFromPython("venv2", "testdata/client-v2.py"),
+	},
+	{
+		"inspector", "npm @modelcontextprotocol/inspector", []string{"legacy", "auto", "modern"}, quickCalls,
+		reportFromInspector,
+	},
 }
 
 // TestClients lists and calls tools of the bundled extensions with every client, on every
@@ -174,6 +193,7 @@ func TestClients(t *testing.T) {
 		for i, e := range client.testCalls {
 			calls[i] = e.call
 		}
+		product := h.peers.version(t, client.product)
 		for _, p := range endpoints {
 			if !slices.Contains(client.versions, p.Versions) {
 				continue
@@ -181,6 +201,7 @@ func TestClients(t *testing.T) {
 			t.Run(client.name+"/"+p.Transport+"/"+p.Versions, func(t *testing.T) {
 				v := client.report(t, h, h.at(p, url), calls)
 				checkVisit(t, p, v)
+				t.Log(product)
 				for i, a := range v.Calls {
 					client.testCalls[i].check(t, a)
 				}

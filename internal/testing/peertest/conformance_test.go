@@ -64,6 +64,7 @@ func (h *host) conforms(t *testing.T, url, revision string) (counts, results str
 	if err != nil || counts == "" {
 		t.Errorf("%v\n%s", err, out)
 	}
+	t.Log(counts)
 	return counts, results
 }
 

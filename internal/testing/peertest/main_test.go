@@ -23,11 +23,17 @@ func TestMain(m *testing.M) {
 		processtest.Main(m, map[string]processtest.Verb{
 			"approve":      func(string) { approve() },
 			"signinClient": func(string) { signInClient() },
-			"raw":          serveRaw,
-			"tasks":        func(string) { serveTasks() },
-			"lite":         func(string) { serveLite() },
-			"native":       func(string) { os.Exit(nativeEcho().Main()) },
-			"official":     func(string) { serveOfficial() },
+			"usingClient": func(string) {
+				if err := useEverything(os.Args[len(os.Args)-1]); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+			},
+			"raw":      serveRaw,
+			"tasks":    func(string) { serveTasks() },
+			"lite":     func(string) { serveLite() },
+			"native":   func(string) { os.Exit(nativeEcho().Main()) },
+			"official": func(string) { serveOfficial() },
 		})
 	}
 	os.Exit(run(m))

@@ -1,8 +1,11 @@
 package peertest
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,6 +59,35 @@ func needPeers(t *testing.T) peers {
 // bin returns the path of an installed npm command.
 func (p peers) bin(name string) string {
 	return filepath.Join(string(p), "node_modules", ".bin", name)
+}
+
+// version returns a package and its version as it is installed: "npm NAME", "VENV NAME" of a virtual environment, or
+// "go MODULE", which is that of go.mod.
+func (p peers) version(t *testing.T, product string) string {
+	t.Helper()
+	from, name, _ := strings.Cut(product, " ")
+	switch from {
+	case "go":
+		out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Version}}", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	case "npm":
+		var about struct{ Version string }
+		text, err := os.ReadFile(filepath.Join(string(p), "node_modules", name, "package.json"))
+		if err := errors.Join(err, json.Unmarshal(text, &about)); err != nil {
+			t.Fatal(err)
+		}
+		return name + " " + about.Version
+	}
+	packages := filepath.Join(string(p), from, "lib", "python*", "site-packages")
+	found, err := filepath.Glob(filepath.Join(packages, name+"-*.dist-info"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%q, %v", found, err)
+	}
+	version := strings.TrimPrefix(strings.TrimSuffix(filepath.Base(found[0]), ".dist-info"), name+"-")
+	return name + " " + version + " (Python)"
 }
 
 // promptExit is the GORACE that avoids the race detector's delay of one second at exit.

@@ -155,6 +155,8 @@ func compare(t *testing.T, h *host, s server, hosted *listener) {
 			t.Errorf("%s %v (-direct +hosted):\n%s", c.Name, c.Arguments, diff)
 		}
 	}
+	about := direct.InitializeResult().ServerInfo
+	t.Logf("%s %s: %d tools, %d calls", about.Name, about.Version, len(want), len(s.calls))
 }
 
 // registered returns the host's name of a tool whose own name needs no replacement.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,6 +59,7 @@ func TestSignInConformance(t *testing.T) {
 					session, _ := os.ReadFile(filepath.Join(cmd.Dir, transcriptFile))
 					t.Errorf("%v\n%s\n%s", err, out, session)
 				}
+				t.Logf("%s", passed.Find(out))
 			})
 		}
 	}
@@ -99,16 +101,9 @@ func useRemote(shown io.Writer, home, url string) (code int) {
 		Secret string `json:"client_secret"`
 	}
 	_ = json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &context) // most scenarios have none
-	dir := filepath.Join(home, "extensions", "remote")
-	text := fmt.Sprintf("[plugin]\nid = \"remote\"\nversion = \"0.1.0\"\n\n[transport]\nurl = "+
-		"%q\n\n[transport.oauth]\nclient_id = %q\nclient_secret = %q\nclient_metadata_url = %q\n",
-		url, context.ID, context.Secret, "https://conformance-test.local/client-metadata.json")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		panic(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "plugin.toml"), []byte(text), 0o644); err != nil {
-		panic(err)
-	}
+	addRemote(home, url, fmt.Sprintf("\n[transport.oauth]\nclient_id = %q\nclient_secret = %q\n"+
+		"client_metadata_url = %q\n", context.ID, context.Secret,
+		"https://conformance-test.local/client-metadata.json"))
 	for logins := 0; ; logins++ {
 		out, code := exthost(shown, home, "call", "ext_remote_test-tool")
 		command := next.FindSubmatch(out)
@@ -118,6 +113,16 @@ func useRemote(shown io.Writer, home, url string) (code int) {
 		if _, code := exthost(shown, home, strings.Fields(string(command[1]))...); code != 0 {
 			return code
 		}
+	}
+}
+
+// addRemote adds the server at url as an extension of the folder in home.
+func addRemote(home, url, more string) {
+	dir := filepath.Join(home, "extensions", "remote")
+	text := fmt.Sprintf("[plugin]\nid = \"remote\"\nversion = \"0.1.0\"\n\n[transport]\nurl = %q\n", url) + more
+	if err := errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "plugin.toml"), []byte(text), 0o644)); err != nil {
+		panic(err)
 	}
 }
 
