@@ -162,7 +162,7 @@ func (n *newExtension) create(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Err, "created %s: %s\n", dir, strings.Join(files, ", "))
+	c.Tell("created " + dir + ": " + strings.Join(files, ", "))
 	if lang == "go" {
 		if err := scaffold.Build(ctx, dir, id); err != nil {
 			return &console.Error{

@@ -29,7 +29,7 @@ func ready(ctx context.Context, c *console.Console, names []string, wait time.Du
 	if failed != nil {
 		return cmp.Or(err, failed)
 	}
-	printed := c.Print(verdictDocument(s.Verdict))
+	printed := c.Print(verdictDocument(c, s.Verdict))
 	if err == nil && names == nil && s.Verdict.Word == status.NoCallPasses {
 		worst := s.Verdict.Causes[0]
 		err = &console.Error{Code: console.ExitBlocked, Text: "blocked: " + worst.Text, Hint: worst.Next}

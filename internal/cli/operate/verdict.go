@@ -2,6 +2,7 @@ package operate
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,13 +29,19 @@ func Alone(c *console.Console) func(*cobra.Command, []string) error {
 		if err != nil {
 			return err
 		}
-		d := verdictDocument(s.Verdict)
+		d := verdictDocument(c, s.Verdict)
 		d.Text += "\nexthost status shows more, exthost help the commands"
 		return c.Print(d)
 	}
 }
 
 // verdictDocument returns a document with the verdict about a host.
-func verdictDocument(v status.Verdict) console.Document {
-	return console.Document{Kind: "verdict", Value: v, Names: []string{string(v.Word)}, Text: hosts.Sentence(v)}
+func verdictDocument(c *console.Console, v status.Verdict) console.Document {
+	lines := console.Wrap(hosts.Sentence(v), c.Layout(false).Width)
+	return console.Document{
+		Kind:  "verdict",
+		Value: v,
+		Names: []string{string(v.Word)},
+		Text:  strings.Join(lines, "\n"),
+	}
 }

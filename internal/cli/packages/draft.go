@@ -98,6 +98,8 @@ func (d *draft) absent() error {
 	switch {
 	case plugin && !locked:
 		hint = "exthost trust " + d.id + ", which runs it where it lies"
+	case !locked: // the user's own folder, or one that was copied there
+		hint = "exthost trust " + d.id + ", which runs that one; or --id with another name for this one"
 	case !plugin:
 		hint += "; or --id with another one"
 	}

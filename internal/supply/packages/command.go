@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -27,6 +28,9 @@ type command struct {
 	hide []string // secrets to remove from errors
 }
 
+// broughtBy names what brings a program that is missing.
+var broughtBy = map[string]string{"npm": "Node.js 18 or newer", "python3": "Python 3.9 or newer"}
+
 // run returns the program's stdout. The error includes the end of its stderr. When ctx ends, the program and its
 // descendants are killed.
 func (c command) run(ctx context.Context) ([]byte, error) {
@@ -39,7 +43,8 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	search, _ := process.Lookup(env)("PATH")
 	path, err := process.Resolve(c.argv[0], c.dir, search)
 	if err != nil {
-		return nil, fmt.Errorf("%s is needed and is not on PATH", c.argv[0])
+		return nil, fmt.Errorf("%s is needed and is not on PATH: install %s", c.argv[0],
+			cmp.Or(broughtBy[c.argv[0]], c.argv[0]))
 	}
 	running, err := process.Start(ctx,
 		process.Spec{Path: path, Args: c.argv[1:], Dir: c.dir, Env: process.Distinct(env)})

@@ -31,7 +31,11 @@ func TestCommandReturnsItsOutput(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	_, err = command{dir: t.TempDir(), argv: []string{"none-of-that-name"}}.run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "is needed") {
+	if err == nil || err.Error() != "none-of-that-name is needed and is not on PATH: install none-of-that-name" {
+		t.Errorf("%v", err)
+	}
+	_, err = command{dir: t.TempDir(), argv: []string{"npm"}, env: []string{"PATH=/none"}}.run(t.Context())
+	if err == nil || !strings.HasSuffix(err.Error(), ": install Node.js 18 or newer") {
 		t.Errorf("%v", err)
 	}
 }
