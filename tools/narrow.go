@@ -28,17 +28,37 @@ type Arg struct {
 // these together with the known values.
 type narrowing struct {
 	root  json.RawMessage
+	draft int // of JSON Schema: 4, 6, 7, 2019, 2020
 	parts *schema.Parts
 	args  map[string]Arg
 
-	named  map[string]bool // arguments that the schema names
-	refs   []string        // references that are being followed
-	visits int             // schemas that were rewritten, some of them more than once
-	err    error           // the first one
+	named    map[string]bool            // arguments that the schema names
+	refs     []string                   // references that are being followed
+	done     map[string]json.RawMessage // rewritten schemas, by pointer
+	patterns map[string]*regexp.Regexp  // of patternProperties, by their text
+	written  int                        // bytes of rewritten schemas
+	err      error                      // the first one
 }
 
-// maxNarrowed bounds the schemas that are rewritten: references may lead to one of them again and again.
-const maxNarrowed = 20_000
+// maxNarrowed bounds the bytes of rewritten schemas: one that many references lead to is written in the place of each.
+const maxNarrowed = 8 << 20
+
+// draftOf returns the draft of JSON Schema by which a schema is read.
+func draftOf(root json.RawMessage) int {
+	stated, _ := rawjson.Text(rawjson.Get(root, "$schema"))
+	for part, draft := range map[string]int{"draft-04": 4, "draft-06": 6, "draft-07": 7, "2019-09": 2019} {
+		if strings.Contains(stated, part) {
+			return draft
+		}
+	}
+	return 2020
+}
+
+// since has the first draft that has a keyword; those before ignore it.
+var since = map[string]int{
+	"propertyNames": 6, "const": 6, "if": 7, "then": 7, "else": 7, "dependentRequired": 2019, "dependentSchemas": 2019,
+	"unevaluatedProperties": 2019, "$recursiveRef": 2019, "$dynamicRef": 2020,
+}
 
 // errUnsatisfiable says that no arguments of a caller would be accepted.
 var errUnsatisfiable = errors.New("the tool accepts no call with these values")
@@ -49,7 +69,15 @@ func narrow(root json.RawMessage, args map[string]Arg) (json.RawMessage, []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	n := &narrowing{root: root, parts: doc.Parts(), args: args, named: make(map[string]bool)}
+	n := &narrowing{
+		root:     root,
+		draft:    draftOf(root),
+		parts:    doc.Parts(),
+		args:     args,
+		named:    make(map[string]bool),
+		done:     make(map[string]json.RawMessage),
+		patterns: make(map[string]*regexp.Regexp),
+	}
 	out := n.at("", root)
 	names := slices.Sorted(maps.Keys(n.named))
 	switch {
@@ -103,6 +131,7 @@ func (n *narrowing) fits(pointer, name string) bool {
 type level struct {
 	*narrowing
 	at       string // pointer of the schema
+	alone    bool   // it is a reference, and older drafts ignore what is beside one
 	out      []member
 	required []string          // more required arguments
 	all      []json.RawMessage // more schemas that must hold
@@ -112,11 +141,10 @@ type level struct {
 // at returns the rewritten schema s, which is at a pointer of the root; true and false stand for schemas that accept
 // everything and nothing.
 func (n *narrowing) at(pointer string, s json.RawMessage) json.RawMessage {
-	if !isObject(s) || n.err != nil {
-		return s
+	if out, known := n.done[pointer]; known {
+		return out
 	}
-	if n.visits++; n.visits > maxNarrowed {
-		n.fail("its schema is too large to be shown in part")
+	if !isObject(s) || n.err != nil {
 		return s
 	}
 	ms, err := members(s)
@@ -124,15 +152,31 @@ func (n *narrowing) at(pointer string, s json.RawMessage) json.RawMessage {
 		n.fail("its schema cannot be read: %w", err)
 		return s
 	}
-	l := &level{narrowing: n, at: pointer}
+	l := &level{narrowing: n, at: pointer, alone: n.draft < 2019 && at(ms, "$ref") != nil}
 	for _, m := range ms {
-		l.keyword(m, ms)
+		if l.ignores(m.key) {
+			l.out = append(l.out, m)
+		} else {
+			l.keyword(m, ms)
+		}
 	}
-	if !l.never && l.required == nil && l.all == nil && slices.EqualFunc(l.out, ms, sameMember) {
-		return s
+	out := s
+	if l.never || l.required != nil || l.all != nil || !slices.EqualFunc(l.out, ms, sameMember) {
+		out = l.join()
+		n.written += len(out)
 	}
-	return l.join()
+	n.done[pointer] = out
+	if n.written > maxNarrowed {
+		n.fail("its schema is too large to be shown in part")
+	}
+	return out
 }
+
+// ignores reports whether the draft ignores a keyword, or does so beside a reference.
+func (l *level) ignores(key string) bool { return l.alone && key != "$ref" || since[key] > l.draft }
+
+// besideReference are the keywords that count beside a reference in every draft.
+var besideReference = append([]string{"$schema", "$comment", "title", "description"}, definitions...)
 
 func sameMember(a, b member) bool { return a.key == b.key && bytes.Equal(a.value, b.value) }
 
@@ -181,17 +225,32 @@ func (l *level) keyword(m member, ms []member) {
 		l.not(m)
 	case "if", "then", "else":
 		l.conditional(m, ms)
-	case "const", "enum", "unevaluatedProperties", "$dynamicRef", "$recursiveRef":
-		if m.key != "unevaluatedProperties" || !isBool(m.value, true) {
-			l.fail("its schema has %s where it describes the arguments, which cannot be shown in part", m.key)
-		}
+	case "$id", "id", "const", "enum", "unevaluatedProperties", "$dynamicRef", "$recursiveRef":
+		l.indivisible(m)
 	default:
 		l.out = append(l.out, m)
 	}
 }
 
+// indivisible refuses a keyword that cannot be rewritten, unless it says nothing.
+func (l *level) indivisible(m member) {
+	identifies := m.key == "$id" || m.key == "id" && l.draft == 4
+	switch {
+	case m.key == "unevaluatedProperties" && isBool(m.value, true):
+	case m.key == "id" && !identifies, identifies && l.at == "":
+		l.out = append(l.out, m)
+	case identifies:
+		l.fail("its schema has parts with an %s of their own, to which references are relative", m.key)
+	default:
+		l.fail("its schema has %s where it describes the arguments, which cannot be shown in part", m.key)
+	}
+}
+
 // join returns the rewritten schema.
 func (l *level) join() json.RawMessage {
+	if l.alone { // what takes its place is no reference
+		l.out = slices.DeleteFunc(l.out, func(m member) bool { return !slices.Contains(besideReference, m.key) })
+	}
 	if len(l.required) > 0 {
 		l.require(member{"required", mustMarshal(l.required)})
 	}
@@ -292,6 +351,7 @@ func (a Arg) describe(s json.RawMessage) json.RawMessage {
 
 // others checks known values against keywords about arguments that properties does not name. Those keywords stay.
 func (l *level) others(m member, ms []member) {
+	properties, patterns := mustMembers(at(ms, "properties")), mustMembers(at(ms, "patternProperties"))
 	for name, a := range l.args {
 		if a.Fix == nil && a.Default == nil {
 			continue
@@ -303,12 +363,12 @@ func (l *level) others(m member, ms []member) {
 				l.never = true
 			}
 		case "additionalProperties":
-			other := at(mustMembers(at(ms, "properties")), name) == nil && l.patternsOf(ms, name) == nil
+			other := at(properties, name) == nil && l.matching(patterns, name) == nil
 			if other && !l.fits(pointer, name) {
 				l.never = true
 			}
 		case "patternProperties":
-			for _, pattern := range l.patternsOf(ms, name) {
+			for _, pattern := range l.matching(patterns, name) {
 				if !l.fits(pointer+"/"+schema.EscapePointer(pattern), name) {
 					l.never = true
 				}
@@ -317,17 +377,22 @@ func (l *level) others(m member, ms []member) {
 	}
 }
 
-// patternsOf returns the keys of patternProperties that match a name.
-func (l *level) patternsOf(ms []member, name string) (patterns []string) {
-	for _, p := range mustMembers(at(ms, "patternProperties")) {
-		re, err := regexp.Compile(p.key)
-		if err != nil {
-			l.fail("its schema has the pattern %q: %w", p.key, err)
-		} else if re.MatchString(name) {
-			patterns = append(patterns, p.key)
+// matching returns the keys of patternProperties that match a name.
+func (n *narrowing) matching(patterns []member, name string) (list []string) {
+	for _, p := range patterns {
+		re, known := n.patterns[p.key]
+		if !known {
+			var err error
+			if re, err = regexp.Compile(p.key); err != nil {
+				n.fail("its schema has the pattern %q: %w", p.key, err)
+			}
+			n.patterns[p.key] = re
+		}
+		if re != nil && re.MatchString(name) {
+			list = append(list, p.key)
 		}
 	}
-	return patterns
+	return list
 }
 
 // missing returns the required arguments that callers have to state; ok is false if one is never sent.

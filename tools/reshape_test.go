@@ -68,6 +68,14 @@ var schemas = []string{
 		`"required":["a","c"]},{"properties":{"b":{"const":"x"}},"required":["b"]}]}`,
 	`{"allOf":[{"anyOf":[{"required":["a"]},{"$ref":"#/$defs/b"}]},{"not":{"allOf":[{"required":["b"]},` +
 		`{"required":["c"]}]}}],"properties":{"a":{},"b":{},"c":{}},"$defs":{"b":{"required":["b"]}}}`,
+	// Drafts differ in what they ignore.
+	`{"properties":{"a":{},"b":{},"c":{}},"dependencies":{"a":["b"],"c":{"required":["a"]}}}`,
+	`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/all","required":["z"],` +
+		`"properties":{"b":false},"definitions":{"all":{"properties":{"a":{},"b":{"type":"integer"},"c":{}},"required":["a","b"]}}}`,
+	`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{},"b":{},"c":{}},"dependentRequired":` +
+		`{"a":["b"]},"dependentSchemas":{"b":{"required":["c"]}}}`,
+	`{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{},"b":{},"c":{}},"if":{"required":["a"]},` +
+		`"then":{"required":["b"]},"propertyNames":{"enum":["a"]}}`,
 }
 
 // values are those of an argument; "" is none.
@@ -220,6 +228,9 @@ func TestReshapedSchemasLackArguments(t *testing.T) {
 			`its schema refers to "#", which is not the same in a part of it`},
 		{`{"type":"object","properties":{"n":{}},"enum":[{"n":1}]}`, map[string]tools.Arg{"n": {Fix: json.RawMessage(`1`)}},
 			"its schema has enum where it describes the arguments, which cannot be shown in part"},
+		{`{"type":"object","properties":{"n":{}},"allOf":[{"$id":"https://x/y","$ref":"#/$defs/o","$defs":{"o":{}}}],` +
+			`"$defs":{"o":{"required":["n"]}}}`, map[string]tools.Arg{"n": {Hide: true}},
+			"its schema has parts with an $id of their own, to which references are relative"},
 	} {
 		e, reason := reshaped(toolOf(t, `,"inputSchema":`+test.schema), &tools.Reshape{Args: test.args})
 		got := reason
@@ -341,6 +352,42 @@ func TestReshapingIsLinear(t *testing.T) {
 	}
 	if few, many := work(20), work(200); many > 20*few {
 		t.Errorf("%v allocations for 20 branches, %v for 200", few, many)
+	}
+}
+
+// A schema whose parts refer to others again and again, or that has many patterns, costs no more than its bytes allow.
+func TestReshapingIsBounded(t *testing.T) {
+	twice := `{"properties":{"a":{},"b":{}},"allOf":[{"$ref":"#/$defs/d0"}],"$defs":{`
+	for i := range 40 {
+		next := fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1)
+		twice += fmt.Sprintf(`"d%d":{"allOf":[%s,%s]},`, i, next, next)
+	}
+	twice += `"d40":{"properties":{"a":{"type":"string"}},"required":["a","b"]}}}`
+	r := &tools.Reshape{Args: map[string]tools.Arg{"a": {Fix: json.RawMessage(`"x"`)}}}
+	if e, reason := reshaped(toolOf(t, `,"inputSchema":`+twice), r); e != nil || !strings.Contains(reason, "too large") {
+		t.Errorf("references to references: %v, %q", e, reason)
+	}
+	work := func(args int) float64 {
+		shape := &tools.Reshape{Args: make(map[string]tools.Arg)}
+		var properties, patterns []string
+		for i := range args {
+			name := fmt.Sprintf("a%d", i)
+			shape.Args[name] = tools.Arg{Fix: json.RawMessage(`1`)}
+			properties = append(properties, fmt.Sprintf(`%q:{}`, name))
+		}
+		for i := range 200 {
+			patterns = append(patterns, fmt.Sprintf(`"^b%d$":{}`, i))
+		}
+		c := toolOf(t, `,"inputSchema":{"properties":{`+strings.Join(properties, ",")+`},"patternProperties":{`+
+			strings.Join(patterns, ",")+`},"additionalProperties":false}`)
+		return testing.AllocsPerRun(1, func() {
+			if e, reason := reshaped(c, shape); e == nil {
+				t.Fatal(reason)
+			}
+		})
+	}
+	if few, many := work(10), work(100); many > 5*few {
+		t.Errorf("%v allocations for 10 arguments, %v for 100", few, many)
 	}
 }
 
