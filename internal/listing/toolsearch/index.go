@@ -153,7 +153,7 @@ func countWords(e *tools.Entry) map[string]float32 {
 			counts[word] += weight
 		}
 	}
-	add(e.Tool, weightName)
+	add(ownName(e), weightName)
 	add(e.Title, weightTitle)
 	add(withoutLabel(e), weightDescription)
 	for name, schema := range rawjson.Members(rawjson.Get(e.InputSchema, "properties")) {
@@ -165,6 +165,14 @@ func countWords(e *tools.Entry) map[string]float32 {
 		add(text, weightArgumentDoc)
 	}
 	return counts
+}
+
+// ownName returns the name of a tool without what names its extension. A toolset may show another one.
+func ownName(e *tools.Entry) string {
+	if rest := strings.TrimPrefix(e.Registered(), "ext_"); strings.HasSuffix(e.Name, rest) {
+		return e.Tool
+	}
+	return e.Name
 }
 
 // withoutLabel returns the description of a tool without the label that names its extension.

@@ -71,6 +71,45 @@ func TestHiddenNeverFound(t *testing.T) {
 	}
 }
 
+// A search of a toolset finds a tool by the name, the description and the arguments that are shown, and by nothing
+// else.
+func TestFindsByWhatIsShown(t *testing.T) {
+	catalog := catalogOf(t, nil, source("tracker", `{"name":"frobnicate_widget","description":"Turns a turnstile.","inputSchema":`+
+		`{"type":"object","properties":{"repo":{"description":"owner and repository"},"assignee":{"description":"whom to assign"},`+
+		`"title":{"description":"headline"}}}}`), source("mail", `{"name":"send","description":"Sends a letter."}`))
+	part, refused := catalog.Select(func(e *tools.Entry) (tools.Shown, bool) {
+		if e.Tool != "frobnicate_widget" {
+			return tools.Shown{Name: strings.TrimPrefix(e.Name, "ext_")}, true
+		}
+		return tools.Shown{Name: "file_bug", Description: "Reports what breaks.", Reshape: &tools.Reshape{
+			Args: map[string]tools.Arg{
+				"repo":     {Fix: []byte(`"acme/tracker"`)},
+				"assignee": {Hide: true},
+				"title":    {Describe: "symptom"},
+			},
+		}}, true
+	}, nil)
+	if len(refused) > 0 {
+		t.Fatal(refused)
+	}
+	all, x := New(catalog, silent, nil), New(part, silent, nil)
+	for query, want := range map[string]string{
+		"file a bug": "file_bug", "what breaks": "file_bug", "symptom": "file_bug", "title": "file_bug", "letter": "mail_send",
+		"frobnicate": "", "widget": "", "turnstile": "", "repository": "", "assignee": "", "headline": "",
+	} {
+		got := shown(x.Find(query, nil))
+		if want == "" && len(got) > 0 || want != "" && (len(got) == 0 || got[0] != want) {
+			t.Errorf("%q finds %q, want %q first", query, got, want)
+		}
+		if known := shown(all.Find(query, nil)); want == "" && len(known) == 0 {
+			t.Errorf("%q finds nothing without the toolset either", query)
+		}
+	}
+	if e, _ := part.Lookup("file_bug"); e.Tokens() >= e.Original().Tokens() {
+		t.Errorf("%d tokens, %d before", e.Tokens(), e.Original().Tokens())
+	}
+}
+
 func TestPartsAreReused(t *testing.T) {
 	a, b := source("a", `{"name":"one","description":"first"}`), source("b", `{"name":"two"}`)
 	first := catalogOf(t, nil, a, b)
