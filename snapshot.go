@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/config"
@@ -18,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/host/snapshot"
 	"github.com/exthost/exthost/internal/host/stats"
 	"github.com/exthost/exthost/internal/host/unit"
+	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/recording/recorder"
 	"github.com/exthost/exthost/internal/text/diagnostics"
@@ -30,6 +32,9 @@ import (
 
 // discover makes a plan of cfg and its search paths. before is the previous plan, nil for the first.
 func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapshot.Plan) (*snapshot.Plan, error) {
+	if err := checkToolsets(cfg); err != nil {
+		return nil, err
+	}
 	p := &snapshot.Plan{Config: cfg, Extensions: make(map[string]*unit.Extension)}
 	var known *policies.Set
 	if before != nil {
@@ -52,6 +57,19 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapsho
 		return bridge.New(h.env, cfg, name, d, h.destinationEvents)
 	})
 	return p, nil
+}
+
+// checkToolsets returns the error for toolsets that cannot be used. Those of files were checked when they were read,
+// those of a program were not: one that cannot be carried out would show what it is to hide.
+func checkToolsets(cfg *config.Config) error {
+	var problems []string
+	for _, p := range toolset.Check(cfg.Toolsets, nil) {
+		problems = append(problems, strings.TrimSuffix(p.Key+": "+p.Message+": "+p.Hint, ": "))
+	}
+	if problems == nil {
+		return nil
+	}
+	return protocol.Errorf(protocol.ConfigInvalid, "%s", strings.Join(problems, "; "))
 }
 
 // discoverExtensions adds the extensions in the search paths to p. before is the previous plan, nil for the first.

@@ -129,7 +129,7 @@ func clientSettings(was, c Client) (set []edit.Setting) {
 		{"scope", was.Scope, c.Scope},
 	} {
 		if s.was != s.now {
-			set = append(set, edit.Setting{Key: s.key, Value: s.now})
+			set = append(set, edit.Setting{Key: s.key, Value: edit.Text(s.now)})
 		}
 	}
 	return set

@@ -253,14 +253,48 @@ const (
 
 // Toolset selects and renames what a client sees. The zero value selects everything. Its fields:
 //
-//	Include  []string          // patterns of the names and URIs that clients see; nil: everything
-//	Exclude  []string          // patterns of what clients do not see, even if included
-//	Risk     []protocol.Risk   // of the tools that clients see; nil: all
-//	Skills   []string          // patterns of the skills that clients see; nil: those whose files Include shows
-//	Prefix   *string           // of the names of tools and prompts in place of ext_; nil: ext_
-//	Describe map[string]string // descriptions that replace those of tools, by registered name
-//	Tools    map[string]…      // tools in another shape, by registered name; files state them, Go programs cannot
+//	Include  []string             // patterns of the names and URIs that clients see; nil: everything
+//	Exclude  []string             // patterns of what clients do not see, even if included
+//	Risk     []protocol.Risk      // of the tools that clients see; nil: all
+//	Skills   []string             // patterns of the skills that clients see; nil: those whose files Include shows
+//	Prefix   *string              // of the names of tools and prompts in place of ext_; nil: ext_
+//	Describe map[string]string    // descriptions that replace those of tools, by registered name
+//	Tools    map[string]ShownTool // tools in another shape, by registered name
 type Toolset = toolset.Definition
+
+// ShownTool is how a toolset shows one tool. The zero value shows it as it is, and is an error. Its fields:
+//
+//	Name        string              // that clients see and call; "": with the prefix of the toolset
+//	Describe    string              // replaces the description; "": the tool's own
+//	Args        map[string]ShownArg // how arguments are shown, by name; others are shown as they are
+//	Annotations ShownAnnotations    // hints in place of those of the tool; the zero value: its own
+//	Result      ShownResult         // what clients get of results; the zero value: all
+//
+// A tool that cannot be shown so is held back: no client sees or calls it, and the status says why.
+type ShownTool = toolset.ShownTool
+
+// ShownArg is how a toolset shows an argument of a tool. At most one of Fix, Default and Hide is set. Its fields:
+//
+//	Fix      any    // always sent, a value of JSON; clients do not see the argument, and may not send it; nil: none
+//	Default  any    // sent for a client that does not send the argument; nil: none
+//	Hide     bool   // clients do not see the argument, and it is never sent
+//	Describe string // replaces its description; "": its own
+type ShownArg = toolset.Arg
+
+// ShownAnnotations are the hints of MCP that clients get about a tool, whose risk stays as it is. Its fields:
+//
+//	Title           string // a name for people; "": its own
+//	ReadOnlyHint    *bool  // it changes nothing; nil: its own, as with those below
+//	DestructiveHint *bool  // it may delete or overwrite
+//	IdempotentHint  *bool  // a second equal call changes nothing more
+//	OpenWorldHint   *bool  // it reaches beyond a closed set of things
+type ShownAnnotations = toolset.Annotations
+
+// ShownResult is what clients get of the results of a tool. Its fields:
+//
+//	Keep      []string // JSON Pointers into structuredContent, and into texts that are JSON; nil: all
+//	MaxTokens int      // after which a result is cut, as bytes / 4; 0: no bound
+type ShownResult = toolset.Result
 
 // Server is the HTTP server.
 type Server struct {

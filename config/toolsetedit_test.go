@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -191,5 +193,200 @@ func TestEditClientIsBoundToTheFile(t *testing.T) {
 	}
 	if got := clientsOf(t, dir); len(got) != 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// A change of shapes keeps every value, comment and byte of the file that is not part of it, in each notation.
+func TestEditToolsetShapes(t *testing.T) {
+	type shapes = map[string]config.ShownTool
+	const both = `# mine
+toolsets:
+  triage:
+    include: ["ext_github_*"]
+    tools:
+      # bugs alone
+      ext_github_create_issue:
+        name: file_bug # short
+        args:
+          repo: {fix: "acme/tracker"} # never another
+          labels:
+            default: [bug]
+            describe: 'What it''s about' # by hand
+        result:
+          keep:
+            - number # the id
+            - html_url
+      ext_github_list:
+        describe: Lists.
+`
+	issue := func(change func(*config.ShownTool)) shapes {
+		s := config.ShownTool{
+			Name: "file_bug",
+			Args: map[string]config.ShownArg{
+				"repo":   {Fix: "acme/tracker"},
+				"labels": {Default: []any{"bug"}, Describe: "What it's about"},
+			},
+			Result: config.ShownResult{Keep: []string{"number", "html_url"}},
+		}
+		change(&s)
+		return shapes{"ext_github_create_issue": s}
+	}
+	lines := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(both) }
+	for name, tt := range map[string]struct {
+		tools  shapes
+		before string // "": both
+		want   string
+		file   string // "": exthost.yaml
+	}{
+		"nothing": {tools: issue(func(*config.ShownTool) {}), want: both},
+		"a value": {tools: issue(func(s *config.ShownTool) { s.Args["repo"] = config.ShownArg{Fix: "acme/other"} }),
+			want: lines(`"acme/tracker"`, "acme/other")},
+		"another kind of value": {
+			tools: issue(func(s *config.ShownTool) {
+				s.Args["repo"] = config.ShownArg{Fix: json.Number("12345678901234567890")}
+				s.Args["labels"] = config.ShownArg{
+					Default:  map[string]any{"a": []any{true, 1.5}},
+					Describe: "It costs ${5}\nand more",
+				}
+			}),
+			want: lines(`"acme/tracker"`, "12345678901234567890", "[bug]", "{a: [true, 1.5]}", "'What it''s about'",
+				`"It costs $${5}\nand more"`),
+		},
+		"more": {
+			tools: issue(func(s *config.ShownTool) {
+				s.Describe = "Files a bug."
+				s.Args["title"], s.Args["a.b"] = config.ShownArg{Describe: "What breaks"}, config.ShownArg{Hide: true}
+				s.Result.MaxTokens = 400
+			}),
+			want: lines("        name: file_bug # short\n",
+				"        describe: Files a bug.\n        name: file_bug # short\n", "args:\n",
+				"args:\n          a.b:\n            hide: true\n          title:\n            describe: What breaks\n",
+				"result:\n", "result:\n          max_tokens: 400\n"),
+		},
+		"less": {
+			tools: issue(func(s *config.ShownTool) {
+				s.Name, s.Result.Keep = "", []string{"number"}
+				delete(s.Args, "repo")
+				s.Args["labels"] = config.ShownArg{Describe: "What it's about"}
+			}),
+			want: lines("        name: file_bug # short\n", "",
+				"          repo: {fix: \"acme/tracker\"} # never another\n", "", "            default: [bug]\n", "",
+				"            - html_url\n", ""),
+		},
+		"no arguments": {
+			tools: issue(func(s *config.ShownTool) { s.Args, s.Result = nil, config.ShownResult{} }),
+			want: lines("        args:\n", "", "          repo: {fix: \"acme/tracker\"} # never another\n", "",
+				"          labels:\n", "", "            default: [bug]\n", "",
+				"            describe: 'What it''s about' # by hand\n", "", "        result:\n", "",
+				"          keep:\n", "",
+				"            - number # the id\n", "", "            - html_url\n", ""),
+		},
+		"as it is": {
+			tools: shapes{"ext_github_list": {}},
+			want:  lines("      ext_github_list:\n        describe: Lists.\n", ""),
+		},
+		"the first": {
+			tools:  shapes{"ext_github_list": {Name: "issues", Args: map[string]config.ShownArg{"state": {Fix: "open"}}}},
+			before: "toolsets: {triage: {include: [ext_github_*]}}\n",
+			want: "toolsets: {triage: {tools: {ext_github_list: {name: issues, args: {state: {fix: open}}}}, " +
+				"include: [ext_github_*]}}\n",
+		},
+		"JSON": {
+			tools:  shapes{"ext_github_list": {Args: map[string]config.ShownArg{"state": {Fix: []any{"a", nil}}}}},
+			before: `{"toolsets": {"triage": {"include": ["ext_github_*"], "tools": {"ext_github_list": {"name": "x"}}}}}`,
+			want: `{"toolsets": {"triage": {"include": ["ext_github_*"], "tools": {"ext_github_list": {"args": {"state": ` +
+				`{"fix": ["a", null]}}}}}}}`,
+			file: "exthost.json",
+		},
+		"TOML": {
+			tools: shapes{
+				"ext_github_list": {
+					Name: "issues",
+					Args: map[string]config.ShownArg{"state": {Fix: []any{"open"}}, "a b": {Hide: true}},
+				},
+				"ext_github_gone": {},
+			},
+			before: "[toolsets.triage]\ninclude = [\"ext_github_*\"]\n\n" +
+				"[toolsets.triage.tools.ext_github_list] # here\n" +
+				"name = \"x\" # short\n" +
+				"args.state.fix = \"closed\"\n\n[toolsets.triage.tools.ext_github_gone]\nname = \"y\"\n" +
+				"[toolsets.triage.tools.ext_github_gone.args.z]\nhide = true\n",
+			want: "[toolsets.triage]\ninclude = [\"ext_github_*\"]\n\n" +
+				"[toolsets.triage.tools.ext_github_list] # here\n" +
+				"name = \"issues\" # short\n" +
+				"args.state.fix = [\"open\"]\n\n[toolsets.triage.tools.ext_github_list.args.\"a b\"]\nhide = true\n",
+			file: "exthost.toml",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tt.before == "" {
+				tt.before = both
+			}
+			file := userFile(t, dir, tt.before)
+			o := editOptions(dir)
+			if tt.file != "" {
+				other := filepath.Join(filepath.Dir(file), tt.file)
+				if err := os.Rename(file, other); err != nil {
+					t.Fatal(err)
+				}
+				file, o.File = other, other
+			}
+			_, err := config.EditToolset(o, config.ToolsetEdit{
+				Name:    "triage",
+				Include: []string{"ext_github_*"},
+				Tools:   tt.tools,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := os.ReadFile(file)
+			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			cfg, err := config.Load(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range tt.tools {
+				is, _ := json.Marshal(cfg.Toolsets["triage"].Tools[name])
+				if wanted, _ := json.Marshal(want); !rawjson.Equal(is, wanted) {
+					t.Errorf("%s is read as %s, want %s", name, is, wanted)
+				}
+			}
+		})
+	}
+}
+
+// A shape that the configuration would refuse is refused with its key, and one in a notation of its own is shown.
+func TestEditToolsetRefusesShapes(t *testing.T) {
+	dir := t.TempDir()
+	file := userFile(t, dir, "toolsets: {triage: {tools: {ext_a_b: &x {describe: c}, ext_a_d: *x}}}\n")
+	before, _ := os.ReadFile(file)
+	set := func(tool string, s config.ShownTool) error {
+		_, err := config.EditToolset(editOptions(dir), config.ToolsetEdit{
+			Name:  "triage",
+			Tools: map[string]config.ShownTool{tool: s},
+		})
+		return err
+	}
+	for field, s := range map[string]config.ShownTool{
+		"tools.ext_a_b.name":              {Name: "a b"},
+		"tools.ext_a_b.args.x":            {Args: map[string]config.ShownArg{"x": {Fix: 1, Hide: true}}},
+		"tools.ext_a_b.result.max_tokens": {Result: config.ShownResult{MaxTokens: -1}},
+	} {
+		err := set("ext_a_b", s)
+		if wrong := config.MisfitsOf(err); len(wrong) == 0 || wrong[0].Field != field ||
+			protocol.KindOf(err) != protocol.InvalidArguments {
+			t.Errorf("%s: %+v, %v", field, wrong, err)
+		}
+	}
+	err := set("ext_a_d", config.ShownTool{Name: "d", Args: map[string]config.ShownArg{"count": {Fix: 1}}})
+	if byHand, ok := errors.AsType[*config.ByHand](err); !ok ||
+		!strings.Contains(byHand.Lines, "    tools:\n      ext_a_d: {args: {count: {fix: 1}}, name: d}\n") {
+		t.Errorf("an alias: %v, %q", err, byHand.Lines)
+	}
+	if after, _ := os.ReadFile(file); string(after) != string(before) {
+		t.Errorf("the file has changed:\n%s", after)
 	}
 }

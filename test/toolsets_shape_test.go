@@ -14,7 +14,6 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/internal/listing/toolset"
 	"github.com/exthost/exthost/internal/testing/hosttest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -52,19 +51,19 @@ properties.other = {}
 func shapes() config.Toolset {
 	return config.Toolset{
 		Include: []string{"ext_github_*"},
-		Tools: map[string]toolset.ShownTool{
+		Tools: map[string]config.ShownTool{
 			"ext_github_create_issue": {
 				Name:     "file_bug",
 				Describe: "Files a bug in our tracker.",
-				Args: map[string]toolset.Arg{
+				Args: map[string]config.ShownArg{
 					"repo":     {Fix: "acme/tracker"},
 					"labels":   {Default: []any{"bug"}},
 					"title":    {Describe: "What breaks."},
 					"assignee": {Hide: true},
 				},
-				Result: toolset.Result{Keep: []string{"title", "labels"}},
+				Result: config.ShownResult{Keep: []string{"title", "labels"}},
 			},
-			"ext_github_gone": {Args: map[string]toolset.Arg{"repo": {Fix: "acme/tracker"}}},
+			"ext_github_gone": {Args: map[string]config.ShownArg{"repo": {Fix: "acme/tracker"}}},
 			"ext_github_lits": {Describe: "Misspelled."},
 		},
 	}
@@ -169,5 +168,21 @@ func TestToolsInAnotherShape(t *testing.T) {
 	tool, _ := h.Tools().Lookup("ext_github_create_issue")
 	if !strings.Contains(string(rawjson.Get(json.RawMessage(tool.Descriptor), "inputSchema")), "assignee") {
 		t.Errorf("without a toolset: %s", tool.Descriptor)
+	}
+}
+
+// A program's toolsets are checked as those of files are: a value that cannot be sent would not be fixed.
+func TestOpenRefusesToolsets(t *testing.T) {
+	cfg := config.Default()
+	cfg.Toolsets = map[string]config.Toolset{"triage": {Tools: map[string]config.ShownTool{
+		"ext_github_create_issue": {Args: map[string]config.ShownArg{"repo": {Fix: func() {}}}},
+	}}}
+	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir()})
+	if err == nil {
+		h.Close()
+	}
+	const place = "toolsets.triage.tools.ext_github_create_issue.args.repo.fix: is no JSON value"
+	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(fmt.Sprint(err), place) {
+		t.Error(err)
 	}
 }

@@ -22,10 +22,10 @@ func State(file, join string, h Hub) error {
 	}
 	defer unlock()
 	tables := []edit.Table{
-		{Path: []string{"cluster"}, Set: []edit.Setting{{Key: "join", Value: join}}},
+		{Path: []string{"cluster"}, Set: []edit.Setting{{Key: "join", Value: edit.Text(join)}}},
 		{
 			Path: []string{"cluster", "hub"},
-			Set:  []edit.Setting{{Key: "listen", Value: h.Listen}, {Key: "dir", Value: h.Dir}},
+			Set:  []edit.Setting{{Key: "listen", Value: edit.Text(h.Listen)}, {Key: "dir", Value: edit.Text(h.Dir)}},
 		},
 	}
 	var byHand *ByHand

@@ -7,17 +7,19 @@ package edit
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // List is a change of a list of strings in a section of a file.
@@ -84,6 +86,8 @@ func byHand(section, key string) error {
 type notation struct {
 	decode func(data []byte, v any) error
 	quote  func(value string) string
+	key    func(name string) string
+	is     string                                                // between a key and its value
 	add    func(text, section, key, item string) (string, error) // creates a missing list; "" adds no item
 	remove func(text, section, key, value string) (string, error)
 
@@ -95,20 +99,67 @@ func notationOf(name string) notation {
 	quote := scalar
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".toml":
-		return notation{toml.Unmarshal, strconv.Quote, addTOML, removeTOML, linesTOML, setTOML, removeTableTOML}
+		return notation{toml.Unmarshal, quoted, bare, " = ", addTOML, removeTOML, linesTOML, setTOML, removeTableTOML}
 	case ".json": // YAML in flow style here, but other programs read it as JSON
-		quote = strconv.Quote
+		quote = quoted
 	}
 	add := func(text, section, key, item string) (string, error) { return addYAML(text, section, key, item, quote) }
 	return notation{
 		yaml.Unmarshal,
 		quote,
+		quote,
+		": ",
 		add,
 		removeYAML,
 		func(t *Table) string { return t.linesYAML(0, "") },
 		setYAML,
 		removeTableYAML,
 	}
+}
+
+// quoted writes a text as JSON does, which YAML and TOML read too.
+func quoted(text string) string { return string(rawjson.Quote(text)) }
+
+// Literal writes a value of [Setting] on one line, in the notation of the file called name.
+func Literal(name string, value any) string { return notationOf(name).literal(value) }
+
+func (n notation) literal(value any) string {
+	switch value := value.(type) {
+	case string:
+		return n.quote(value)
+	case []any:
+		items := make([]string, len(value))
+		for i, item := range value {
+			items[i] = n.literal(item)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case map[string]any:
+		var set []Setting
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			set = append(set, Setting{key, value[key]})
+		}
+		return "{" + n.inline(set) + "}"
+	}
+	raw, _ := json.Marshal(value) // a number, true, false or null
+	return string(raw)
+}
+
+// decoded returns the value that a file has after value was written to it; ok is false if the file would have another
+// one.
+func (n notation) decoded(value any) (out any, ok bool) {
+	if text, is := value.(string); is {
+		return text, true
+	}
+	doc, err := n.read([]byte("v" + n.is + n.literal(value)))
+	if err != nil {
+		return nil, false
+	}
+	got, err := json.Marshal(doc["v"])
+	if err != nil {
+		return nil, false
+	}
+	want, err := json.Marshal(value)
+	return doc["v"], err == nil && rawjson.Equal(got, want)
 }
 
 func (n notation) read(data []byte) (doc map[string]any, err error) {

@@ -7,17 +7,28 @@ import (
 	"strings"
 )
 
-// Table is a change of a table of strings in a file.
+// Table is a change of a table in a file.
 type Table struct {
 	Path   []string  // such as server, clients, ada
 	Set    []Setting // in order; a missing table is added
 	Remove bool      // remove the whole table, Set is ignored
 
-	quote func(text string) string // writes keys and values of YAML and JSON
+	file notation
 }
 
-// Setting is the new value of a key; "" removes the key.
-type Setting struct{ Key, Value string }
+// Setting is the new value of a key, a value of JSON; nil removes the key.
+type Setting struct {
+	Key   string
+	Value any
+}
+
+// Text returns the value of a setting that is a text, of which "" means none.
+func Text(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
 
 // ApplyTable is [Apply] for a table.
 func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, err error) {
@@ -26,11 +37,11 @@ func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, er
 	if err != nil {
 		return nil, 0, err
 	}
+	t.file = file
 	want, ok := t.applied(before)
 	if !ok {
 		return nil, 0, t.byHand()
 	}
-	t.quote = file.quote
 	same := func(after map[string]any) bool { return reflect.DeepEqual(pruned(after, t.Path), pruned(want, t.Path)) }
 	change := file.setTable
 	if t.Remove {
@@ -55,9 +66,8 @@ func ApplyTable(name string, data []byte, t Table) (changed []byte, line int, er
 
 // Lines returns the text that states the table, for a person to add to the file called name.
 func (t Table) Lines(name string) string {
-	file := notationOf(name)
-	t.quote = file.quote
-	return file.tableLines(&t)
+	t.file = notationOf(name)
+	return t.file.tableLines(&t)
 }
 
 func (t *Table) byHand() error {
@@ -65,7 +75,8 @@ func (t *Table) byHand() error {
 	return byHand(strings.Join(t.Path[:last], "."), t.Path[last])
 }
 
-// applied returns the document after the change; ok is false if another kind of value is in the place of a table.
+// applied returns the document after the change; ok is false if another kind of value is in the place of a table, or if
+// the notation has no such value.
 func (t *Table) applied(doc map[string]any) (out map[string]any, ok bool) {
 	out = maps.Clone(doc)
 	in := out
@@ -85,8 +96,10 @@ func (t *Table) applied(doc map[string]any) (out map[string]any, ok bool) {
 		in[key], in = table, table
 	}
 	for _, s := range t.Set {
-		if in[s.Key] = s.Value; s.Value == "" {
+		if s.Value == nil {
 			delete(in, s.Key)
+		} else if in[s.Key], ok = t.file.decoded(s.Value); !ok {
+			return nil, false
 		}
 	}
 	return out, true
@@ -112,21 +125,21 @@ func pruned(doc map[string]any, path []string) map[string]any {
 
 // stated returns the settings with a value.
 func (t *Table) stated() []Setting {
-	return slices.DeleteFunc(slices.Clone(t.Set), func(s Setting) bool { return s.Value == "" })
+	return slices.DeleteFunc(slices.Clone(t.Set), func(s Setting) bool { return s.Value == nil })
 }
 
 // inline writes the settings as members of an inline table.
-func inline(set []Setting, separator string, key, value func(string) string) string {
+func (n notation) inline(set []Setting) string {
 	members := make([]string, len(set))
 	for i, s := range set {
-		members[i] = key(s.Key) + separator + value(s.Value)
+		members[i] = n.key(s.Key) + n.is + n.literal(s.Value)
 	}
 	return strings.Join(members, ", ")
 }
 
-// cutLine removes the line of at.
-func cutLine(text string, at int) string {
-	return text[:lineStart(text, at)] + text[min(lineEnd(text, at)+1, len(text)):]
+// cutLines removes the lines of from to to.
+func cutLines(text string, from, to int) string {
+	return text[:lineStart(text, from)] + text[min(lineEnd(text, to)+1, len(text)):]
 }
 
 // cutMember removes text[from:to], a member of an inline table, with one adjacent comma.
@@ -141,14 +154,14 @@ func cutMember(text string, from, to int) string {
 	return text[:from] + rest
 }
 
-// bracesEnd returns the offset after the brace that closes the one at at, or -1.
+// bracesEnd returns the offset after the brace or bracket that closes the one at at, or -1.
 func bracesEnd(text string, at int) int {
 	depth := 0
 	for at < len(text) {
 		switch text[at] {
-		case '{':
+		case '{', '[':
 			depth++
-		case '}':
+		case '}', ']':
 			if depth--; depth == 0 {
 				return at + 1
 			}
@@ -174,11 +187,11 @@ func replaced(text string, at int, before, value string) (string, bool) {
 	return text, false
 }
 
-// valueOf returns the text of a key of the table in a document.
-func (t *Table) valueOf(doc map[string]any, key string) (value string, ok bool) {
+// valueOf returns the value of a key of the table in a document.
+func (t *Table) valueOf(doc map[string]any, key string) (value any, ok bool) {
 	for _, k := range t.Path {
 		doc, _ = doc[k].(map[string]any)
 	}
-	value, ok = doc[key].(string)
+	value, ok = doc[key]
 	return value, ok
 }

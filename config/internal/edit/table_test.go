@@ -8,7 +8,7 @@ import (
 
 func TestApplyTableChangesOneTable(t *testing.T) {
 	path := []string{"server", "clients", "ada"}
-	set := []Setting{{"token_hash", "sha256:aa"}, {"old_token_hash", ""}, {"since", "2030-01-31T12:00:00Z"}}
+	set := []Setting{{"token_hash", "sha256:aa"}, {"old_token_hash", nil}, {"since", "2030-01-31T12:00:00Z"}}
 	const (
 		block = "    ada:\n      token_hash: sha256:aa\n      since: \"2030-01-31T12:00:00Z\"\n"
 		table = "[server.clients.ada]\ntoken_hash = \"sha256:aa\"\nsince = \"2030-01-31T12:00:00Z\"\n"
@@ -124,10 +124,7 @@ func TestUnknownNotationsAreRefused(t *testing.T) {
 		{"an alias", "a.yaml", "x: &x {token_hash: a}\nserver:\n  clients:\n    ada: *x\n", set},
 		{"a merge", "a.yaml", "x: &x\n  ada: {token_hash: a}\nserver:\n  clients:\n    <<: *x\n", nil},
 		{"a folded text", "a.yaml", "server:\n  clients:\n    ada:\n      token_hash: >-\n        sha256:00\n", set},
-		{"a number", "a.toml", "[server.clients.ada]\ntoken_hash = 1\n", set},
 		{"a long text", "a.toml", "[server.clients.ada]\ntoken_hash = \"\"\"\nsha256:00\"\"\"\n", set},
-		{"a table below", "a.toml", "[server.clients.ada]\ntoken_hash = \"a\"\n[server.clients.ada.more]\nx = 1\n",
-			nil},
 		{"no such", "a.toml", "", nil},
 	} {
 		t.Run(tt.file+"/"+tt.name, func(t *testing.T) {
@@ -187,8 +184,8 @@ func TestJSONStaysJSON(t *testing.T) {
 				Path: path,
 				Set: []Setting{
 					{"token_hash", "sha256:cc"},
-					{"old_token_hash", ""},
-					{"old_until", ""},
+					{"old_token_hash", nil},
+					{"old_until", nil},
 					{"since", "2031-01-31T12:00:00Z"},
 				},
 			},

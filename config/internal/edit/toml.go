@@ -3,7 +3,6 @@ package edit
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -54,9 +53,13 @@ func removeTOML(text, section, key, value string) (string, error) {
 }
 
 func linesTOML(t *Table) string {
-	text := "[" + strings.Join(t.Path, ".") + "]\n"
+	path := make([]string, len(t.Path))
+	for i, key := range t.Path {
+		path[i] = bare(key)
+	}
+	text := "[" + strings.Join(path, ".") + "]\n"
 	for _, s := range t.stated() {
-		text += s.Key + " = " + strconv.Quote(s.Value) + "\n"
+		text += t.file.inline([]Setting{s}) + "\n"
 	}
 	return text
 }
@@ -69,9 +72,8 @@ func setTOML(text string, t *Table) (string, bool) {
 	if _, ok := t.locate(text); !ok {
 		return addTableTOML(text, t), true
 	}
-	file := notationOf(".toml")
 	for _, s := range t.Set {
-		doc, err := file.read([]byte(text))
+		doc, err := t.file.read([]byte(text))
 		if err != nil {
 			return "", false
 		}
@@ -81,18 +83,27 @@ func setTOML(text string, t *Table) (string, bool) {
 		switch {
 		case found != stated:
 			return "", false
-		case !stated && s.Value != "":
+		case !stated && s.Value != nil:
 			text, ok = t.insertTOML(text, s)
-		case stated && s.Value == "":
+		case stated && s.Value == nil:
 			text = cutTOML(text, at)
 		case stated:
-			text, ok = replaced(text, at.Start, now, strconv.Quote(s.Value))
+			text, ok = t.replaceTOML(text, at, now, s.Value)
 		}
 		if !ok {
 			return "", false
 		}
 	}
 	return text, true
+}
+
+// replaceTOML replaces the value now of a key, which is at at.
+func (t *Table) replaceTOML(text string, at strict.Place, now, value any) (string, bool) {
+	before, wasText := now.(string)
+	if _, isText := value.(string); wasText && isText {
+		return replaced(text, at.Start, before, t.file.literal(value))
+	}
+	return text[:at.Start] + t.file.literal(value) + text[at.End:], at.End > at.Start // no table below a header
 }
 
 // addTableTOML adds the table inside the inline table around it, else at the end of the file.
@@ -102,9 +113,9 @@ func addTableTOML(text string, t *Table) string {
 		if !ok || text[table.Start] != '{' {
 			continue
 		}
-		member := "{ " + inline(t.stated(), " = ", bare, strconv.Quote) + " }"
+		member := "{ " + t.file.inline(t.stated()) + " }"
 		for i := len(t.Path) - 1; i >= n; i-- {
-			if member = t.Path[i] + " = " + member; i > n {
+			if member = bare(t.Path[i]) + " = " + member; i > n {
 				member = "{ " + member + " }"
 			}
 		}
@@ -115,7 +126,7 @@ func addTableTOML(text string, t *Table) string {
 
 // insertTOML adds a key to an existing table: after another key of t.Set that the table has, else as the first.
 func (t *Table) insertTOML(text string, s Setting) (string, bool) {
-	line := s.Key + " = " + strconv.Quote(s.Value)
+	line := t.file.inline([]Setting{s})
 	for _, other := range t.Set {
 		at, ok := t.locate(text, other.Key)
 		if !ok {
@@ -161,19 +172,18 @@ func removeTableTOML(text string, t *Table) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	switch text[at.Start] {
-	case '[':
-		return cutBlockTOML(text, at.Start), true
-	case '{':
+	if text[at.Start] == '{' {
 		return cutTOML(text, at), true
 	}
-	for { // dotted keys
-		at, ok := t.locate(text)
-		if !ok {
-			return text, true
+	for ok { // dotted keys, or headers, of which some may be of tables below
+		if text[at.Start] == '[' {
+			text = cutBlockTOML(text, at.Start)
+		} else {
+			text = cutLines(text, at.Start, at.Start)
 		}
-		text = cutLine(text, at.Start)
+		at, ok = t.locate(text)
 	}
+	return text, true
 }
 
 // cutBlockTOML removes the table whose header is at the offset at, up to its last key, and one adjacent blank line.
@@ -198,5 +208,12 @@ func cutBlockTOML(text string, at int) string {
 	return head + tail
 }
 
-// bare writes a key of TOML that needs no quotes.
-func bare(key string) string { return key }
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// bare writes a key of TOML, in quotes if it needs them.
+func bare(key string) string {
+	if bareKey.MatchString(key) {
+		return key
+	}
+	return quoted(key)
+}

@@ -157,6 +157,9 @@ func scalar(value string) string {
 	if s := strings.TrimSuffix(string(out), "\n"); err == nil && !strings.ContainsAny(s, "\n,[]{}#") {
 		return s
 	}
+	if strings.ContainsAny(value, "\n\r") { // single quotes would make it a blank
+		return quoted(value)
+	}
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
@@ -164,11 +167,11 @@ func scalar(value string) string {
 func (t *Table) linesYAML(depth int, indent string) string {
 	text := ""
 	for _, key := range t.Path[depth:] {
-		text += indent + t.quote(key) + ":\n"
+		text += indent + t.file.key(key) + ":\n"
 		indent += "  "
 	}
 	for _, s := range t.stated() {
-		text += indent + t.quote(s.Key) + ": " + t.quote(s.Value) + "\n"
+		text += indent + t.file.inline([]Setting{s}) + "\n"
 	}
 	if len(t.stated()) == 0 {
 		text = strings.TrimSuffix(text, "\n") + " {}\n"
@@ -178,9 +181,9 @@ func (t *Table) linesYAML(depth int, indent string) string {
 
 // flowYAML is linesYAML for a flow mapping.
 func (t *Table) flowYAML(depth int) string {
-	text := "{" + inline(t.stated(), ": ", t.quote, t.quote) + "}"
+	text := "{" + t.file.inline(t.stated()) + "}"
 	for i := len(t.Path) - 1; i >= depth; i-- {
-		if text = t.quote(t.Path[i]) + ": " + text; i > depth {
+		if text = t.file.key(t.Path[i]) + ": " + text; i > depth {
 			text = "{" + text + "}"
 		}
 	}
@@ -265,10 +268,10 @@ func (t *Table) setKeyYAML(text string, s Setting) (string, bool) {
 		return "", false
 	}
 	key, table := p.keys[len(p.keys)-1], p.values[len(p.values)-1]
-	k, v := member(table, s.Key)
-	line := t.quote(s.Key) + ": " + t.quote(s.Value)
+	k, _ := member(table, s.Key)
+	line := t.file.inline([]Setting{s})
 	switch {
-	case k == nil && s.Value == "":
+	case k == nil && s.Value == nil:
 		return text, true
 	case k == nil && isNull(table):
 		return insertBelow(text, p.offset(key), indentOf(key)+"  "+line), true
@@ -281,15 +284,49 @@ func (t *Table) setKeyYAML(text string, s Setting) (string, bool) {
 			}
 		}
 		return insertBelow(text, p.offset(key), indentOf(table.Content[0])+line), true
-	case v.Kind != yaml.ScalarNode:
-		return "", false
-	case s.Value != "":
-		return replaced(text, p.offset(v), v.Value, t.quote(s.Value))
-	case isFlow(table):
-		end, ok := replaced(text, p.offset(v), v.Value, "")
-		return cutMember(end, p.offset(k), p.offset(v)), ok
 	}
-	return cutLine(text, p.offset(k)), true
+	return t.replaceYAML(p, table, s)
+}
+
+// replaceYAML changes a key that the table has.
+func (t *Table) replaceYAML(p *tableYAML, table *yaml.Node, s Setting) (string, bool) {
+	text := p.text
+	k, v := member(table, s.Key)
+	end, ok := p.end(v)
+	switch {
+	case !ok:
+		return "", false
+	case s.Value == nil && isFlow(table):
+		return cutMember(text, p.offset(k), end), true
+	case s.Value == nil:
+		return cutLines(text, p.offset(k), end), true
+	case v.Kind != yaml.ScalarNode && !isFlow(v): // the lines below the key
+		after, ok := p.end(k)
+		return text[:after] + ": " + t.file.literal(s.Value) + text[end:], ok
+	}
+	return text[:p.offset(v)] + t.file.literal(s.Value) + text[end:], true
+}
+
+// end returns the offset after a value; ok is false for a value that is not changed automatically, such as an alias.
+func (p *place) end(n *yaml.Node) (end int, ok bool) {
+	at := p.offset(n)
+	rest := p.text[at:]
+	switch {
+	case n.Kind == yaml.ScalarNode && (strings.HasPrefix(rest, `"`) || strings.HasPrefix(rest, "'")):
+		end = itemEnd(p.text, at)
+		for end > 0 && strings.HasPrefix(rest, "'") && strings.HasPrefix(p.text[end:], "'") { // '' is a quote
+			end = itemEnd(p.text, end)
+		}
+		return end, end > 0
+	case n.Kind == yaml.ScalarNode:
+		return at + len(n.Value), strings.HasPrefix(rest, n.Value)
+	case isFlow(n):
+		end = bracesEnd(p.text, at)
+		return end, end > 0
+	case len(n.Content) == 0:
+		return 0, false
+	}
+	return p.end(n.Content[len(n.Content)-1])
 }
 
 func removeTableYAML(text string, t *Table) (string, bool) {

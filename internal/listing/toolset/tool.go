@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,6 +37,15 @@ type Arg struct {
 	Hide bool `json:"hide,omitempty"`
 	// replaces its description
 	Describe string `json:"describe,omitempty"`
+}
+
+// UnmarshalJSON keeps the digits of numbers.
+func (a *Arg) UnmarshalJSON(raw []byte) error {
+	type plain Arg
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	d.DisallowUnknownFields()
+	return d.Decode((*plain)(a))
 }
 
 // Annotations are hints of MCP about a tool.
@@ -89,13 +99,33 @@ func (d *Definition) validateTools() (list []Problem) {
 		if t.Describe != "" && d.Describe[registered] != "" {
 			add("describe", "keep one of the two", "describe of the toolset describes %s too", registered)
 		}
-		if t.Name == "" && t.Describe == "" && !t.reshapes() {
+		if !t.states() {
 			add("", "such as describe, or args: {repo: {fix: acme/tracker}}", "states nothing")
 		}
 		t.validateArgs(add)
 		t.Result.validate(add)
 	}
 	return list
+}
+
+// states reports whether t states anything.
+func (t *ShownTool) states() bool { return t.Name != "" || t.Describe != "" || t.reshapes() }
+
+// WithTools returns d with these shapes, by registered name. One that states nothing takes away that of d; those of
+// other tools stay.
+func (d Definition) WithTools(shapes map[string]ShownTool) Definition {
+	d.Tools = maps.Clone(d.Tools)
+	for name, t := range shapes {
+		switch {
+		case !t.states():
+			delete(d.Tools, name)
+		case d.Tools == nil:
+			d.Tools = map[string]ShownTool{name: t}
+		default:
+			d.Tools[name] = t
+		}
+	}
+	return d
 }
 
 // reshapes reports whether t states more than a name and a description.
@@ -137,6 +167,9 @@ func (t *ShownTool) validateArgs(add func(at, hint, format string, args ...any))
 func (r *Result) validate(add func(at, hint, format string, args ...any)) {
 	if r.Keep != nil && len(r.Keep) == 0 {
 		add("result.keep", "leave it out to keep all", "is empty")
+	}
+	if r.MaxTokens < 0 {
+		add("result.max_tokens", "leave it out for no bound", "%d is less than 1", r.MaxTokens)
 	}
 	if len(r.Keep) > maxKeep {
 		add("result.keep", "", "%d pointers are more than %d", len(r.Keep), maxKeep)

@@ -12,12 +12,16 @@ import (
 // undocumented are the aliases of the library into internal/ that stay: their comments say enough, and to declare the
 // types where they are used would take more than that.
 var undocumented = map[string]bool{
-	"config.Toolset":      true,
-	"exthost.SkillFolder": true,
-	"config.ByHand":       true,
-	"config.Misfit":       true,
-	"cluster.ByHand":      true,
-	"runtime.Held":        true,
+	"config.Toolset":          true,
+	"config.ShownTool":        true,
+	"config.ShownArg":         true,
+	"config.ShownAnnotations": true,
+	"config.ShownResult":      true,
+	"exthost.SkillFolder":     true,
+	"config.ByHand":           true,
+	"config.Misfit":           true,
+	"cluster.ByHand":          true,
+	"runtime.Held":            true,
 }
 
 // unpublished are the folders whose packages no other module imports.
