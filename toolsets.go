@@ -1,7 +1,10 @@
 package exthost
 
 import (
+	"fmt"
+
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -23,15 +26,40 @@ func (t Toolsets) Tools(name string) (*tools.Catalog, error) {
 	return view.Tools(now.Catalog), nil
 }
 
-// Preview returns the tools of a toolset now, and those that it would have with these patterns, under its names; no
-// include is everything. wrong says which patterns match nothing or cannot be used, and that the toolset would show
-// nothing. An unknown toolset has no tools now.
-func (t Toolsets) Preview(name string, include, exclude []string) (now, then []*tools.Entry, wrong []config.Misfit) {
+// Tool returns the tool that sessions of a toolset call by a name; for "" that is the registered one. The error is
+// tool_not_found, with the most similar name.
+func (t Toolsets) Tool(toolset, name string) (*tools.Entry, error) {
+	catalog, err := t.Tools(toolset)
+	if err != nil {
+		return nil, err
+	}
+	if e, ok := catalog.Lookup(name); ok {
+		return e, nil
+	}
+	names := make([]string, len(catalog.Entries()))
+	for i, e := range catalog.Entries() {
+		names[i] = e.Name
+	}
+	what := fmt.Sprintf("there is no tool %q", name)
+	if toolset != "" {
+		what = fmt.Sprintf("toolset %s shows no tool %q", toolset, name)
+	}
+	if near := text.Nearest(name, names); near != "" {
+		what += fmt.Sprintf(", did you mean %q?", near)
+	}
+	return nil, protocol.Errorf(protocol.ToolNotFound, "%s", what)
+}
+
+// Preview returns the tools of a toolset now, and those that it would have with these patterns and shapes; no include
+// is everything, and the shapes of other tools stay. wrong says which patterns match nothing or cannot be used, which
+// tools cannot be shown, and that the toolset would show nothing. An unknown toolset has no tools now.
+func (t Toolsets) Preview(name string, include, exclude []string, shapes map[string]config.ShownTool,
+) (now, then []*tools.Entry, wrong []config.Misfit) {
 	s := t.h.snapshots.Load()
 	if view, err := s.Toolsets.Of(name); err == nil && name != "" {
 		now = view.Tools(s.Catalog).Entries()
 	}
-	d := s.Config.Toolsets[name]
+	d := s.Config.Toolsets[name].WithTools(shapes)
 	d.Include, d.Exclude = append([]string(nil), include...), exclude // an empty include is refused, nil is everything
 	then, wrong = s.PreviewToolset(d)
 	return now, then, wrong

@@ -68,8 +68,8 @@ func accessOperations(a access) []operation {
 		{
 			method:  "POST",
 			path:    "/toolsets/{name}/preview",
-			summary: "The tools that a toolset shows, and those that it would show with other patterns",
-			body:    ToolsetPatterns{},
+			summary: "The tools that a toolset shows, and those that it would show with other patterns and shapes",
+			body:    ToolsetChange{},
 			answer:  ToolsetPreview{},
 			handle:  previewToolset,
 		},
@@ -77,15 +77,15 @@ func accessOperations(a access) []operation {
 			method:  "POST",
 			path:    "/toolsets/{name}/add",
 			summary: "Add a toolset, and reload",
-			body:    ToolsetPatterns{},
+			body:    ToolsetChange{},
 			answer:  ToolsetEdited{},
 			handle:  a.changeToolset(config.ToolsetEdit{New: true}),
 		},
 		{
 			method:  "POST",
 			path:    "/toolsets/{name}/set",
-			summary: "State the patterns of a toolset, and reload; what else it states stays",
-			body:    ToolsetPatterns{},
+			summary: "State the patterns of a toolset and the shapes of tools, and reload; what else it states stays",
+			body:    ToolsetChange{},
 			answer:  ToolsetEdited{},
 			handle:  a.changeToolset(config.ToolsetEdit{}),
 		},
@@ -165,20 +165,30 @@ type ClientEdited struct {
 	Note  string `json:"note,omitempty"`  // what else the person should know
 }
 
-// ToolsetPatterns is the body of a request about a toolset.
-type ToolsetPatterns struct {
+// ToolsetChange is the body of a request about a toolset.
+type ToolsetChange struct {
 	Include []string `json:"include,omitempty"` // none: everything
 	Exclude []string `json:"exclude,omitempty"`
-	Digest  string   `json:"digest,omitempty"` // of the file as it was shown; a preview needs none
-	// Take patterns that match nothing now, and a toolset that shows nothing.
+	// The shapes from now on of these tools, by registered name; {} shows a tool as it is. Those of other tools stay.
+	Tools map[string]config.ShownTool `json:"tools,omitempty"`
+	// Of a preview: the registered name of the tool whose definition is in the answer.
+	Show   string `json:"show,omitempty"`
+	Digest string `json:"digest,omitempty"` // of the file as it was shown; a preview needs none
+	// Take patterns that match nothing now, tools that cannot be shown, and a toolset that shows nothing.
 	Anyway bool `json:"anyway,omitempty"`
 }
 
 // ToolsetPreview is the answer of a preview.
 type ToolsetPreview struct {
-	Before  []string        `json:"before"` // tools of the toolset in force, by registered name; empty if there is none
-	After   []string        `json:"after"`
-	Misfits []config.Misfit `json:"misfits"` // patterns that are invalid or match nothing, and a toolset of nothing
+	Before []string `json:"before"` // tools of the toolset in force, by registered name; empty if there is none
+	After  []string `json:"after"`
+	// What is invalid, matches nothing or cannot be shown, and a toolset that shows nothing.
+	Misfits []config.Misfit `json:"misfits"`
+	// Approximate size of the tools of After in a model's context, and as their extensions state them.
+	Tokens    int `json:"tokens"`
+	WasTokens int `json:"was_tokens"`
+	// The tool of Show with its descriptor as clients get it; absent if the toolset does not show it.
+	Shown *Tool `json:"shown,omitempty"`
 }
 
 // ToolsetEdited is the answer to a change of a toolset.
@@ -397,12 +407,22 @@ func (a access) toolsets(*exthost.Host, *http.Request) (any, error) {
 }
 
 func previewToolset(h *exthost.Host, r *http.Request) (any, error) {
-	var body ToolsetPatterns
-	if err := decode(r, "the patterns", &body); err != nil {
+	var body ToolsetChange
+	if err := decode(r, "the toolset", &body); err != nil {
 		return nil, err
 	}
-	now, then, wrong := h.Toolsets().Preview(r.PathValue("name"), body.Include, body.Exclude)
-	return ToolsetPreview{Before: registered(now), After: registered(then), Misfits: orEmpty(wrong)}, nil
+	now, then, wrong := h.Toolsets().Preview(r.PathValue("name"), body.Include, body.Exclude, body.Tools)
+	p := ToolsetPreview{Before: registered(now), After: registered(then), Misfits: orEmpty(wrong)}
+	for _, e := range then {
+		p.Tokens += e.Tokens()
+		p.WasTokens += e.Original().Tokens()
+		if e.Registered() == body.Show {
+			shown := ToolOf(e)
+			shown.Descriptor = e.Descriptor
+			p.Shown = &shown
+		}
+	}
+	return p, nil
 }
 
 func registered(list []*tools.Entry) []string {
@@ -417,14 +437,15 @@ func registered(list []*tools.Entry) []string {
 // changeToolset returns the handler of a change of a toolset.
 func (a access) changeToolset(t config.ToolsetEdit) handler {
 	return func(h *exthost.Host, r *http.Request) (any, error) {
-		var body ToolsetPatterns
-		if err := decode(r, "the patterns", &body); err != nil {
+		var body ToolsetChange
+		if err := decode(r, "the toolset", &body); err != nil {
 			return nil, err
 		}
 		t := t
 		t.Name, t.Include, t.Exclude, t.Digest = r.PathValue("name"), body.Include, body.Exclude, body.Digest
+		t.Tools = body.Tools
 		if !t.Remove && !body.Anyway {
-			_, _, wrong := h.Toolsets().Preview(t.Name, body.Include, body.Exclude)
+			_, _, wrong := h.Toolsets().Preview(t.Name, body.Include, body.Exclude, body.Tools)
 			if len(wrong) > 0 {
 				return nil, config.NewMisfits(protocol.InvalidArguments, wrong...)
 			}

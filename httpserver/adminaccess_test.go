@@ -153,8 +153,10 @@ func TestToolsetsAreEdited(t *testing.T) {
 			Message:    `"ext_ktt_*" of include matches nothing that there is`,
 			Suggestion: "ext_kit_*",
 		}},
+		Tokens:    p.Tokens,
+		WasTokens: p.Tokens,
 	}
-	if diff := cmp.Diff(want, p); diff != "" {
+	if diff := cmp.Diff(want, p); diff != "" || p.Tokens == 0 {
 		t.Error(diff)
 	}
 	p = ToolsetPreview{}
@@ -203,6 +205,71 @@ func TestToolsetsAreEdited(t *testing.T) {
 	}
 	if _, err := h.Toolsets().Tools("more"); err == nil {
 		t.Error("a removed toolset is there")
+	}
+}
+
+// A tool is shown before and after a change of its shape; one that cannot be shown so is refused unless the operator
+// means it; the change counts at once, and leaves the rest of the file.
+func TestShapesAreEdited(t *testing.T) {
+	const text = "toolsets:\n  talk:\n    include: [ext_kit_say, ext_kit_place]\n" +
+		"    tools: {ext_kit_say: {describe: Aloud.}} # mine\n"
+	s, h, files := serveAccess(t, text)
+	const shape = `"include":["ext_kit_say","ext_kit_place"],"tools":{"ext_kit_place":{"name":"there","args":{"region":{"fix":"north"}}}}`
+	var p ToolsetPreview
+	askAdmin(t, s, "POST", "/api/v1/toolsets/talk/preview", `{`+shape+`,"show":"ext_kit_place"}`, &p)
+	if p.Shown == nil || p.Shown.Name != "there" || p.Shown.Arguments != "()" ||
+		p.Shown.Was.Arguments != "(region?: string)" || strings.Contains(string(p.Shown.Descriptor), "region") ||
+		p.Tokens >= p.WasTokens || len(p.Misfits) > 0 {
+		t.Errorf("%+v", p)
+	}
+	const wrong = `"include":["ext_kit_say","ext_kit_place"],"tools":{"ext_kit_place":{"args":{"regoin":{"hide":true}}}}`
+	p = ToolsetPreview{}
+	askAdmin(t, s, "POST", "/api/v1/toolsets/talk/preview", `{`+wrong+`,"show":"ext_kit_place"}`, &p)
+	if p.Shown != nil || len(p.Misfits) != 1 || p.Misfits[0].Field != "tools.ext_kit_place" ||
+		!strings.Contains(p.Misfits[0].Message, `did you mean "region"?`) || len(p.After) != 1 {
+		t.Errorf("an argument that there is not: %+v", p)
+	}
+	set := func(more string) (code int, failed struct{ Error Fault }) {
+		t.Helper()
+		code = askAdmin(t, s, "POST", "/api/v1/toolsets/talk/set", bound(t, files.file(), more), &failed)
+		return code, failed
+	}
+	for _, body := range []string{wrong, `"tools":{"ext_kit_place":{"name":"a b"}}`, `"tools":{"ext_kit_palce":{"name":"b"}}`} {
+		if code, failed := set(body); code != http.StatusBadRequest ||
+			!strings.HasPrefix(config.MisfitsOf(failed.Error.Err())[0].Field, "tools.ext_kit_p") {
+			t.Errorf("%s: %d %+v", body, code, failed)
+		}
+	}
+	if code, failed := set(`"tools":{"ext_kit_place":{"args":{"region":{"fxi":1}}}}`); code != http.StatusBadRequest ||
+		!strings.Contains(failed.Error.Message, "fxi") {
+		t.Errorf("an odd member: %d %+v", code, failed)
+	}
+	if after, _ := os.ReadFile(files.file()); string(after) != text {
+		t.Errorf("a refused edit has changed the file:\n%s", after)
+	}
+	if code, failed := set(shape); code != http.StatusOK {
+		t.Fatalf("%d %+v", code, failed)
+	}
+	var shown Tool
+	if code := askAdmin(t, s, "GET", "/api/v1/tools/there?toolset=talk", "", &shown); code != http.StatusOK ||
+		shown.Was == nil || shown.Was.Name != "ext_kit_place" {
+		t.Errorf("%d %+v", code, shown)
+	}
+	if code := askAdmin(t, s, "GET", "/api/v1/tools/ext_kit_place?toolset=talk", "", nil); code != http.StatusNotFound {
+		t.Errorf("by its registered name: %d", code)
+	}
+	if shown, err := h.Toolsets().Tools("talk"); err != nil || len(shown.Entries()) != 2 {
+		t.Errorf("%v, %v", shown, err)
+	}
+	want := strings.Replace(text, "tools: {", "tools: {ext_kit_place: {name: there, args: {region: {fix: north}}}, ", 1)
+	if after, _ := os.ReadFile(files.file()); string(after) != want {
+		t.Errorf("the file is\n%s", after)
+	}
+	if code, failed := set(`"include":["ext_kit_say","ext_kit_place"],"tools":{"ext_kit_place":{}}`); code != http.StatusOK {
+		t.Errorf("%d %+v", code, failed)
+	}
+	if after, _ := os.ReadFile(files.file()); string(after) != text {
+		t.Errorf("without the shape, the file is\n%s", after)
 	}
 }
 

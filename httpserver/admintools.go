@@ -134,8 +134,11 @@ var toolOperations = []operation{
 		method:  "GET",
 		path:    "/tools/{name}",
 		summary: "One tool, with its descriptor",
-		answer:  Tool{},
-		handle:  getTool,
+		query: []parameter{
+			{"toolset", "the tool that clients of this toolset call by the name; absent: the one registered under it"},
+		},
+		answer: Tool{},
+		handle: getTool,
 	},
 	{
 		method:  "POST",
@@ -367,20 +370,20 @@ func NewExport(h *exthost.Host, f tools.Format, selected []*tools.Entry, hidden 
 const startWait = 5 * time.Second
 
 func getTool(h *exthost.Host, r *http.Request) (any, error) {
-	name := r.PathValue("name")
-	e, ok := h.Tools().Lookup(name)
-	if !ok {
+	toolset, name := r.FormValue("toolset"), r.PathValue("name")
+	e, err := h.Toolsets().Tool(toolset, name)
+	if err != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), startWait)
 		_ = h.Ready(ctx) // after a timeout, the answer follows from the extensions that are ready
 		cancel()
-		e, ok = h.Tools().Lookup(name)
+		e, err = h.Toolsets().Tool(toolset, name)
 	}
-	if !ok {
-		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
+	if err != nil {
+		return nil, err
 	}
 	t := ToolOf(e)
 	t.Descriptor, t.Use, t.Nodes = e.Descriptor, h.Admin().ToolUse(e.Extension,
-		e.Name), h.Nodes().Having()(e)
+		e.Registered()), h.Nodes().Having()(e)
 	return t, nil
 }
 

@@ -47,15 +47,15 @@ func testAccess(t *testing.T, b *browser, files *desk) {
 	b.await(`document.querySelector(".access-view .details").hidden && document.querySelector(".named tbody").innerText.includes("ada") && document.querySelector(".named tbody").innerText.includes("toolset talk")`)
 
 	b.eval(`[...document.querySelectorAll(".toolsets a")].find((n) => n.textContent === "talk").click()`)
-	b.await(`document.querySelector(".edit h3").textContent.includes("4 before: 0 more, 0 no longer") && document.querySelectorAll(".preview li").length === 4 && document.querySelector(".details .who").innerText.includes("another shape of 1 tool")`)
+	b.await(`document.querySelector(".edit h3.summary").textContent.includes("4 before: 0 more, 0 no longer") && document.querySelectorAll(".preview li").length === 4`)
 	fill("Include", "ext_kit_say\next_weathre00_*\next_evil_say")
-	b.await(`document.querySelector(".edit h3").textContent === "Shows 2 tools, 4 before: 1 more, 3 no longer" && ` + field("Include") + `.querySelector(".wrong").innerText.includes("take ext_weather00_*")`)
+	b.await(`document.querySelector(".edit h3.summary").textContent === "Shows 2 tools, 4 before: 1 more, 3 no longer" && ` + field("Include") + `.querySelector(".wrong").innerText.includes("take ext_weather00_*")`)
 	b.shoot("access-toolset")
 	b.look(1280, 1200, "dark")
 	b.shoot("access-toolset-dark")
 	b.phone("light", "access-toolset-phone")
 	b.eval(field("Include") + `.querySelector(".wrong button").click()`)
-	b.await(`document.querySelector(".edit h3").textContent.startsWith("Shows 52 tools") && ` + field("Include") + `.querySelector("textarea").value.includes("ext_weather00_*")`)
+	b.await(`document.querySelector(".edit h3.summary").textContent.startsWith("Shows 52 tools") && ` + field("Include") + `.querySelector("textarea").value.includes("ext_weather00_*")`)
 	text, err := os.ReadFile(files.file())
 	if err == nil {
 		err = os.WriteFile(files.file(), append(text, "# by another\n"...), 0o600)
@@ -77,9 +77,9 @@ func testAccess(t *testing.T, b *browser, files *desk) {
 	b.eval(`location.hash = "#/access"`) // which has no form
 	b.await(`document.querySelector("h1").textContent === "Access" && document.querySelector(".access-view .details").hidden`)
 	b.eval(`location.hash = "#/access/toolset/talk"`)
-	b.await(`!document.querySelector(".access-view .details").hidden && document.querySelector(".edit h3").textContent.includes("4 before")`)
+	b.await(`!document.querySelector(".access-view .details").hidden && document.querySelector(".edit h3.summary").textContent.includes("4 before")`)
 	fill("Exclude", "*_fail\n*_die")
-	b.await(`document.querySelector(".edit h3").textContent.includes("1 no longer")`)
+	b.await(`document.querySelector(".edit h3.summary").textContent.includes("1 no longer")`)
 	press("Save and reload")
 	b.await(`document.querySelector(".toasts").innerText.includes("Save and reload: done") && document.querySelector(".toolsets tbody").innerText.includes("*_die")`)
 	text, _ = os.ReadFile(files.file())
@@ -88,6 +88,8 @@ func testAccess(t *testing.T, b *browser, files *desk) {
 		t.Errorf("the file is\n%s", text)
 	}
 
+	testShapes(b, files, press, fill)
+
 	b.eval(`location.hash = "#/access/client/ada"`)
 	press("Remove")
 	press("Really remove it?")
@@ -95,4 +97,33 @@ func testAccess(t *testing.T, b *browser, files *desk) {
 	b.said = slices.DeleteFunc(b.said, func(text string) bool { // about the edits that had to be refused
 		return strings.Contains(text, "Failed to load resource") && strings.Contains(text, apiRoot)
 	})
+}
+
+// testShapes fixes an argument of a tool of the toolset talk, whose form is open: the schema that clients see is shown
+// before and after, what is wrong stands beside it, and the file keeps the rest.
+func testShapes(b *browser, files *desk, press func(string), fill func(label, value string)) {
+	b.t.Helper()
+	b.await(`document.querySelectorAll(".preview li").length === 3`)
+	b.eval(`[...document.querySelectorAll(".preview li")].find((n) => n.innerText.includes("ext_kit_place")).querySelector("button").click()`)
+	b.await(`document.querySelector(".arg select") && document.querySelector("pre[aria-label=Before]").textContent.includes("region") && document.querySelector("pre[aria-label=After]").textContent.includes("region")`)
+	b.eval(`(() => { const way = document.querySelector(".arg select"); way.value = "fix"; way.dispatchEvent(new Event("change")); return 0; })()`)
+	b.eval(`(() => { const value = document.querySelector(".arg textarea"); value.value = "north"; value.dispatchEvent(new Event("input")); return 0; })()`)
+	fill("Name", "over there")
+	b.await(`document.querySelector(".shapes > .wrong").innerText.includes("is not a tool's name")`)
+	b.shoot("access-shape-refused")
+	fill("Name", "over_there")
+	b.await(`document.querySelector(".shapes > .wrong").innerText === "" && document.querySelector("pre[aria-label=After]").textContent.includes('"over_there"') && !document.querySelector("pre[aria-label=After]").textContent.includes("region") && document.querySelector(".compared").innerText.includes("% less")`)
+	b.eval(`document.querySelector(".shape").scrollIntoView()`)
+	b.shoot("access-shape")
+	b.look(1440, 1400, "dark")
+	b.shoot("access-shape-dark")
+	b.phone("light", "access-shape-phone")
+	press("Save and reload")
+	b.await(`!document.querySelector(".shape") && [...document.querySelectorAll(".preview li")].some((n) => n.innerText.includes("ext_kit_place") && n.innerText.includes("shaped"))`)
+	text, err := os.ReadFile(files.file())
+	want := "    tools: {ext_kit_place: {name: over_there, args: {region: {fix: north}}}, " +
+		"ext_kit_say: {describe: Says it aloud.}}\n"
+	if err != nil || !strings.Contains(string(text), want) {
+		b.t.Errorf("%v, the file is\n%s\nwant in it\n%s", err, text, want)
+	}
 }

@@ -109,6 +109,7 @@ func TestDashboardIsAccessible(t *testing.T) {
 		{"access/client/ada", `document.querySelector(".edit")`},
 		{"access/new-client", `document.querySelector(".edit")`},
 		{"access/toolset/talk", `document.querySelectorAll(".preview li").length === 4`},
+		{"access/toolset/talk", `(document.querySelector(".shape") || document.querySelector(".preview li:nth-child(3) button").click(), document.querySelector(".arg select"))`},
 	}
 	visit := func(address, ready string) {
 		t.Helper()

@@ -1,10 +1,11 @@
 // Who the clients of the host are, and what toolsets show them: the named clients and the toolsets of the configuration,
 // edited in its files.
 
-import { el, put, setText, Rows } from "./dom.js";
-import { clock, count, plural, since } from "./format.js";
+import { el, put, setAttr, setText, Rows } from "./dom.js";
+import { clock, count, percent, plural, since } from "./format.js";
 import { action, block, choose, empty, labelled, panel, table } from "./parts.js";
-import { get, post } from "./api.js";
+import { shapes } from "./shape.js";
+import { get, getExact, post } from "./api.js";
 
 const MOST = 300; // tools of a preview that are listed
 
@@ -28,7 +29,7 @@ export function access(nav) {
   /** load reads what the files state. A form that is open keeps what it was opened with. */
   async function load() {
     try {
-      const [c, t] = await Promise.all([get("/clients"), get("/toolsets")]);
+      const [c, t] = await Promise.all([get("/clients"), getExact("/toolsets")]);
       stated = { clients: c, toolsets: t };
       failure.hidden = true;
     } catch (e) {
@@ -124,8 +125,9 @@ function form(fields, buttons, ...more) {
     /** wrong shows the error of an edit; null clears all. */
     wrong(error) {
       const misfits = error?.data?.misfits ?? [];
-      for (const [name, f] of Object.entries(fields)) f.wrong(misfits.filter((m) => m.field === name));
-      const rest = misfits.filter((m) => !fields[m.field]).map((m) => m.message);
+      const of = (m) => m.field.split(".")[0];
+      for (const [name, f] of Object.entries(fields)) f.wrong(misfits.filter((m) => of(m) === name));
+      const rest = misfits.filter((m) => !fields[of(m)]).map((m) => m.message);
       setText(general, !error ? "" : misfits.length ? rest.join("; ") : error.message);
       general.hidden = !general.textContent;
     },
@@ -188,18 +190,19 @@ function toolsetForm(t, all, done) {
   const name = labelled("Name", el("input", { autocomplete: "off", spellcheck: "false", maxlength: "64" }), "Letters, digits, - and _; clients may use it at /t/NAME/mcp.");
   const include = labelled("Include", lines(t?.include), "One pattern on each line, such as ext_git_*; empty: everything.");
   const exclude = labelled("Exclude", lines(t?.exclude), "What is not shown although it is included.");
-  const fields = { ...(t ? {} : { name }), include, exclude };
+  const tools = shapes(t?.tools, () => later());
+  const fields = { ...(t ? {} : { name }), include, exclude, tools };
   const patterns = (input) => [...new Set(input.value.split("\n").map((p) => p.trim()).filter(Boolean))];
-  const body = (more) => ({ include: patterns(include.input), exclude: patterns(exclude.input), ...more });
+  const body = (more) => ({ include: patterns(include.input), exclude: patterns(exclude.input), tools: tools.value(), ...more });
   const to = (verb) => `/toolsets/${encodeURIComponent(t ? t.name : name.input.value.trim() || "-")}/${verb}`;
-  const summary = el("h3", { "aria-live": "polite" }), list = el("ul.preview");
+  const summary = el("h3.summary", { "aria-live": "polite" }), cost = el("p.hint"), list = el("ul.preview"), more = el("p.hint"), listed = new Rows(list, toolRow);
   let f = null, due = 0, asked = 0;
 
   const later = () => { clearTimeout(due); due = setTimeout(preview, 200); };
   async function preview() {
     const mine = ++asked;
     try {
-      const p = await (await post(to("preview"), body())).json();
+      const p = await (await post(to("preview"), body({ show: tools.tool() }))).json();
       if (mine !== asked) return;
       f.wrong(p.misfits.length ? { data: { misfits: p.misfits } } : null);
       anyway.hidden = !p.misfits.length;
@@ -208,15 +211,30 @@ function toolsetForm(t, all, done) {
       if (mine === asked) f.wrong(e);
     }
   }
-  function show({ before, after }) {
+  function show({ before, after, tokens, was_tokens, shown }) {
     const was = new Set(before), is = new Set(after);
-    const every = [...new Set([...before, ...after])].sort();
-    const gone = every.filter((n) => !is.has(n)), added = t ? every.filter((n) => !was.has(n)) : [], same = t ? every.filter((n) => was.has(n) && is.has(n)) : after;
-    setText(summary, `Shows ${plural(after.length, "tool")}${t ? `, ${count(before.length)} before: ${count(added.length)} more, ${count(gone.length)} no longer` : ""}`);
-    const line = (tone, mark) => (n) => [n, tone, mark];
-    const rows = [...gone.map(line("bad", "no longer")), ...added.map(line("good", "new")), ...same.map(line(null, ""))];
-    put(list, rows.slice(0, MOST).map(([n, tone, mark]) => el("li.mono", { "data-tone": tone }, el("span.mark", {}, mark), el("span", {}, n))),
-      rows.length > MOST && el("li", {}, `and ${count(rows.length - MOST)} more`));
+    const every = [...new Set([...before, ...after, ...tools.names()])].sort();
+    const gone = every.filter((n) => !is.has(n)), added = t ? every.filter((n) => !was.has(n) && is.has(n)) : [], same = t ? every.filter((n) => was.has(n) && is.has(n)) : after;
+    setText(summary, `Shows ${plural(after.length, "tool")}${t ? `, ${count(before.length)} before: ${count(added.length)} more, ${count(gone.filter((n) => was.has(n)).length)} no longer` : ""}`);
+    setText(cost, `~${count(tokens)} tokens of every request${was_tokens > tokens ? `, ${percent(was_tokens - tokens, was_tokens)} less than without shapes` : ""}`);
+    tools.preview(shown);
+    const line = (tone, mark) => (n) => ({ name: n, tone, mark });
+    const rows = [...gone.map((n) => line("bad", was.has(n) ? "no longer" : "not shown")(n)), ...added.map(line("good", "new")), ...same.map(line(null, ""))];
+    listed.update(rows.slice(0, MOST), (r) => r.name);
+    setText(more, rows.length > MOST ? `and ${count(rows.length - MOST)} more` : "");
+  }
+  function toolRow({ name: n }) {
+    const mark = el("span.mark"), shape = el("button", { type: "button", onclick: () => tools.open(n) });
+    const node = el("li.mono", {}, mark, el("span", {}, n), shape);
+    return {
+      node,
+      update(r) {
+        setAttr(node, "data-tone", r.tone);
+        setText(mark, r.mark);
+        setText(shape, tools.shaped(n) ? "shaped" : "shape");
+        setAttr(shape, "aria-label", `${shape.textContent} ${n}`);
+      },
+    };
   }
   for (const field of [include, exclude]) field.replaced = preview;
 
@@ -231,9 +249,8 @@ function toolsetForm(t, all, done) {
   const anyway = action("Save anyway", attempt(() => f, write({ anyway: true })), { confirm: "Really, with what matches nothing?" });
   anyway.hidden = true;
   const remove = t && action("Remove", attempt(() => f, async () => { await post(to("remove"), { digest: t.digest }); await done(""); }), { tone: "bad", confirm: "Really remove it?" });
-  f = form(fields, [save, anyway, remove].filter(Boolean), el("p.hint", {}, `${t ? t.stated : `Written into ${all.file}`}. A reload applies the files of the host as they are now.`), summary, list);
-  const more = t && [t.risk && `risk ${t.risk.join(", ")}`, t.skills && `skills ${t.skills.join(", ")}`, t.prefix !== undefined && `prefix ${JSON.stringify(t.prefix)}`, t.describe && `${plural(Object.keys(t.describe).length, "description")} of its own`,
-    t.tools && `another shape of ${plural(Object.keys(t.tools).length, "tool")}`].filter(Boolean).join("; ");
+  f = form(fields, [save, anyway, remove].filter(Boolean), el("p.hint", {}, `${t ? t.stated : `Written into ${all.file}`}. A reload applies the files of the host as they are now.`), summary, cost, list, more);
+  const also = t && [t.risk && `risk ${t.risk.join(", ")}`, t.skills && `skills ${t.skills.join(", ")}`, t.prefix !== undefined && `prefix ${JSON.stringify(t.prefix)}`, t.describe && `${plural(Object.keys(t.describe).length, "description")} of its own`].filter(Boolean).join("; ");
   preview();
-  return [more ? el("p.who", {}, `It also states ${more}.`) : null, f.node];
+  return [also ? el("p.who", {}, `It also states ${also}.`) : null, f.node];
 }

@@ -47,6 +47,11 @@ async function failure(response) {
 }
 
 export const get = async (path) => (await request("GET", path)).json();
+/** parse reads JSON. Numbers that would lose digits are written again as they were, by browsers that can do so. */
+export const parse = (text) => JSON.parse(text, (_, value, context) =>
+  typeof value === "number" && JSON.rawJSON && context?.source && context.source !== String(value) ? JSON.rawJSON(context.source) : value);
+/** getExact is get by parse. */
+export const getExact = async (path) => parse(await (await request("GET", path)).text());
 export const post = (path, body) => request("POST", path, { body: body === undefined ? undefined : JSON.stringify(body) });
 /** postText sends and returns JSON text: parsing would lose digits of large numbers. */
 export const postText = async (path, body) => (await request("POST", path, { body })).text();

@@ -103,13 +103,14 @@ function field(name, of, needed) {
   };
 }
 
-const typeName = (of) => [of.type ?? []].flat().join(" or ") + (of.format ? `, ${of.format}` : "");
+/** typeName names the type of a property. */
+export const typeName = (of) => [of.type ?? []].flat().join(" or ") + (of.format ? `, ${of.format}` : "");
 
 /**
  * control returns the input of a property. read returns its value as JSON text, null if it is empty; fits reports whether
  * it can show a value; show shows one of JSON text, or with null none.
  */
-function control(of) {
+export function control(of) {
   const types = [of.type ?? []].flat().filter((t) => t !== "null");
   const type = types.length === 1 ? types[0] : "";
   const choices = Array.isArray(of.enum) ? of.enum : type === "boolean" ? [true, false] : [];
@@ -157,7 +158,7 @@ function number(type) {
 }
 
 /** anything is the control of a list, an object or a value of several types, which is typed as JSON. */
-function anything() {
+export function anything() {
   const input = el("textarea", { rows: "2", spellcheck: "false", placeholder: "JSON" });
   return {
     input,

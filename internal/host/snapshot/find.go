@@ -217,7 +217,7 @@ func (s *Snapshot) SetToolsets(before *Snapshot) []protocol.Diagnostic {
 	return s.Toolsets.Unmatched(defined, s.Catalog, all)
 }
 
-// PreviewToolset returns the catalog tools that a toolset would show, and what is wrong with its patterns.
+// PreviewToolset is [toolset.Preview] with the tools of s.
 func (s *Snapshot) PreviewToolset(d toolset.Definition) ([]*tools.Entry, []toolset.Misfit) {
 	return toolset.Preview(d, s.Catalog, s.selectable())
 }

@@ -90,12 +90,12 @@ func (v *View) misfits(n *names) (list []Misfit) {
 	return list
 }
 
-// Preview returns the catalog tools that a toolset would show, and what is wrong with its include and exclude.
+// Preview returns the catalog tools that a toolset would show, and what is wrong with its patterns and with single
+// tools.
 func Preview(d Definition, catalog *tools.Catalog, all []Extension) (shown []*tools.Entry, list []Misfit) {
 	const name = "preview"
 	for _, p := range Check(map[string]Definition{name: d}, nil) {
-		field, _, _ := strings.Cut(strings.TrimPrefix(p.Key, root+name+"."), ".")
-		list = append(list, p.Misfit(field))
+		list = append(list, p.Misfit(strings.TrimPrefix(p.Key, root+name+".")))
 	}
 	if len(list) > 0 {
 		return nil, list
@@ -105,6 +105,9 @@ func Preview(d Definition, catalog *tools.Catalog, all []Extension) (shown []*to
 	list = view.misfits(&n)
 	if len(view.reached) == 0 {
 		list = append(list, Misfit{Field: "include", Message: "the toolset shows nothing of any extension"})
+	}
+	for _, f := range view.toolFaults(&n) {
+		list = append(list, f.Misfit)
 	}
 	return view.tools.Entries(), list
 }
@@ -153,31 +156,55 @@ func suggest(near string) string {
 // unmatchedTools returns a warning for each single tool that the toolset called name states something about and does
 // not show, and for each that it leaves out.
 func (v *View) unmatchedTools(name string, n *names) (diags []protocol.Diagnostic) {
+	for _, f := range v.toolFaults(n) {
+		if f.code == CodeHeld {
+			f.hint = "correct " + root + name + "." + f.Field
+		}
+		diags = append(diags, warning(name, f.code, f.hint, "%s", f.Message))
+	}
+	return diags
+}
+
+// toolFault is what is wrong with what a toolset states about a tool.
+type toolFault struct {
+	Misfit
+	code string // of the diagnostic
+	hint string
+}
+
+// toolFaults returns what [View.unmatchedTools] warns about.
+func (v *View) toolFaults(n *names) (list []toolFault) {
+	add := func(code, field, near, hint, format string, args ...any) {
+		m := Misfit{Field: field, Message: fmt.Sprintf(format, args...), Suggestion: near}
+		list = append(list, toolFault{m, code, hint})
+	}
 	for field, tools := range map[string][]string{
 		"describe": slices.Sorted(maps.Keys(v.describe)),
 		"tools":    slices.Sorted(maps.Keys(v.shapes)),
 	} {
 		for _, tool := range tools {
+			key := strict.Join(field, tool)
 			switch {
 			case !n.mayMatch(pattern{text: tool, literal: tool}):
-				diags = append(diags, warning(name, CodeUnmatched, suggest(n.near(tool)),
-					"%q of %s is no tool that there is", tool, field))
+				near := n.near(tool)
+				add(CodeUnmatched, key, near, suggest(near), "%q of %s is no tool that there is", tool, field)
 			case slices.Contains(n.known, tool) && v.Shaped(tool) == nil && !v.refuses(tool):
-				diags = append(diags, warning(name, CodeUnmatched, "take the name out of "+field+", or into include",
-					"%q of %s is a tool that the toolset does not show", tool, field))
+				add(CodeUnmatched, key, "", "take the name out of "+field+", or into include",
+					"%q of %s is a tool that the toolset does not show", tool, field)
 			}
 		}
 	}
 	for _, e := range v.refused {
+		key := strict.Join("tools", e.Name)
 		if e.Reason != "" {
-			diags = append(diags, warning(name, CodeHeld, "correct "+strict.Join(root+name+".tools", e.Name),
-				"%s is held back, in no list and not called: %s", e.Name, e.Reason))
+			add(CodeHeld, key, "", "", "%s is held back, in no list and not called: %s", e.Name, e.Reason)
 			continue
 		}
-		diags = append(diags, warning(name, CodeAmbiguous, "state another prefix or name",
-			"%s is not shown: its name %q is too long, or that of another tool", e.Name, v.toolName(e.Name)))
+		add(CodeAmbiguous, key, "", "state another prefix or name",
+			"%s is not shown: its name %q is too long, or that of another tool", e.Name, v.toolName(e.Name))
 	}
-	return diags
+	slices.SortStableFunc(list, func(a, b toolFault) int { return cmp.Compare(a.Field, b.Field) })
+	return list
 }
 
 // refuses reports whether a tool is left out although the toolset selects it.
