@@ -97,17 +97,26 @@ func (s source) find(ctx context.Context, query string, v viewer) (found httpser
 	return httpserver.NewFoundTools(answer), err
 }
 
-// descriptor returns the descriptor of one tool, even if policies hide it. The error is [errNotThere] if the running
-// host does not have the tool's extension.
-func (s source) descriptor(ctx context.Context, name string) (json.RawMessage, error) {
-	if s.opened != nil {
-		if e, ok := s.opened.Tools().Lookup(name); ok {
-			return e.Descriptor, nil
-		}
-		return nil, hosts.UnknownTool(s.opened.Status(), name)
+// descriptor returns the descriptor of one tool, even if policies hide it: by the name that a toolset shows, for ""
+// by its registered one. The error is [errNotThere] if the running host does not have the tool's extension.
+func (s source) descriptor(ctx context.Context, name, toolset string) (json.RawMessage, error) {
+	switch {
+	case s.running != nil && toolset != "":
+		var t httpserver.Tool
+		err := s.running.Get(ctx, "/api/v1/tools/"+url.PathEscape(name)+"?toolset="+url.QueryEscape(toolset), &t)
+		return t.Descriptor, err
+	case s.running != nil:
+		t, err := runningTool(ctx, s.running, name)
+		return t.Descriptor, err
 	}
-	t, err := runningTool(ctx, s.running, name)
-	return t.Descriptor, err
+	e, err := s.opened.Toolsets().Tool(toolset, name)
+	switch {
+	case err == nil:
+		return e.Descriptor, nil
+	case toolset != "":
+		return nil, err
+	}
+	return nil, hosts.UnknownTool(s.opened.Status(), name)
 }
 
 // runningTool returns a tool of the running host. The error is [errNotThere] if that host does not have the tool's

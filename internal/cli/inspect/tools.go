@@ -29,6 +29,7 @@ const askedHost = "The host that runs in this directory answers; if none runs, e
 // Tools returns exthost tools, which lists, finds, exports and describes tools.
 func Tools(c *console.Console) *cobra.Command {
 	list := toolsList(c)
+	var toolset string
 	schema := &cobra.Command{
 		Use:         "schema TOOL",
 		Short:       "Print one tool's descriptor as MCP clients get it",
@@ -38,9 +39,11 @@ func Tools(c *console.Console) *cobra.Command {
 			"this\ndirectory answers; if none runs, the extension that has the tool is started and stopped\nagain.",
 		ValidArgsFunction: hosts.CompleteTool(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return toolSchema(cmd.Context(), c, args[0])
+			return toolSchema(cmd.Context(), c, args[0], toolset)
 		},
 	}
+	schema.Flags().StringVar(&toolset, "toolset", "",
+		"show the tool that clients with the toolset `NAME` call so (default: the registered one)")
 	cmd := console.Group("tools", "List, find, export and describe the tools of all extensions", list, toolsFind(c),
 		toolsExport(c), schema, toolsShow(c), toolsAccept(c))
 	cmd.RunE, cmd.Annotations = list.RunE, list.Annotations // exthost tools means exthost tools list
@@ -131,20 +134,24 @@ func printLacking(ctx context.Context, c *console.Console, from source, hidden [
 	return nil
 }
 
-func toolSchema(ctx context.Context, c *console.Console, name string) error {
-	from, end, err := openSource(ctx, c, hosts.Owners(name))
+func toolSchema(ctx context.Context, c *console.Console, name, toolset string) error {
+	owners := hosts.Owners(name)
+	if toolset != "" { // whose names say nothing about extensions
+		owners = nil
+	}
+	from, end, err := openSource(ctx, c, owners)
 	if err != nil {
 		return err
 	}
 	defer end()
-	descriptor, err := from.descriptor(ctx, name)
+	descriptor, err := from.descriptor(ctx, name, toolset)
 	if errors.Is(err, errNotThere) { // the extension was added after the host started
 		var h *exthost.Host
 		if h, err = hosts.Inspect(ctx, c, hosts.Owners(name)); err != nil {
 			return err
 		}
 		defer h.Close()
-		descriptor, err = source{opened: h}.descriptor(ctx, name)
+		descriptor, err = source{opened: h}.descriptor(ctx, name, toolset)
 	}
 	if err != nil {
 		return err
