@@ -84,7 +84,13 @@ func (r *report) checklist(file, section, what string) error {
 	if err != nil {
 		return err
 	}
-	r.text.WriteByte('\n')
+	passed := 0
+	for _, i := range items {
+		if !slices.ContainsFunc(i.tests, func(name string) bool { return s.verdict(name) != "passed" }) {
+			passed++
+		}
+	}
+	fmt.Fprintf(&r.text, "\nOf %d rows %d passed, with %d tests.\n\n", len(items), passed, len(s))
 	r.table(what, "tests", "verdict")
 	for _, i := range items {
 		shown := make([]string, len(i.tests))

@@ -33,7 +33,7 @@ func origin() (from, error) {
 	if kB, err := strconv.Atoi(first("/proc/meminfo", `(?m)^MemTotal:\s+(\d+) kB$`)); err == nil {
 		machine += fmt.Sprintf(", %d GiB", (kB+1<<19)>>20)
 	}
-	return from{commit, machine + ", " + strings.TrimPrefix(version, "go")}, nil
+	return from{commit, machine + ", Go " + strings.TrimPrefix(version, "go")}, nil
 }
 
 // first returns what a file says first, "" if it does not.
