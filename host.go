@@ -97,8 +97,9 @@ type life struct {
 // With Mode.Background, Open does not wait.
 //
 // An extension that is broken, gated or fails to start never fails Open: [Host.Status] has the reason. Open fails
-// without a configuration, on one that this version cannot carry out, on a policy or hook of o that cannot run, on an
-// unusable state directory and on the end of ctx. Its errors name all policies and hooks of o at fault.
+// without a configuration, on one that this version cannot carry out, on a policy or hook of o that cannot run, on a
+// state directory that is unusable or of a newer version, and on the end of ctx. Its errors name all policies and hooks
+// of o at fault.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	if cfg == nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
@@ -106,6 +107,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	o, err := o.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if err := o.claimState(); err != nil {
 		return nil, err
 	}
 	h := newHost(context.WithoutCancel(ctx), o, cfg.Server.ListWait.Std())

@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/host/stateformat"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
@@ -225,6 +226,15 @@ func (o Options) withDefaults() (Options, error) {
 		o.Cluster = nil
 	}
 	return o, nil
+}
+
+// claimState returns an error if the state directory is of a newer version. A host that may write there states its
+// format.
+func (o Options) claimState() error {
+	if o.Mode.Inspect {
+		return stateformat.Check(o.StateDir)
+	}
+	return stateformat.Claim(o.StateDir, o.Version)
 }
 
 // toStart returns the units of list that start with the host.

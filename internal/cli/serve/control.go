@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/host/stateformat"
 	"github.com/exthost/exthost/internal/local/daemon"
 	"github.com/exthost/exthost/protocol"
 )
@@ -35,6 +36,9 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil, nil // exthost.Open fails with the same error
+	}
+	if err := stateformat.Check(state); err != nil { // before anything is written there
+		return nil, err
 	}
 	info := daemon.Info{Scope: hosts.Scope(r.console, cfg), LogCopy: cfg.Log.File}
 	runtimeDir := os.Getenv("XDG_RUNTIME_DIR")

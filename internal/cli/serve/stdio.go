@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/host/stateformat"
 	"github.com/exthost/exthost/internal/local/daemon"
 	"github.com/exthost/exthost/internal/local/relay"
 	"github.com/exthost/exthost/internal/proc/process"
@@ -67,6 +68,9 @@ func backgroundArgv(as string) ([]string, error) {
 func (r *run) relay(ctx context.Context) error {
 	process.Trim() // there is one relay for each client, and most memory of its start is garbage
 	state, err := exthost.DefaultStateDir()
+	if err == nil {
+		err = stateformat.Check(state) // a host of a newer version that runs there is left alone
+	}
 	if err != nil {
 		return err
 	}
