@@ -108,6 +108,7 @@ var askNobody = []string{
 	"trust",
 	"upgrade",
 	"validate",
+	"version",
 }
 
 // Every command that asks a stopped host ends: the error names the process, and logs shows the log file. A command that

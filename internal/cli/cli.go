@@ -37,6 +37,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/skill"
 	"github.com/exthost/exthost/internal/cli/top"
 	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/cli/version"
 )
 
 // Run runs the program and returns its exit code.
@@ -102,6 +103,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 			operate.Logs(c),
 			operate.Calls(c, govern.Decisions{}, govern.Audit(c), govern.Verify(c), govern.Approve(c), govern.Deny(c),
 				record.Record(c), record.Replay(c), record.Diff(c)),
+			version.Command(c),
 		}},
 		{"Operate the running host:", []*cobra.Command{
 			operate.Reload(c),
@@ -131,9 +133,16 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		cmd.AddCommand(g.commands...)
 	}
 	cmd.AddCommand(extension())
-	cmd.RunE, cmd.Annotations = operate.Alone(c), console.AsksHost
-	cmd.Version = inspect.VersionText()
-	cmd.SetVersionTemplate("{{.Version}}\n")
+	alone, asksVersion := operate.Alone(c), false
+	cmd.Flags().BoolVarP(&asksVersion, "version", "v", false, "print the version")
+	cmd.Annotations = console.AsksHost
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if asksVersion { // by a flag of cobra's own, it would need a template
+			_, err := fmt.Fprintln(c.Out, version.Text())
+			return err
+		}
+		return alone(cmd, args)
+	}
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them " +
 		"alive and serves their tools to agent loops over MCP or as a Go library.\n\n" +
 		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid " +

@@ -76,7 +76,6 @@ func TestSuggestedCommands(t *testing.T) {
 		"login":   `did you mean "secret login"?`,
 		"approve": `did you mean "calls approve"?`,
 		"explain": `did you mean "calls"?`,
-		"version": `did you mean --version?`,
 		"stauts":  `did you mean "status"?`,
 	} {
 		cmd := whole()

@@ -1,6 +1,9 @@
 package console
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,15 +13,33 @@ import (
 // helpWidth is the number of columns of help texts.
 const helpWidth = 80
 
-// FitHelp wraps the help of cmd and all commands below it to 80 columns.
+// FitHelp wraps the help of cmd and all commands below it to 80 columns. It edits what cobra writes, and states no
+// template: with package text/template in a program, the linker keeps every exported method.
 func FitHelp(cmd *cobra.Command) {
-	cobra.AddTemplateFunc("wrappedFlags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(helpWidth) })
-	cmd.SetUsageTemplate(strings.NewReplacer(
-		`Use "{{.CommandPath}} [command] --help" for more information about a command.`,
-		"{{.CommandPath}} COMMAND --help says more about a command.",
-		".LocalFlags.FlagUsages", "wrappedFlags .LocalFlags",
-		".InheritedFlags.FlagUsages", "wrappedFlags .InheritedFlags").Replace(cmd.UsageTemplate()))
+	plain := new(cobra.Command).UsageFunc()
+	cmd.SetUsageFunc(func(c *cobra.Command) error {
+		var text bytes.Buffer
+		out := c.OutOrStderr()
+		c.SetOut(&text)
+		err := plain(c)
+		c.SetOut(out)
+		edited := strings.Replace(text.String(),
+			`Use "`+c.CommandPath()+` [command] --help" for more information about a command.`,
+			c.CommandPath()+" COMMAND --help says more about a command.", 1)
+		edited = wrapFlags(wrapFlags(edited, c.LocalFlags()), c.InheritedFlags())
+		_, failed := io.WriteString(out, edited)
+		return errors.Join(err, failed)
+	})
 	fitLong(cmd)
+}
+
+// wrapFlags wraps the part of text that describes flags.
+func wrapFlags(text string, flags *pflag.FlagSet) string {
+	long := strings.TrimRight(flags.FlagUsages(), " \n")
+	if long == "" {
+		return text
+	}
+	return strings.Replace(text, long, strings.TrimRight(flags.FlagUsagesWrapped(helpWidth), " \n"), 1)
 }
 
 func fitLong(cmd *cobra.Command) {

@@ -7,11 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/httpserver"
@@ -212,9 +210,4 @@ func Config(c *console.Console) *cobra.Command {
 	}
 	show.Flags().BoolVar(&origin, "origin", false, "a line for each value: key, value, origin")
 	return console.Group("config", "Show the configuration, print JSON Schemas", show, schemas(c))
-}
-
-// VersionText returns the version with the platform and the Go version.
-func VersionText() string {
-	return fmt.Sprintf("exthost %s %s %s/%s", exthost.Version(), goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 }
