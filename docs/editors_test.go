@@ -19,6 +19,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/authoring/scaffold"
+	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/manifest"
 )
@@ -28,6 +29,7 @@ const published = "https://raw.githubusercontent.com/exthost/exthost/main/"
 
 // schemaFiles are the schemas in the repository, by what the program prints.
 var schemaFiles = map[string]func() []byte{
+	"config/lock.schema.json":     config.LockSchema,
 	"config/schema.json":          config.Schema,
 	"manifest/plugin.schema.json": manifest.Schema,
 	"manifest/tables.schema.json": manifest.TablesSchema,
@@ -118,10 +120,38 @@ func edited(t *testing.T) (toml, yaml []string) {
 			toml = append(toml, copied(filepath.ToSlash(rel), "#:schema "+published+"manifest/plugin.schema.json"))
 		}
 	}
+	locked := filepath.Join(dir, "locked.toml") // as taplo knows TOML by its ending
+	text := fmt.Sprintf("#:schema file://%s/config/lock.schema.json\n%s", filepath.ToSlash(absolute), lockFile().Text())
+	if err := os.WriteFile(locked, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	toml = append(toml, locked)
 	for _, path := range []string{"examples/deploy/exthost.yaml", ".ci/release/exthost.yaml"} {
 		yaml = append(yaml, copied(path, "# yaml-language-server: $schema="+published+"config/schema.json"))
 	}
 	return toml, yaml
+}
+
+// lockFile is a lock file of an extension of its directory, and of one from a package.
+func lockFile() *lock.File {
+	sum := lock.Sum([]byte("x"))
+	return &lock.File{
+		Version:       1,
+		Configuration: sum,
+		Extensions: map[string]lock.Entry{
+			"own": {Manifest: sum, Files: sum, Command: sum, Approved: "2026-11-23T09:00:00Z", ApprovedBy: "ada"},
+			"fetch": {
+				Source:   "npm:@scope/fetch@^1",
+				Version:  "1.2.3",
+				Tree:     "h1:" + strings.Repeat("A", 43) + "=",
+				Manifest: sum,
+				Files:    sum,
+				Scripts:  []string{"esbuild"},
+				Tools:    map[string]string{"fetch/get page": sum},
+				Parts:    []lock.Part{{Name: "dep", Version: "1.0.0", URL: "https://r/y.tgz", Integrity: "sha512-y"}},
+			},
+		},
+	}
 }
 
 // editor returns a program of npm, or skips the test.
@@ -135,7 +165,7 @@ func editor(t *testing.T, name string) string {
 	return path
 }
 
-// TestTaploAcceptsManifests has the checker of editors for TOML read manifests by their #:schema lines.
+// TestTaploAcceptsManifests has the checker of editors for TOML read manifests and a lock file by their #:schema lines.
 func TestTaploAcceptsManifests(t *testing.T) {
 	taplo := editor(t, "taplo")
 	files, _ := edited(t)
@@ -144,17 +174,22 @@ func TestTaploAcceptsManifests(t *testing.T) {
 	if err != nil || len(files) < 12 {
 		t.Errorf("%d files: %v\n%s", len(files), err, out)
 	}
-	data, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrong := filepath.Join(filepath.Dir(files[0]), "wrong.toml")
-	if err := os.WriteFile(wrong, append(data, "\n[runtime]\nactivation = \"soon\"\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err = exec.CommandContext(t.Context(), taplo, "lint", "--no-auto-config", wrong).CombinedOutput()
-	if err == nil {
-		t.Errorf("a wrong word is accepted: %s", out)
+	for file, wrong := range map[string]string{
+		files[0]:            "\n[runtime]\nactivation = \"soon\"\n",
+		files[len(files)-1]: "\n[extensions.x]\nmanifest = \"none\"\nfiles = \"x\"\n",
+	} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "wrong.toml")
+		if err := os.WriteFile(path, append(data, wrong...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err = exec.CommandContext(t.Context(), taplo, "lint", "--no-auto-config", path).CombinedOutput()
+		if err == nil {
+			t.Errorf("%s: a wrong word is accepted: %s", filepath.Base(file), out)
+		}
 	}
 }
 

@@ -79,6 +79,7 @@ var askNobody = []string{
 	"completion powershell",
 	"completion zsh",
 	"config schema config",
+	"config schema lock",
 	"config schema manifest",
 	"config schema plugin",
 	"config show",

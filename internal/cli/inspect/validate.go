@@ -178,10 +178,11 @@ func schemas(c *console.Console) *cobra.Command {
 			},
 		}
 	}
-	return console.Group("schema", "Print the JSON Schema of manifests or the configuration",
+	return console.Group("schema", "Print the JSON Schema of a kind of files",
 		sub("manifest", "The JSON Schema of plugin.toml", manifest.Schema),
 		sub("plugin", "The JSON Schema of io.github.exthost in a plugin.json", manifest.TablesSchema),
-		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
+		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema),
+		sub("lock", "The JSON Schema of exthost.lock", config.LockSchema))
 }
 
 // Config returns exthost config, which shows the configuration and prints JSON Schemas.

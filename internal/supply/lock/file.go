@@ -40,7 +40,8 @@ const CodeInvalid = "lock_invalid"
 
 // File is the content of a lock file.
 type File struct {
-	Version    int              `json:"version"`
+	// Version of the file's format.
+	Version    int              `json:"version" jsonschema:"required,enum=1"`
 	Extensions map[string]Entry `json:"extensions"` // by manifest id
 	// Configuration is a hash of the directory's configuration files and of the programs in the directory that
 	// these files name; "" if they are not locked.
@@ -50,10 +51,10 @@ type File struct {
 // Entry records the content of one extension. Hashes of files cover only their bytes.
 type Entry struct {
 	// Manifest is the SHA-256 of plugin.toml: "sha256:" and hex.
-	Manifest string `json:"manifest"`
-	// Files is a hash of all code files in the folder, including its package: see consent.Files.Digest. This
-	// package does not interpret it.
-	Files string `json:"files"`
+	Manifest string `json:"manifest" jsonschema:"required,pattern=^sha256:[0-9a-fA-F]{64}$"`
+	// Files is a hash of all code files in the folder, including its package. See consent.Files.Digest, which this
+	// package does not interpret.
+	Files string `json:"files" jsonschema:"required,minLength=1"`
 	// Command is a hash of the manifest's command lines: see [CommandSum].
 	Command string `json:"command"`
 
@@ -62,8 +63,9 @@ type Entry struct {
 	Source  string `json:"source"`  // as requested, such as npm:@scope/name@^1
 	Program string `json:"program"` // of the package, as requested; "" if it was not named
 	Version string `json:"version"` // the resolved version or commit
-	Tree    string `json:"tree"`    // hash of the unpacked files, as in go.sum: "h1:" and base64
-	Parts   []Part `json:"parts"`   // archives of the package
+	// hash of the unpacked files, as in go.sum: "h1:" and base64
+	Tree  string `json:"tree" jsonschema:"pattern=^h1:[A-Za-z0-9+/]{43}=$"`
+	Parts []Part `json:"parts"` // archives of the package
 
 	Scripts []string `json:"scripts"` // packages whose install scripts ran
 
