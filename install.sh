@@ -8,12 +8,13 @@ set -eu
 
 usage() {
 	cat <<'USAGE'
-Usage: install.sh [--version VERSION] [--dir DIR] [--key KEY]
+Usage: install.sh [--version VERSION] [--dir DIR] [--key KEY] [--slim]
        install.sh --uninstall [--dir DIR]
 
   --version VERSION  install this release; default: the latest
   --dir DIR          put the program there; default: ~/.local/bin, or /usr/local/bin for root
   --key KEY          require a signature of this minisign key: the key, or its file
+  --slim             install the smaller program, without hubs and policies of CEL and gRPC
   --uninstall        remove the program from DIR; configuration and state stay
 
 The archive must have the SHA-256 that the checksums of the release state. Their signature is verified too
@@ -36,7 +37,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 # The program is in one function, so that a part of this file, when its download is cut, does nothing.
 main() {
-	version='' dir='' key='' uninstall=''
+	version='' dir='' key='' program=exthost uninstall=''
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--version | --dir | --key)
@@ -48,6 +49,7 @@ main() {
 			esac
 			shift 2
 			;;
+		--slim) program=exthost-slim && shift ;;
 		--uninstall) uninstall=yes && shift ;;
 		-h | --help) usage && exit ;;
 		*) die "there is no option $1" "install.sh --help" ;;
@@ -108,12 +110,12 @@ install() {
 	stage
 	if [ -z "$version" ]; then
 		fetch "$releases/latest/download/checksums.txt" "$tmp/latest.txt" 128
-		version=$(sed -n "s/^[0-9a-f]\{64\}  exthost_\([0-9A-Za-z.+-]*\)_$system\.tar\.gz\$/\1/p" "$tmp/latest.txt")
+		version=$(sed -n "s/^[0-9a-f]\{64\}  ${program}_\([0-9A-Za-z.+-]*\)_$system\.tar\.gz\$/\1/p" "$tmp/latest.txt")
 		case $version in
 		'' | *..* | *[!0-9A-Za-z.+-]*) die "the latest release has no program for $system" "$other" ;;
 		esac
 	fi
-	archive=exthost_${version}_$system.tar.gz
+	archive=${program}_${version}_$system.tar.gz
 	from=$releases/download/v$version
 	fetch "$from/checksums.txt" "$tmp/checksums.txt" 128
 	signature

@@ -2,15 +2,18 @@ package httpserver
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -181,4 +184,18 @@ func (d *desk) Agree(_ context.Context, digest string) error {
 		return protocol.Errorf(protocol.DescriptorChanged, "nothing has this digest")
 	}
 	return nil
+}
+
+// weekday denies tools by name.
+type weekday string
+
+func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if strings.HasSuffix(x.Tool, string(w)) {
+		code := "no" + string(w)
+		if w == "_die" { // a code that is no name
+			code = fmt.Sprintf("user %p", x)
+		}
+		return governance.Decision{Action: governance.Deny, Code: code}, nil
+	}
+	return governance.Decision{}, nil
 }

@@ -1,3 +1,5 @@
+//go:build !slim
+
 package httpserver
 
 import (
@@ -35,20 +37,6 @@ func scrape(t *testing.T, h *exthost.Host) map[string]string {
 		}
 	}
 	return lines
-}
-
-// weekday denies tools by name.
-type weekday string
-
-func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if strings.HasSuffix(x.Tool, string(w)) {
-		code := "no" + string(w)
-		if w == "_die" { // a code that is no name
-			code = fmt.Sprintf("user %p", x)
-		}
-		return governance.Decision{Action: governance.Deny, Code: code}, nil
-	}
-	return governance.Decision{}, nil
 }
 
 func TestMetrics(t *testing.T) {

@@ -1,4 +1,4 @@
-//go:build !nohub
+//go:build !slim
 
 package hub
 

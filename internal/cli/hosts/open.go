@@ -12,8 +12,6 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/cluster/services"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/governance/celpolicy"
-	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -74,7 +72,13 @@ func read(c *console.Console, flags ...config.Flag) (*config.Config, error) {
 	if c.Trust != "" {
 		flags = append(flags, config.Flag{Name: "--trust", Key: "extensions.trust", Values: []string{c.Trust}})
 	}
-	return config.Load(LoadOptions(c, flags...))
+	cfg, err := config.Load(LoadOptions(c, flags...))
+	if err == nil {
+		if missing := lacking(cfg); missing != nil {
+			return nil, config.Refused(missing)
+		}
+	}
+	return cfg, err
 }
 
 // readValid is read for commands that do without an invalid configuration: it returns nil for one.
@@ -170,12 +174,9 @@ func Starting(s status.Status) string {
 		strings.Join(ids, ", "))
 }
 
-// PolicyKinds are the kinds of policies that the program links in addition to the library's.
-var PolicyKinds = exthost.PolicyKinds{CEL: celpolicy.New, GRPC: grpcpolicy.NewInstance}
-
 // LoadOptions returns the options with which the program reads its configuration.
 func LoadOptions(c *console.Console, flags ...config.Flag) config.LoadOptions {
-	return config.LoadOptions{File: c.Config, NoProject: c.NoProject, Flags: flags, CheckCEL: celpolicy.Check}
+	return config.LoadOptions{File: c.Config, NoProject: c.NoProject, Flags: flags, CheckCEL: checkCEL}
 }
 
 // Owners returns a function that selects the extensions that may own the tool. It selects all if the registered name

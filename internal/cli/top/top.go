@@ -1,4 +1,5 @@
-// Package top implements exthost top, which shows the running host live in a terminal.
+//go:build !slim
+
 package top
 
 import (
@@ -11,40 +12,19 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/status"
 )
 
-// Command returns exthost top.
-func Command(c *console.Console) *cobra.Command {
-	return &cobra.Command{
-		Use:         "top",
-		Short:       "Watch the running host live in the terminal",
-		Annotations: console.AsksHost,
-		Long: "Show the host of this directory live: whether calls pass, the load and latency of its\n" +
-			"extensions, what needs attention, calls that wait for an approval, and calls as they end.\n" +
-			"Keys restart an extension, show its messages, and approve or deny a call; ? lists them.",
-		Example: "  exthost top\n  exthost top --host 4711",
-		Args:    console.NoArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !console.IsTerminal(c.In) || !console.IsTerminal(c.Out) {
-				return console.Usagef("exthost status -o json", "exthost top needs a terminal")
-			}
-			return hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
-				return watch(ctx, c, r)
-			})(cmd, args)
-		},
-	}
-}
-
 // framesPerSecond is how often the screen is drawn at most.
 const framesPerSecond = 10
 
-// watch shows r until a key ends it, the host ends or ctx does.
-func watch(ctx context.Context, c *console.Console, r *hosts.Running) error {
+var watch = draw
+
+// draw shows r until a key ends it, the host ends or ctx does.
+func draw(ctx context.Context, c *console.Console, r *hosts.Running) error {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &poster{ctx: ctx, running: r}
 	m := newModel(p, r.Info.Serves, time.Now)

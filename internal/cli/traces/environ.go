@@ -1,13 +1,23 @@
+// Package traces records calls as OpenTelemetry spans and sends them to a collector over OTLP/HTTP.
 package traces
 
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/config"
 )
+
+// Options configure a [Tracer].
+type Options struct {
+	Settings config.Tracing    // headers contain the values of secrets
+	Environ  map[string]string // the variables OTEL_*
+	Version  string            // of the host
+	Log      *slog.Logger
+}
 
 // Environ returns the variables OTEL_* of an environment.
 func Environ(environ []string) map[string]string {

@@ -1,10 +1,10 @@
-// Package traces records calls as OpenTelemetry spans and sends them to a collector over OTLP/HTTP.
+//go:build !slim
+
 package traces
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -17,17 +17,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/status"
 )
-
-// Options configure a [Tracer].
-type Options struct {
-	Settings config.Tracing    // headers contain the values of secrets
-	Environ  map[string]string // the variables OTEL_*
-	Version  string            // of the host
-	Log      *slog.Logger
-}
 
 // Tracer creates the spans of one host. It implements exthost.Tracer.
 type Tracer struct {

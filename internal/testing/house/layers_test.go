@@ -1,7 +1,9 @@
 package house
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -120,9 +122,52 @@ func TestLibraryLinksNoHeavyModule(t *testing.T) {
 	}
 }
 
-func TestProgramWithoutHubLinksNoServer(t *testing.T) {
-	out, err := exec.Command("go", "list", "-tags", "nohub", "-deps", "./cmd/exthost").CombinedOutput()
-	if err != nil || strings.Contains(string(out), "nats-server") {
-		t.Errorf("with nohub the program still has a server: %v", err)
+// TestNoTemplates checks that nothing executes templates, of text or, by cobra, of help. A program that does may call
+// methods by name, so that the linker keeps every exported one: 6 MB of exthost.
+func TestNoTemplates(t *testing.T) {
+	_, packages := list(t)
+	for _, p := range packages {
+		for _, path := range []string{"text/template", "html/template"} {
+			if slices.Contains(p.Imports, path) {
+				t.Errorf("package %q imports %s", name(p.ImportPath), path)
+			}
+		}
+		if !slices.Contains(p.Imports, "github.com/spf13/cobra") {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, call := range []string{"SetUsageTemplate(", "SetHelpTemplate(", "SetVersionTemplate("} {
+				if strings.Contains(string(text), call) {
+					t.Errorf("%s/%s calls %s)", name(p.ImportPath), file, call)
+				}
+			}
+		}
+	}
+}
+
+// slimmed are modules that a slim build of the program leaves out.
+var slimmed = []string{
+	"cel.dev",
+	"charm.land",
+	"github.com/antlr4-go",
+	"github.com/nats-io/nats-server",
+	"github.com/prometheus",
+	"go.opentelemetry.io",
+	"google.golang.org",
+}
+
+func TestSlimProgramLinksNoHeavyModule(t *testing.T) {
+	out, err := exec.Command("go", "list", "-tags", "slim", "-deps", "./cmd/exthost").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for path := range strings.Lines(string(out)) {
+		if slices.ContainsFunc(slimmed, func(prefix string) bool { return strings.HasPrefix(path, prefix+"/") }) {
+			t.Errorf("a slim exthost links %s", path)
+		}
 	}
 }

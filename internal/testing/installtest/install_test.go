@@ -231,6 +231,24 @@ func TestInstalls(t *testing.T) {
 	}
 }
 
+// TestInstallsSlim installs the slim program of the latest release, and then the whole one in its place.
+func TestInstallsSlim(t *testing.T) {
+	t.Parallel()
+	r := newRelease("0.9.0")
+	u := newUser(t, newSite(t, r), "curl")
+	u.refused("has no program for", "--slim")
+	text := "#!/bin/sh\necho exthost 0.9.0 go1.26 test/test slim\n"
+	r.put(strings.Replace(r.archive(), "exthost_", "exthost-slim_", 1),
+		packed(tar.Header{Name: "exthost", Mode: 0o755}, []byte(text)))
+	for _, args := range [][]string{{"--slim"}, nil} {
+		u.install(args...)
+		got, err := os.ReadFile(filepath.Join(u.dir(), "exthost"))
+		if err != nil || (string(got) == text) != (args != nil) {
+			t.Errorf("%v: %v, %s", args, err, got)
+		}
+	}
+}
+
 // TestRefusesReleases has each release be wrong in one way.
 func TestRefusesReleases(t *testing.T) {
 	t.Parallel()

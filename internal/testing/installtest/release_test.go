@@ -46,7 +46,10 @@ func (r *release) archive() string {
 }
 
 // pack replaces the archive by one of a page and a member, and states its checksum.
-func (r *release) pack(h tar.Header, data []byte) {
+func (r *release) pack(h tar.Header, data []byte) { r.put(r.archive(), packed(h, data)) }
+
+// packed returns an archive of a page and a member.
+func packed(h tar.Header, data []byte) []byte {
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	t := tar.NewWriter(z)
@@ -56,7 +59,7 @@ func (r *release) pack(h tar.Header, data []byte) {
 	_, _ = t.Write(data)
 	_ = t.Close()
 	_ = z.Close()
-	r.put(r.archive(), b.Bytes())
+	return b.Bytes()
 }
 
 // put adds a file, and writes the checksums of all.

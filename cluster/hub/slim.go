@@ -1,4 +1,4 @@
-//go:build nohub
+//go:build slim
 
 package hub
 
@@ -10,10 +10,10 @@ import (
 // Hub is unavailable in this build.
 type Hub struct{}
 
-// Open returns an error, since this build contains no NATS server.
+// Open returns an error, since a slim build contains no NATS server.
 func Open(context.Context, Options) (*Hub, error) {
-	return nil, errors.New("this exthost was built without hubs (the build tag nohub): run the hub with another, or " +
-		"remove cluster.hub")
+	return nil, errors.New("this exthost is a slim build, which has no hub: run the hub with a whole one, or remove " +
+		"cluster.hub")
 }
 
 // URL returns "".
