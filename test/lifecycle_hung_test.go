@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -29,6 +30,39 @@ func hangsOnce(string) {
 	appendState("begun", "x")
 	fmt.Println(`{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"echo"}]}}`)
 	time.Sleep(time.Hour)
+}
+
+// TestSlowCallIsNamed: the call that an instance has had for more than 10 s is in the status and in the verdict, until
+// it ends.
+func TestSlowCallIsNamed(t *testing.T) {
+	processtest.Leaks(t)
+	h := hosttest.NewFolder(t).Add("x", hosttest.Child("sdk", "")).Open(exthost.Options{})
+	ctx, end := context.WithCancel(t.Context())
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		bot := exthost.CallOptions{Session: &protocol.Session{Caller: "bot"}}
+		if _, err := h.CallWith(ctx, "ext_x_wait", nil, bot); protocol.KindOf(err) != protocol.Canceled {
+			t.Errorf("the call: %v", err)
+		}
+	})
+	defer calling.Wait()
+	defer end()
+	slow := func() []status.OpenCall { return hosttest.StatusOf(t, h, "x").Slow }
+	hosttest.Eventually(t, "a slow call in the status", func() bool { return len(slow()) > 0 })
+	if got := slow(); got[0].Tool != "ext_x_wait" || got[0].Caller != "bot" ||
+		time.Since(got[0].Since) < 10*time.Second {
+		t.Errorf("%+v", got)
+	}
+	const named = "; a call of ext_x_wait has been in flight for "
+	if v := h.Status().Verdict; v.Word != status.Ready || !strings.Contains(v.Text, named) ||
+		!strings.HasSuffix(v.Text, "s; next: exthost logs x") {
+		t.Errorf("%+v", v)
+	}
+	end()
+	calling.Wait()
+	if got, v := slow(), h.Status().Verdict; len(got) > 0 || strings.Contains(v.Text, named) {
+		t.Errorf("after its end: %+v, %s", got, v.Text)
+	}
 }
 
 // TestHungExtensionIsReplaced has 16 callers of a hanging extension, with defaults except for a short call_timeout. It

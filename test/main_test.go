@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	hosttest.Main(m, verbs, "TestHungExtensionIsReplaced", "TestTenThousandCallsAreReplayed")
+	hosttest.Main(m, verbs, "TestHungExtensionIsReplaced", "TestSlowCallIsNamed", "TestTenThousandCallsAreReplayed")
 }
 
 // verbs are the steps of scripted children.
