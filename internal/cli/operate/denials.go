@@ -18,23 +18,28 @@ func denialLines(denials []status.Denials, now time.Time, layout console.Layout)
 	if len(denials) == 0 {
 		return nil
 	}
-	rows := [][]string{{"DENIED", "CALLER", "TOOL", "BY", "AGO", "NEXT"}}
+	rows := []statusRow{{cells: []string{"DENIED", "CALLER", "TOOL", "BY", "AGO"}}}
+	if layout.Width == 0 {
+		rows[0].notes = []string{"NEXT"} // title of the column
+	}
 	for _, d := range denials[:min(len(denials), mostDenials)] {
 		next := "exthost calls --failed"
 		if d.Decision != "" {
 			next = "exthost calls " + d.Decision
 		}
-		rows = append(rows, []string{
-			strconv.Itoa(d.Count),
-			cmp.Or(d.Caller, "anonymous"),
-			d.Tool,
-			deniedBy(d),
-			console.Span(now.Sub(d.Last).Truncate(time.Second)),
-			next,
+		rows = append(rows, statusRow{
+			cells: []string{
+				strconv.Itoa(d.Count),
+				cmp.Or(d.Caller, "anonymous"),
+				d.Tool,
+				deniedBy(d),
+				console.Span(now.Sub(d.Last).Truncate(time.Second)),
+			},
+			notes: []string{next},
 		})
 	}
-	layout.Drop = []string{"AGO", "BY", "TOOL"}
-	lines := layout.Grid(rows)
+	layout.Fold, layout.Drop = false, []string{"AGO", "TOOL"}
+	lines := layOut(rows, layout)
 	if more := len(denials) - mostDenials; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more, which -o json shows", more))
 	}
