@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/protocol"
@@ -18,8 +19,9 @@ import (
 const FileName = ".exthost.format"
 
 // Current is the format that this program reads and writes. Raise it with a change that an older program would misread
-// or lose; add fields and files without raising it otherwise. A program reads all formats before its own. It may add to
-// what they hold, and deletes nothing, because a host of the version before may still run beside it.
+// or lose, and then have [Claim] fail where it cannot state the format; add fields and files without raising it
+// otherwise. A program reads all formats before its own. It may add to what they hold, and deletes nothing, because a
+// host of the version before may still run beside it.
 const Current = 1
 
 // maxBytes bounds the file.
@@ -39,13 +41,14 @@ func Check(dir string) error {
 }
 
 // Claim is [Check] for a host of this version, which is about to write into dir: if the directory states no format, it
-// states [Current] afterwards.
+// states [Current] afterwards. A directory that cannot be made or written is no error: without the file it is of format
+// 1, and the host reports what its extensions cannot keep.
 func Claim(dir, version string) error {
 	if stated, err := read(dir); stated || err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return unusable(err)
+	if os.MkdirAll(dir, 0o700) != nil {
+		return nil
 	}
 	return claim(dir, version)
 }
@@ -53,7 +56,7 @@ func Claim(dir, version string) error {
 func claim(dir, version string) error {
 	unlock, err := file.LockDir(dir)
 	if err != nil {
-		return unusable(err)
+		return nil
 	}
 	defer unlock()
 	if stated, err := read(dir); stated || err != nil { // another host was faster
@@ -61,12 +64,9 @@ func claim(dir, version string) error {
 	}
 	data, err := json.Marshal(content{Current, version})
 	if err == nil {
-		err = file.WritePrivate(filepath.Join(dir, FileName), append(data, '\n'))
+		_ = file.WritePrivate(filepath.Join(dir, FileName), append(data, '\n'))
 	}
-	if err != nil {
-		return unusable(err)
-	}
-	return nil
+	return err
 }
 
 // read checks the format that dir states. stated is false if it states none.
@@ -75,10 +75,11 @@ func read(dir string) (stated bool, err error) {
 	data, _, err := file.ReadRegular(path, maxBytes+1, false)
 	_, odd := errors.AsType[file.NotRegular](err)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return false, nil
 	case err != nil && !odd:
-		return false, unusable(err)
+		return false, protocol.Errorf(protocol.ConfigInvalid,
+			"the format of the state cannot be read: %w; set XDG_STATE_HOME to a directory of this user", err)
 	}
 	var c content
 	if err == nil {
@@ -109,9 +110,4 @@ func parse(data []byte) (c content, err error) {
 		return c, errors.New(`it has no "format" of 1 or more`)
 	}
 	return c, nil
-}
-
-func unusable(err error) error {
-	return protocol.Errorf(protocol.ConfigInvalid,
-		"the state directory cannot be used: %w; set XDG_STATE_HOME to a directory that can be written", err)
 }
