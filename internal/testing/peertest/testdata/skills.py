@@ -1,5 +1,5 @@
-"""FastMCP's client of skills (SEP-2640): lists the skills at the URL in argv[1], in the mode in
-argv[2], gets each, reads and verifies every file, and prints the URIs of the files by skill."""
+"""FastMCP's client of skills (SEP-2640): lists the skills at the URL in argv[1], gets each, reads
+and verifies every file, and prints the URIs of the files by skill."""
 
 import asyncio
 import base64
@@ -13,10 +13,7 @@ from fastmcp.skills import SkillsClientExtension
 
 async def main():
     read = {}
-    url, mode = sys.argv[1:]
-    async with Client(url, mode=mode, extensions=[SkillsClientExtension()]) as client:
-        legacy = client.protocol_version < "2026-07-28"
-        assert legacy == (mode == "legacy"), client.protocol_version
+    async with Client(sys.argv[1], extensions=[SkillsClientExtension()]) as client:
         for skill in await client.list_skills():
             assert await client.get_skill(skill.uri) == skill, skill.uri
             read[skill.uri] = []
