@@ -126,6 +126,12 @@ func Folder(dir string, named []string, known Files) (Files, error) {
 }
 
 func folder(dir string, named []string, r *reader) (*scan, error) {
+	if r.every {
+		c := count{seen: map[string]bool{}}
+		if err := c.add(dir); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.walk(dir, ""); err != nil {
 		return nil, err
 	}
