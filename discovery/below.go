@@ -15,7 +15,7 @@ import (
 // Bounds of what [walk.lookBelow] looks at in the directory of one extension.
 const (
 	maxBelow     = 1000 // entries
-	maxBelowRead = 64   // manifests
+	maxBelowRead = 32   // manifests
 )
 
 // lookBelow keeps the ids of valid manifests in the subdirectories of an extension, to report that they do not run.

@@ -37,7 +37,7 @@ const (
 	maxNamedLost = 8        // files that a note names
 
 	maxAllEntries     = 16384   // files and directories of all skills of an extension
-	maxAllFrontmatter = 4 << 20 // bytes of the frontmatter of all skills of an extension, which clients list at once
+	maxAllFrontmatter = 2 << 20 // bytes of the frontmatter of all skills of an extension, which clients list at once
 )
 
 // Skill is a valid skill.

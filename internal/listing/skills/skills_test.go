@@ -366,7 +366,7 @@ func TestLimits(t *testing.T) {
 			"more than 4096 files":            {1, 1000, 3, 300},
 			"more than 64 MiB":                {2, 100, 3, 300},
 			"more than 16384 files and direc": {2, 1000, 2, 300},
-			"more than 4 MiB of frontmatter":  {2, 1000, 3, 100},
+			"more than 2 MiB of frontmatter":  {2, 1000, 3, 100},
 		} {
 			r := reader{root: in, left: l}
 			for _, name := range []string{"a", "b"} { // nothing more is read once a limit is exceeded
