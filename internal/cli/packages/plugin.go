@@ -247,6 +247,9 @@ func (t *terms) upgradePlugin(ctx context.Context, d *draft, p *packages.Package
 			err = errors.Join(err, d.undo())
 		}
 	}()
+	if err := d.store.Withdraw(d.dir); err != nil {
+		return err
+	}
 	if err := d.replaceable(p); err != nil {
 		return err
 	}

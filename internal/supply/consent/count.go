@@ -15,8 +15,8 @@ const (
 	maxPluginBytes = 1 << 30
 )
 
-var errPluginTooLarge = fmt.Errorf("a plugin is compared as a whole, and this one has over %d files and folders, or over "+
-	"%d MiB, with those that its links lead to", maxPluginFiles, maxPluginBytes>>20)
+var errPluginTooLarge = fmt.Errorf("a plugin is compared as a whole, and this one has over %d files and folders, or "+
+	"over %d MiB, with those that its links lead to", maxPluginFiles, maxPluginBytes>>20)
 
 // count counts the files of a plugin before any of them is read: a folder that holds too many is refused at once,
 // however many it holds and wherever its links lead.

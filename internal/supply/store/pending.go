@@ -116,8 +116,8 @@ func begins(part, whole string, size int64) (bool, error) {
 	return sums[0] == sums[1], nil
 }
 
-// Withdraw removes what is in dir of a copy whose adding or removal was killed, and nothing that somebody else wrote.
-// It does nothing if no such exchange was killed.
+// Withdraw puts dir back into its state before an exchange that was killed, and completes one that was to remove the
+// copy. It touches nothing that somebody else wrote, and does nothing if no exchange was killed.
 func (s Store) Withdraw(dir string) error {
 	if _, err := os.Lstat(s.dir); err != nil {
 		return ignoreMissing(err)
@@ -128,10 +128,13 @@ func (s Store) Withdraw(dir string) error {
 	}
 	defer unlock()
 	p, ok := s.killed(dir)
-	if !ok || p.From != "" && p.To != "" {
+	if !ok {
 		return nil
 	}
-	_, err = s.exchange(dir, p.From+p.To, "")
+	if p.To == "" {
+		p = pending{From: "", To: p.From}
+	}
+	_, err = s.exchange(dir, p.To, p.From)
 	if errors.As(err, new(Missing)) { // which files it wrote is not known any more
 		return nil
 	}

@@ -89,7 +89,7 @@ func TestUnfinishedFileOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestWithdraw removes what an adding has left that was killed, and leaves a copy that was there before.
+// TestWithdraw undoes an adding and an upgrade that were killed, and completes a removal.
 func TestWithdraw(t *testing.T) {
 	s := New(t.TempDir(), consent.HoldsCode)
 	first, second := putFiles(t, s, map[string]string{"a.js": "1"}), putFiles(t, s, map[string]string{"a.js": "2"})
@@ -114,7 +114,7 @@ func TestWithdraw(t *testing.T) {
 	write(t, filepath.Join(dir, "mine"), "mine", 0o644)
 	kill("", first)
 	withdraw(map[string]string{"mine": "mine"})
-	write(t, filepath.Join(dir, "a.js"), "1", 0o644)
+	write(t, filepath.Join(dir, "a.js"), "2", 0o644)
 	kill(first, second)
 	withdraw(map[string]string{"a.js": "1", "mine": "mine"})
 	kill(first, "")

@@ -42,7 +42,7 @@ func skillFolder(t *testing.T, dir string) {
 }
 
 // TestSkills runs the official conformance scenarios of SEP-2640 against the skills of a folder, in both revisions. It
-// has the Inspector's client of skills read and verify every file in both, and FastMCP's in that which it has skills in.
+// has the Inspector's client of skills read and verify every file in both, and FastMCP's in the one that it takes.
 func TestSkills(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)
