@@ -119,7 +119,13 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		Members: o.Policies,
 		Inspect: o.Mode.Inspect,
 		Observe: o.Observe,
-		Quota:   counters,
+		Dashboard: func() string {
+			if report := h.server.Load(); report != nil {
+				return (*report)().Dashboard
+			}
+			return ""
+		},
+		Quota: counters,
 		Events: func(id string) unit.Events {
 			return unit.Events{State: func(e supervisor.Event) {
 				h.stats.feed.State(id, e)
@@ -199,7 +205,7 @@ func (h *Host) Status() status.Status {
 	s := status.Status{
 		Version: h.env.Version,
 		Diagnostics: h.diagnostics.All(slices.Concat(now.Diagnostics, h.gateway.Diagnostics(),
-			now.Policies.Diagnostics())),
+			now.Policies.Diagnostics(), h.policies.Diagnostics())),
 	}
 	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
 		s.Trust = trust
@@ -295,9 +301,12 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		Hooks:     h.hooks.events,
 		Beside:    &l.beside,
 		Closing:   l.closing,
-		Ended:     h.remote.EndSession,
-		Changed:   l.rebuild.Add,
-		Log:       log,
+		Ended: func(s *protocol.Session) {
+			h.remote.EndSession(s)
+			h.policies.Approvals.EndSession(s.ID)
+		},
+		Changed: l.rebuild.Add,
+		Log:     log,
 	})
 	h.dispatcher = dispatch.New(dispatch.Options{
 		Snapshots:  h.snapshots,
@@ -305,6 +314,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		History:    &h.stats.history,
 		Feed:       &h.stats.feed,
 		Tracer:     o.Tracer,
+		Approves:   h.clients.Approves,
 		Log:        log,
 		Waits: &starts.Waits{
 			Starting: l.starting,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/internal/text/strict"
+	"github.com/exthost/exthost/protocol"
 )
 
 // MaxClients bounds server.clients: each request is compared with all of them.
@@ -33,12 +34,23 @@ func (f *finisher) checkClients(clients map[string]Client) {
 	}
 }
 
+func riskNames(list []protocol.Risk) (names []string) {
+	for _, r := range list {
+		names = append(names, string(r))
+	}
+	return names
+}
+
 // checkScope refuses what has no meaning for a client that calls no tools.
 func (f *finisher) checkScope(name string, c Client) {
 	if c.Scope == "" {
 		return
 	}
-	for _, other := range []struct{ key, value string }{{"toolset", c.Toolset}, {"mode", c.Mode}} {
+	for _, other := range []struct{ key, value string }{
+		{"toolset", c.Toolset},
+		{"mode", c.Mode},
+		{"approves", strings.Join(riskNames(c.Approves), ", ")},
+	} {
 		if other.value != "" {
 			f.fail(strict.Join("server.clients", name)+"."+other.key, "leave it out, or the scope",
 				"the client has scope %s, and is listed no tools", c.Scope)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 )
@@ -40,14 +42,15 @@ func TestClientsOfAProject(t *testing.T) {
 		"a static token": "server: {auth: {token: mallory-mallory-mallory}}",
 		"an issuer": "server: {auth: {oauth: {issuer: https://evil.example, resource: " +
 			"https://host.example/mcp}}}",
-		"any user": "server: {auth: {loopback: any}}",
+		"any user":           "server: {auth: {loopback: any}}",
+		"a right to approve": "server: {clients: {ada: {approves: [read, write, destroy]}}}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, said := loadClients(t, user, project)
 			if cfg == nil || !strings.Contains(said, "ignored, because") {
 				t.Fatalf("%v: %s", cfg, said)
 			}
-			if got := cfg.Server.Clients; len(got) != 1 || got["ada"] != (config.Client{TokenHash: hash}) ||
+			if got := cfg.Server.Clients; len(got) != 1 || !cmp.Equal(got["ada"], config.Client{TokenHash: hash}) ||
 				cfg.Server.Auth.Stated() || cfg.Server.Auth.Loopback != "" {
 				t.Errorf("%+v, %+v", got, cfg.Server.Auth)
 			}
@@ -80,6 +83,9 @@ func TestInvalidClientsAreRefused(t *testing.T) {
 		"no end":      {"ada: {old_token_hash: " + hash + "}", "go together"},
 		"no time":     {"ada: {old_token_hash: " + hash + ", old_until: tomorrow}", "is not a date and time"},
 		"another key": {"ada: {tokn_hash: x}", "unknown key"},
+		"no risk":     {"ada: {approves: [delete]}", "destroy"},
+		"approves without tools": {"ada: {token_hash: " + hash + ", scope: metrics, approves: [read]}",
+			"the client has scope metrics"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, said := loadClients(t, "server: {clients: {"+tt.text+"}}", "")

@@ -346,6 +346,10 @@ type Client struct {
 
 	// all that it may do: metrics: read /metrics with its token, and call no tools; default: all that a client may do
 	Scope string `json:"scope,omitempty" jsonschema:"enum=metrics"`
+
+	// the risks of the calls that the person in front of it may approve there, where a policy asks with where: client;
+	// default: none, operators answer
+	Approves []protocol.Risk `json:"approves,omitempty"`
 }
 
 // ScopeMetrics is the [Client.Scope] of a client that reads the metrics alone.

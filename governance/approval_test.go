@@ -16,8 +16,9 @@ import (
 type approverFunc func(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error)
 
 func (f approverFunc) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest,
-) (bool, string, error) {
-	return f(ctx, x, q)
+) (governance.Answer, error) {
+	approved, by, err := f(ctx, x, q)
+	return governance.Answer{Approved: approved, By: by}, err
 }
 
 // after answers when d has passed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -64,13 +65,13 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 	waiting, cancel := context.WithTimeout(ctx, d.Expiry)
 	defer cancel()
 	defer context.AfterFunc(r.p.running, cancel)()
-	approved, by, err := r.p.askApprover(waiting, r.x,
-		ApprovalRequest{m.spec.Name, s.Flow, d.Code, d.Reason, d.Data, d.Expiry})
-	s.By = by
+	a, err := r.p.askApprover(waiting, r.x,
+		ApprovalRequest{m.spec.Name, s.Flow, d.Code, d.Reason, d.Data, d.Expiry, d.Asking})
+	s.By, s.Where, s.After = a.By, a.Where, protocol.Duration(a.After)
 	switch {
-	case approved && err == nil:
+	case a.Approved && err == nil:
 		if r.x.Verdict.Action != Respond {
-			r.x.Verdict = Verdict{Action: Ask, Policy: m.spec.Name, Code: d.Code, By: by}
+			r.x.Verdict = Verdict{Action: Ask, Policy: m.spec.Name, Code: d.Code}.Answered(a)
 		}
 		r.recordStep(m, s)
 		return nil
@@ -80,10 +81,9 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 		return protocol.Errorf(protocol.KindOf(ctx.Err()),
 			"the caller gave up before the approval request of policy %s was answered: %w", m.spec.Name, ctx.Err())
 	case err == nil:
-		d.Code, d.Reason = CodeApprovalDenied, denialReason("it was not approved", by, d.Reason)
+		d.Code, d.Reason = CodeApprovalDenied, denialReason("it was not approved", a.By, d.Reason)
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		d.Code, d.Reason = CodeApprovalExpired, denialReason(fmt.Sprintf("nobody approved it within %s", d.Expiry), "",
-			d.Reason)
+		d.Code, d.Reason = CodeApprovalExpired, denialReason(unanswered(d.Expiry, a.Next), "", d.Reason)
 	case waiting.Err() != nil:
 		d.Code, d.Reason = CodeApprovalUnavailable, denialReason("the policies were stopped before it was approved", "",
 			d.Reason)
@@ -92,6 +92,14 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 			d.Reason)
 	}
 	return r.deny(m, s, d)
+}
+
+func unanswered(expiry time.Duration, next string) string {
+	text := fmt.Sprintf("nobody approved it within %s", expiry)
+	if next != "" {
+		text += "; make the call again, and have it answered: " + next
+	}
+	return text
 }
 
 func denialReason(what, by, reason string) string {
@@ -106,13 +114,13 @@ func denialReason(what, by, reason string) string {
 
 // askApprover calls the approver and turns a panic into an error.
 func (p *Pipeline) askApprover(ctx context.Context, x *Exchange, q ApprovalRequest,
-) (approved bool, by string, err error) {
+) (a Answer, err error) {
 	if p.o.Approver == nil {
-		return false, "", errors.New("there is nobody to ask")
+		return Answer{}, errors.New("there is nobody to ask")
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			approved, err = false, fmt.Errorf("asking failed: %w", &panicked{value: v})
+			a, err = Answer{}, fmt.Errorf("asking failed: %w", &panicked{value: v})
 		}
 	}()
 	return p.o.Approver.Ask(ctx, x, q)

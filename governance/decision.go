@@ -179,7 +179,7 @@ func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err e
 	if m.spec.hasProcess() && !errors.Is(err, ErrDecided) {
 		e.Message += "; the operator brings it back with exthost restart policy:" + m.spec.Name
 	}
-	return r.refusal(e, m, Decision{Code: CodeUnavailable}, "")
+	return r.refusal(e, m, Decision{Code: CodeUnavailable}, s)
 }
 
 func (r *exchangeRun) deny(m *member, s Step, d Decision) error {
@@ -192,12 +192,12 @@ func (r *exchangeRun) deny(m *member, s Step, d Decision) error {
 	}
 	s.Outcome, s.Code, s.Reason = Rejected, d.Code, d.Reason
 	r.recordStep(m, s)
-	return r.refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", m.spec.Name, d.Reason), m, d, s.By)
+	return r.refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", m.spec.Name, d.Reason), m, d, s)
 }
 
 // refusal fills in e, the error for the caller of the exchange: the policy, its code, and whether
 // the tool has run. It sets x.Verdict, but not x.Failure.
-func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by string) error {
+func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, s Step) error {
 	x := r.x
 	executed := r.sent
 	if x.Failure != nil {
@@ -215,7 +215,7 @@ func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by strin
 		Executed:   executed,
 		Data:       d.Data,
 	}) // these types always encode
-	x.Verdict = Verdict{Action: Deny, Policy: m.spec.Name, Code: d.Code, By: by}
+	x.Verdict = Verdict{Action: Deny, Policy: m.spec.Name, Code: d.Code, By: s.By, Where: s.Where, After: s.After}
 	return e
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -47,6 +48,21 @@ type Exchange struct {
 	Began    time.Time       // when the exchange entered the pipeline; zero in a pipeline without policies
 	Replayed bool            // sent again after the child died
 	At       time.Time       // the time by which policies that count decide; zero: the present
+	// the client that made the call, as approvers reach it; nil: only operators can be asked
+	Client Client
+}
+
+// Client is the client that made a call, as an [Approver] reaches it while the call waits.
+type Client interface {
+	// MayApprove reports whether the operator lets the person in front of the client approve calls of this risk.
+	MayApprove(risk protocol.Risk) bool
+	// Confirm asks that person to accept or decline, and returns the client's answer as it came. It
+	// returns soon after ctx ends. An error means that nobody was asked.
+	Confirm(ctx context.Context, message string) (answer json.RawMessage, err error)
+	// Program is what the client calls itself; "" if it does not.
+	Program() string
+	// Waits tells the client what its call waits for, if the client wants to know, until stop is called.
+	Waits(ctx context.Context, what string) (stop func())
 }
 
 // Now returns the time by which policies that count decide about x.
@@ -87,6 +103,15 @@ type Verdict struct {
 	Policy string `json:"policy"`         // the policy that decided
 	Code   string `json:"code,omitempty"` // the decision's code; "" for none
 	By     string `json:"by,omitempty"`   // the person who answered an approval request
+	// where that person was asked, client or operator, and how long the answer took
+	Where protocol.Where    `json:"where,omitempty"`
+	After protocol.Duration `json:"answered_after_ms,omitempty"`
+}
+
+// Answered returns v with who answered, where and when.
+func (v Verdict) Answered(a Answer) Verdict {
+	v.By, v.Where, v.After = a.By, a.Where, protocol.Duration(a.After)
+	return v
 }
 
 // Action is the kind of a policy's decision.
@@ -111,6 +136,8 @@ type Decision struct {
 	RetryAfter time.Duration   // when a denied call may be retried; 0 is unstated
 	JSON       json.RawMessage // for Modify and Respond
 	Expiry     time.Duration   // for Ask; 0 is DefaultExpiry
+	// for Ask: where a person is asked, and how long a yes holds
+	protocol.Asking
 }
 
 // DefaultExpiry is how long an approval request waits for an answer.
@@ -168,13 +195,30 @@ type ApprovalRequest struct {
 	Reason string          // for the person
 	Data   json.RawMessage // for programs; nil is none
 	Expiry time.Duration   // how long to wait for an answer
+	protocol.Asking
+}
+
+// Answer is a person's answer to an approval request.
+type Answer struct {
+	Approved bool
+	By       string         // the person
+	Where    protocol.Where // AtOperator or InClient; "" if nobody answered
+	After    time.Duration  // from the question to the answer
+	Next     string         // how to answer a request that nobody has answered; "" if nobody can
+}
+
+// String says who answered: "ann", or "laptop in the client, after 2.1s".
+func (a Answer) String() string {
+	if a.Where != protocol.InClient {
+		return a.By
+	}
+	return fmt.Sprintf("%s in the client, after %s", a.By, a.After.Round(100*time.Millisecond))
 }
 
 // Approver asks people. Ask waits for the answer and returns soon after ctx ends, which
-// happens when the caller cancels or the request expires. by names the person who
-// answered. Ask must not keep or change x.
+// happens when the caller cancels or the request expires. Ask must not keep or change x.
 type Approver interface {
-	Ask(ctx context.Context, x *Exchange, q ApprovalRequest) (approved bool, by string, err error)
+	Ask(ctx context.Context, x *Exchange, q ApprovalRequest) (Answer, error)
 }
 
 // Member is a policy and its spec, which needs a name and a category. Calls that the policy cannot decide about fail,

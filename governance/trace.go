@@ -31,11 +31,14 @@ type Step struct {
 	Outcome  Outcome  `json:"outcome"`
 	Action   Action   `json:"action,omitempty"` // the policy's decision
 	// the decision had no effect: shadow mode, or not allowed in the category
-	Ignored bool              `json:"ignored,omitempty"`
-	Code    string            `json:"code,omitempty"`
-	Reason  string            `json:"reason,omitempty"` // at most 512 bytes
-	By      string            `json:"by,omitempty"`     // the person who answered an approval request
-	Latency protocol.Duration `json:"latency_ms"`       // without waiting for a person
+	Ignored bool   `json:"ignored,omitempty"`
+	Code    string `json:"code,omitempty"`
+	Reason  string `json:"reason,omitempty"` // at most 512 bytes
+	By      string `json:"by,omitempty"`     // the person who answered an approval request
+	// where that person was asked, client or operator, and how long the answer took
+	Where   protocol.Where    `json:"where,omitempty"`
+	After   protocol.Duration `json:"answered_after_ms,omitempty"`
+	Latency protocol.Duration `json:"latency_ms"` // without waiting for a person
 }
 
 // Trace explains the outcome of one exchange. It holds no payload.

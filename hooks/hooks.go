@@ -103,6 +103,8 @@ type Reply struct {
 	Replace json.RawMessage
 	// Decision is combined with those of the other handlers.
 	Decision Decision
+	// Asking is for Ask. The most cautious of several counts.
+	Asking protocol.Asking
 	// Context is text for the model. The host adds it to a tool's result; at other points the embedding loop is to add
 	// it.
 	Context string
@@ -181,5 +183,5 @@ func (h Handler) withDefaults() Handler {
 type Approver interface {
 	// Approve waits for a person's decision about e, which has the payload after all handlers. Nil approves; an error
 	// is the reason for the denial.
-	Approve(ctx context.Context, e *Event, reason string) error
+	Approve(ctx context.Context, e *Event, reason string, how protocol.Asking) error
 }

@@ -91,8 +91,8 @@ func elements(array json.RawMessage) (list []json.RawMessage) {
 }
 
 // DecodeReply decodes the answer of an extension: null, or an object with the optional
-// members abort, reason, override, decision (allow, deny, ask or none) and context, each of
-// which may be null. Other members are ignored.
+// members abort, reason, override, decision (allow, deny, ask or none), where, remember and context,
+// each of which may be null. Other members are ignored.
 func DecodeReply(answer json.RawMessage) (*Reply, error) {
 	if len(bytes.TrimSpace(answer)) == 0 || string(answer) == "null" {
 		return nil, nil
@@ -106,11 +106,17 @@ func DecodeReply(answer json.RawMessage) (*Reply, error) {
 	var r Reply
 	known := map[string]any{"abort": &r.Abort, "reason": &r.Reason, "context": &r.Context, "decision": &r.Decision}
 	for key, value := range rawjson.Members(answer) {
-		if to, ok := known[key]; ok {
+		switch to, ok := known[key]; {
+		case ok:
 			if err := json.Unmarshal(value, to); err != nil {
 				return nil, fmt.Errorf("its answer has a member %s of the wrong type: %w", key, err)
 			}
-		} else if key == "override" {
+		// an unknown word asks operators about one call: as an error, it could let the call pass unasked
+		case key == "where":
+			_ = json.Unmarshal(value, &r.Asking.Where)
+		case key == "remember":
+			_ = json.Unmarshal(value, &r.Asking.Remember)
+		case key == "override":
 			if r.Override = value; string(value) == "null" {
 				r.Override = nil
 			}

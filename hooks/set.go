@@ -90,6 +90,7 @@ type Outcome struct {
 	Decision Decision        // the strongest
 	Reason   string          // of the handler that decided or aborted
 	By       string          // the name of that handler
+	Asking   protocol.Asking // for Ask: the most cautious of the handlers
 	Aborted  bool            // a handler aborted, so later ones did not run
 	Context  []string        // texts for the model, in order
 	Steps    []Step          // one per handler that ran
@@ -230,11 +231,22 @@ func (o *Outcome) step(ctx context.Context, h *entry, e Event) (more bool) {
 	if reply.Abort && e.Point.Gate() {
 		decision = Deny
 	}
+	if decision == Ask {
+		o.ask(reply.Asking)
+	}
 	o.decide(h, decision, reply.Reason)
 	if reply.Abort {
 		o.Aborted, o.Reason, o.By = true, reply.Reason, h.Name
 	}
 	return !reply.Abort && o.Decision != Deny
+}
+
+// ask records how a handler wants a person to be asked.
+func (o *Outcome) ask(how protocol.Asking) {
+	if o.Decision == Ask {
+		how = how.Stricter(o.Asking)
+	}
+	o.Asking = how
 }
 
 // decide records a decision that is stronger than the previous ones.
@@ -311,7 +323,7 @@ func (s *Set) resolve(ctx context.Context, e *Event, o *Outcome) error {
 	}
 	asked := *e
 	asked.Payload = o.Payload
-	if err := s.o.Approver.Approve(ctx, &asked, o.Reason); err != nil {
+	if err := s.o.Approver.Approve(ctx, &asked, o.Reason, o.Asking); err != nil {
 		return o.rejected(e, "approval_denied", "not approved: "+err.Error())
 	}
 	return nil

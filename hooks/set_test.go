@@ -283,10 +283,11 @@ func TestMatchers(t *testing.T) {
 type person struct {
 	said  error
 	asked []string
+	how   protocol.Asking
 }
 
-func (p *person) Approve(_ context.Context, e *Event, reason string) error {
-	p.asked = append(p.asked, reason+" "+string(e.Payload))
+func (p *person) Approve(_ context.Context, e *Event, reason string, how protocol.Asking) error {
+	p.asked, p.how = append(p.asked, reason+" "+string(e.Payload)), how
 	return p.said
 }
 
@@ -322,6 +323,40 @@ func TestAsk(t *testing.T) {
 			if diff := cmp.Diff(tt.asked, tt.person.asked); diff != "" {
 				t.Errorf("%s: %s", tt.name, diff)
 			}
+		}
+	}
+}
+
+// Several hooks that ask are asked for in the most cautious way; an unknown word is the operator's.
+func TestAskWhere(t *testing.T) {
+	client := protocol.Asking{Where: protocol.InClient, Remember: protocol.RememberSession}
+	for name, tt := range map[string]struct {
+		answers []string
+		want    protocol.Asking
+	}{
+		"one":      {[]string{`{"decision":"ask","where":"client","remember":"session"}`}, client},
+		"not said": {[]string{`{"decision":"ask"}`}, protocol.Asking{}},
+		"unknown":  {[]string{`{"decision":"ask","where":"clients","remember":7}`}, protocol.Asking{}},
+		"one of two": {[]string{
+			`{"decision":"ask","where":"client","remember":"session"}`, `{"decision":"ask"}`, `{"decision":"allow"}`,
+		}, protocol.Asking{Where: protocol.AtOperator, Remember: protocol.RememberCall}},
+		"two": {[]string{
+			`{"decision":"ask","where":"client_then_operator","remember":"session"}`,
+			`{"decision":"ask","where":"client","remember":"session"}`, `{"where":"operator"}`,
+		}, protocol.Asking{Where: protocol.InClientThenOperator, Remember: protocol.RememberSession}},
+	} {
+		var handlers []Handler
+		for _, answer := range tt.answers {
+			reply, err := DecodeReply(json.RawMessage(answer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			handlers = append(handlers, says("h", BeforeToolCall, reply, nil))
+		}
+		p := &person{}
+		_, err := NewSet(Options{Approver: p}, handlers...).Run(t.Context(), &Event{Point: BeforeToolCall})
+		if err != nil || p.how != tt.want {
+			t.Errorf("%s: %+v, want %+v; %v", name, p.how, tt.want, err)
 		}
 	}
 }

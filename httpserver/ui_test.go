@@ -518,12 +518,12 @@ func TestDashboard(t *testing.T) {
 		b.eval(`import("./store.js").then(({ store, refresh }) => {
 			const since = new Date().toISOString(), expires = new Date(Date.now() + 60_000).toISOString();
 			const one = (id, more) => ({ id, caller: "ada", tool: "ext_notes_delete", method: "tools/call", policy: "ask-first", reason: "deleted is deleted", arguments: "{}", since, expires, waiting: true, desk: "gpu1", ...more });
-			store.approvals = [one("gpu1/1.aa"), one("gpu1/2.bb", { desk_only: true })];
+			store.approvals = [one("gpu1/1.aa", { asked_in: "form 1.0" }), one("gpu1/2.bb", { desk_only: true })];
 			store.silent = [{ node: "laptop", reason: "no answer within 2s" }];
 			refresh();
 			return 0;
 		})`)
-		b.await(`document.querySelectorAll(".card").length === 2 && document.querySelectorAll(".card button").length === 2 && document.querySelector(".approvals").innerText.includes("waits at node gpu1") && document.querySelector(".approvals").innerText.includes("name this node in cluster.operators there") && document.querySelector(".approvals").innerText.includes("Requests of node laptop")`)
+		b.await(`document.querySelectorAll(".card").length === 2 && document.querySelectorAll(".card button").length === 2 && document.querySelector(".approvals").innerText.includes("waits at node gpu1") && document.querySelector(".approvals").innerText.includes("asked in form 1.0 too; the first answer counts") && document.querySelector(".approvals").innerText.includes("name this node in cluster.operators there") && document.querySelector(".approvals").innerText.includes("Requests of node laptop")`)
 		b.shoot("approvals-of-nodes")
 		b.eval(`import("./store.js").then(({ store, refresh }) => { store.approvals = []; store.silent = []; refresh(); return 0; })`)
 	})

@@ -81,6 +81,7 @@ type DecideResult struct {
 	RetryAfter float64         `json:"retry_after,omitempty"` // seconds until a denied call may be tried again
 	// seconds to wait for a person's approval; 0: the host's default
 	Expiry   float64         `json:"expiry,omitempty"`
+	Asking                   // of ask
 	Request  json.RawMessage `json:"request,omitempty"`  // replaces the params
 	Response json.RawMessage `json:"response,omitempty"` // replaces the result
 }

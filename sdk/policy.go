@@ -41,6 +41,7 @@ type Decision struct {
 	Data       json.RawMessage // details for programs
 	RetryAfter time.Duration   // until a denied call may be retried; 0: unknown
 	Expiry     time.Duration   // of an approval request; 0: the host's default
+	Asking     protocol.Asking // of an approval request: where a person is asked, and how long a yes holds
 
 	word string
 	json json.RawMessage // for modify and respond
@@ -101,6 +102,7 @@ func (d *Decision) encode(e *Exchange) (json.RawMessage, error) {
 		Data:       d.Data,
 		RetryAfter: d.RetryAfter.Seconds(),
 		Expiry:     d.Expiry.Seconds(),
+		Asking:     d.Asking,
 	}
 	switch {
 	case d.word == "":

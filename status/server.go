@@ -12,6 +12,7 @@ type Server struct {
 	RejectedTokens   Refusals   `json:"rejected_tokens"`            // requests with an invalid or expired token
 	FailedHandshakes Refusals   `json:"failed_handshakes"`          // TLS handshakes
 	CertificateEnds  *time.Time `json:"certificate_ends,omitempty"` // expiry of the certificate in use; nil without TLS
+	Dashboard        string     `json:"dashboard,omitempty"`        // its URL on this machine; "" if it is not served
 }
 
 // Refusals counts refusals since the server started.

@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/text/redact"
+	"github.com/exthost/exthost/protocol"
 )
 
 const (
@@ -40,6 +41,11 @@ type Options struct {
 	// Asked is called with each new request by the goroutine that called Ask, so it must be quick.
 	// Nil: it is not called.
 	Asked func(Request)
+	// Refused is called with an answer of a client that does not count, and with a client that is asked no more, on
+	// the goroutine that asks the client. Nil: it is not called.
+	Refused func(q Request, why string)
+	// Dashboard returns the address at which operators answer in a browser, "" if there is none. Nil: there is none.
+	Dashboard func() string
 	// Secrets masks the host's secrets in requests, in addition to those recognized by their
 	// form. Default: no secrets.
 	Secrets *redact.Redactor
@@ -65,40 +71,40 @@ type Request struct {
 	Approved  string    `json:"approved_by,omitempty"` // the person who approved after the caller had canceled
 	Desk      string    `json:"desk,omitempty"`        // the cluster node at which the request waits; "" for this host
 	DeskOnly  bool      `json:"desk_only,omitempty"`   // only operators of the desk node may answer
+	AskedIn   string    `json:"asked_in,omitempty"`    // the client in which it is asked too, now; "" for none
 }
 
 // Store holds the pending requests. It is a [governance.Approver]. Its methods are safe
 // for concurrent use.
 type Store struct {
-	strict  bool
-	asked   func(Request)
-	secrets *redact.Redactor
+	o Options
 
-	mu      sync.Mutex // guards the fields below
-	pending []*pendingRequest
-	ended   []ended       // the latest answered requests, the oldest first
-	changed chan struct{} // closed and replaced at each change
+	mu         sync.Mutex // guards the fields below
+	pending    []*pendingRequest
+	ended      []ended // the latest answered requests, the oldest first
+	remembered []grant // approvals that hold for a session, the oldest first
+	paces      paces
+	changed    chan struct{} // closed and replaced at each change
 }
 
 type pendingRequest struct {
 	Request
 	subject subject
-	answer  chan answer // buffered; nil while no caller waits
+	size    int                    // of the payload, in bytes
+	hidden  []display.Hidden       // characters of the payload that a reader does not see
+	session string                 // for which a yes holds; "": it holds for the one call
+	answer  chan governance.Answer // buffered; nil while no caller waits
+	early   governance.Answer      // the approval, if Approved is set
 }
 
 // subject identifies the call that an approval is valid for. session is "" for named callers,
 // because such a caller may repeat the call in another session.
 type subject struct{ caller, session, node, extension, tool, method, policy, flow, hash string }
 
-type answer struct {
-	approved bool
-	by       string
-}
-
 // ended is a request that was answered.
 type ended struct {
 	id string
-	answer
+	governance.Answer
 }
 
 // endedError is [ErrUnknown] for a request that was answered already; its text names the person who
@@ -106,7 +112,8 @@ type ended struct {
 type endedError struct{ ended }
 
 func (e *endedError) Error() string {
-	return e.id + " was " + map[bool]string{true: "approved", false: "denied"}[e.approved] + " already, by " + e.by
+	return e.id + " was " + map[bool]string{true: "approved", false: "denied"}[e.Approved] + " already, by " +
+		e.Answer.String()
 }
 
 func (e *endedError) Is(target error) bool { return target == ErrUnknown }
@@ -119,32 +126,50 @@ var _ governance.Approver = (*Store)(nil)
 
 // NewStore returns an empty store.
 func NewStore(o Options) *Store {
-	return &Store{strict: o.Strict, asked: o.Asked, secrets: o.Secrets, changed: make(chan struct{})}
+	return &Store{o: o, changed: make(chan struct{})}
 }
 
-// Ask implements [governance.Approver]: it waits for Approve or Deny. If an equal call was canceled
-// and then approved, Ask returns that approval at once and removes it. The error is that of ctx, or
-// says that there are too many requests.
+// Ask implements [governance.Approver]: it waits for Approve, Deny or the answer of the client that made the call. If
+// an equal call was canceled and then approved, Ask returns that approval at once and removes it. The error is that of
+// ctx, or says that there are too many requests.
 func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest,
-) (approved bool, by string, err error) {
+) (governance.Answer, error) {
 	own, err := s.newRequest(ctx, x, q, time.Now())
 	if err != nil {
-		return false, "", err
+		return governance.Answer{}, err
 	}
-	shown := own.Request
-	own, approver, err := s.add(own)
-	if err != nil || approver != "" {
-		return approver != "", approver, err
+	shown, answered := own.Request, own.answer
+	own, early, err := s.add(own)
+	if err != nil || early.Approved {
+		return early, err
 	}
-	if shown.ID == own.ID && s.asked != nil {
-		s.asked(shown)
+	if shown.ID == own.ID && s.o.Asked != nil {
+		s.o.Asked(shown)
+	}
+	shown.ID = own.ID // it never changes
+	if x.Client != nil {
+		defer x.Client.Waits(ctx, "waits for an approval: "+s.next(shown.ID))()
+	}
+	if s.asksClient(x, q) {
+		defer s.askClient(ctx, &asking{own, shown, answered, x.Client, x.ToolRisk(), q.Where})()
 	}
 	select {
-	case a := <-own.answer:
-		return a.approved, a.by, nil
+	case a := <-answered:
+		return a, nil
 	case <-ctx.Done():
 		return s.abandon(ctx, own)
 	}
+}
+
+// next says how operators answer the request id; "" is any request.
+func (s *Store) next(id string) string {
+	text := strings.TrimSpace("exthost calls approve " + id)
+	if s.o.Dashboard != nil {
+		if at := s.o.Dashboard(); at != "" {
+			text += ", or " + at
+		}
+	}
+	return text
 }
 
 func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest, now time.Time,
@@ -161,8 +186,8 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	}
 	sum := sha256.Sum256(payload)
 	hash := hex.EncodeToString(sum[:])
-	reason := s.secrets.Text(q.Reason, maxReason)            // a reason may quote the payload
-	shown, err := s.secrets.JSON(ctx, payload, 2*maxPreview) // display.Cut marks that the text was cut
+	reason := s.o.Secrets.Text(q.Reason, maxReason)            // a reason may quote the payload
+	shown, err := s.o.Secrets.JSON(ctx, payload, 2*maxPreview) // display.Cut marks that the text was cut
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +199,12 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	if expiry <= 0 {
 		expiry = governance.DefaultExpiry
 	}
+	remembered := ""
+	if q.Remember == protocol.RememberSession {
+		remembered = x.Session
+	}
 	return &pendingRequest{
+		session: remembered,
 		Request: Request{
 			ID:        strings.ToLower(rand.Text()[:8]),
 			Caller:    x.Caller,
@@ -193,26 +223,32 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 			Waiting:   true,
 		},
 		subject: subject{x.Caller, session, x.Node, x.Extension, x.Tool, x.Method, q.Policy, string(q.Flow), hash},
-		answer:  make(chan answer, 1),
+		size:    len(payload),
+		hidden:  display.FindHidden(payload),
+		answer:  make(chan governance.Answer, 1),
 	}, nil
 }
 
 // add adds q, or gives the answer channel of q to an equal request whose caller has canceled. If
-// such a request is approved already, add removes it and returns the person who approved.
-func (s *Store) add(q *pendingRequest) (_ *pendingRequest, approver string, err error) {
+// such a request is approved already, add removes it and returns the approval. An approval that
+// holds for the session is returned too, and stays.
+func (s *Store) add(q *pendingRequest) (_ *pendingRequest, early governance.Answer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(time.Now())
+	if a := s.recallLocked(q); a.Approved {
+		return q, a, nil
+	}
 	fromCaller := 0
 	for i, old := range s.pending {
 		if old.subject == q.subject && !old.Waiting {
 			if old.Approved != "" {
 				s.removeLocked(i)
-				return nil, old.Approved, nil
+				return old, old.early, nil
 			}
-			old.Waiting, old.answer, old.Expires = true, q.answer, q.Expires
+			old.Waiting, old.answer, old.Expires, old.session = true, q.answer, q.Expires, q.session
 			s.changeLocked()
-			return old, "", nil
+			return old, early, nil
 		}
 		if old.subject.caller == q.subject.caller && old.subject.session == q.subject.session &&
 			old.subject.node == q.subject.node {
@@ -220,36 +256,37 @@ func (s *Store) add(q *pendingRequest) (_ *pendingRequest, approver string, err 
 		}
 	}
 	if len(s.pending) >= maxPending || fromCaller >= maxPerCaller {
-		return nil, "", fmt.Errorf("%d approval requests wait for an answer already, %d of this caller: answer some "+
+		return q, early, fmt.Errorf("%d approval requests wait for an answer already, %d of this caller: answer some "+
 			"of them first", len(s.pending), fromCaller)
 	}
 	s.pending = append(s.pending, q)
 	s.changeLocked()
-	return q, "", nil
+	return q, early, nil
 }
 
 // abandon records that the caller of q no longer waits.
-func (s *Store) abandon(ctx context.Context, q *pendingRequest) (approved bool, by string, err error) {
+func (s *Store) abandon(ctx context.Context, q *pendingRequest) (governance.Answer, error) {
+	next := s.next("")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case a := <-q.answer: // sent just before ctx ended
-		return a.approved, a.by, nil
+		return a, nil
 	default:
 	}
 	q.Waiting, q.answer = false, nil
-	if i := slices.Index(s.pending, q); i >= 0 && (s.strict || !time.Now().Before(q.Expires)) {
+	if i := slices.Index(s.pending, q); i >= 0 && (s.o.Strict || !time.Now().Before(q.Expires)) {
 		s.removeLocked(i)
 	} else {
 		s.changeLocked()
 	}
-	return false, "", ctx.Err()
+	return governance.Answer{Next: next}, ctx.Err()
 }
 
 // Approve allows the call of request id once: now if its caller waits, else when the same
 // caller repeats the same call before the request expires. by names the person.
 func (s *Store) Approve(id, by string) error {
-	return s.resolve(id, answer{true, by})
+	return s.resolve(id, governance.Answer{Approved: true, By: by, Where: protocol.AtOperator})
 }
 
 // Deny denies the call of request id. reason may be "".
@@ -257,11 +294,11 @@ func (s *Store) Deny(id, by, reason string) error {
 	if reason != "" {
 		by += ": " + reason
 	}
-	return s.resolve(id, answer{false, by})
+	return s.resolve(id, governance.Answer{By: by, Where: protocol.AtOperator})
 }
 
-func (s *Store) resolve(id string, a answer) error {
-	if a.by == "" {
+func (s *Store) resolve(id string, a governance.Answer) error {
+	if a.By == "" {
 		return errors.New("an answer needs somebody who gives it")
 	}
 	s.mu.Lock()
@@ -272,20 +309,31 @@ func (s *Store) resolve(id string, a answer) error {
 		return s.unknownLocked(id)
 	}
 	q := s.pending[i]
+	if a.Approved && q.Approved != "" {
+		return fmt.Errorf("%s: %w; it was approved by %s", id, ErrAnswered, q.Approved)
+	}
+	s.settleLocked(i, a)
+	return nil
+}
+
+// settleLocked gives the answer to request number i: now if its caller waits, else to its next attempt.
+func (s *Store) settleLocked(i int, a governance.Answer) {
+	q := s.pending[i]
+	a.After = time.Since(q.Since)
 	switch {
 	case q.Waiting:
 		q.answer <- a
+		if a.Approved && q.session != "" {
+			s.rememberLocked(q, a)
+		}
 		s.removeLocked(i)
-	case a.approved && q.Approved != "":
-		return fmt.Errorf("%s: %w; it was approved by %s", id, ErrAnswered, q.Approved)
-	case a.approved:
-		q.Approved = a.by
+	case a.Approved:
+		q.Approved, q.early = a.By, a
 		s.changeLocked()
 	default:
 		s.removeLocked(i)
 	}
-	s.ended = append(s.ended[max(0, len(s.ended)-maxEnded+1):], ended{id, a})
-	return nil
+	s.ended = append(s.ended[max(0, len(s.ended)-maxEnded+1):], ended{q.ID, a})
 }
 
 // unknownLocked returns the error for a request that is not pending. If the request is among the

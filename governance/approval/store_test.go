@@ -41,8 +41,8 @@ type result struct {
 func ask(ctx context.Context, s *Store, x *governance.Exchange) <-chan result {
 	done := make(chan result, 1)
 	go func() {
-		approved, by, err := s.Ask(ctx, x, asked)
-		done <- result{approved, by, err}
+		a, err := s.Ask(ctx, x, asked)
+		done <- result{a.Approved, a.By, err}
 	}()
 	synctest.Wait()
 	return done
@@ -57,8 +57,8 @@ func TestApproveAndDeny(t *testing.T) {
 		asked.Reason = "may it " + secret + "?"
 		first := make(chan result, 1)
 		go func() {
-			approved, by, err := s.Ask(t.Context(), exchange("ann", `{"path":"/a","token":"`+secret+`"}`), asked)
-			first <- result{approved, by, err}
+			a, err := s.Ask(t.Context(), exchange("ann", `{"path":"/a","token":"`+secret+`"}`), asked)
+			first <- result{a.Approved, a.By, err}
 		}()
 		synctest.Wait()
 		<-changed
@@ -283,11 +283,11 @@ func TestRequestsAreBounded(t *testing.T) {
 			waiting = append(waiting,
 				ask(ctx, s, exchange(fmt.Sprint("caller", i%(maxPending/maxPerCaller)), fmt.Sprintf(`{"n":%d}`, i))))
 		}
-		if _, _, err := s.Ask(ctx, exchange("caller0", `{}`), asked); err == nil ||
+		if _, err := s.Ask(ctx, exchange("caller0", `{}`), asked); err == nil ||
 			!strings.Contains(err.Error(), "32 of this caller") {
 			t.Error(err)
 		}
-		if _, _, err := s.Ask(ctx, exchange("somebody", `{}`), asked); err == nil ||
+		if _, err := s.Ask(ctx, exchange("somebody", `{}`), asked); err == nil ||
 			!strings.Contains(err.Error(), "256 approval requests wait") {
 			t.Error(err)
 		}
@@ -322,7 +322,7 @@ func TestOneApprovalOneCall(t *testing.T) {
 		callers.Go(func() {
 			for i := range 200 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%5)*100*time.Microsecond)
-				if ok, _, _ := s.Ask(ctx, exchange("ann", `{}`), asked); ok {
+				if a, _ := s.Ask(ctx, exchange("ann", `{}`), asked); a.Approved {
 					passed.Add(1)
 				}
 				cancel()

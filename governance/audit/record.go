@@ -67,12 +67,15 @@ type Record struct {
 	Policy     string    `json:"policy,omitempty"`      // the policy that determined the outcome
 	Code       string    `json:"code,omitempty"`        // of the decision
 	ApprovedBy string    `json:"approved_by,omitempty"` // the person who answered a policy's approval request
-	Failure    string    `json:"failure,omitempty"`     // the kind of error
-	Error      string    `json:"error,omitempty"`       // the message of the error, masked and truncated
-	Replayed   bool      `json:"replayed,omitempty"`
-	Duration   float64   `json:"duration_ms,omitempty"`
-	Request    Payload   `json:"request,omitzero"`
-	Response   Payload   `json:"response,omitzero"`
+	AnsweredIn string    `json:"answered_in,omitempty"` // where: operator or client
+	// from the question to the answer
+	AnsweredAfter float64 `json:"answered_after_ms,omitempty"`
+	Failure       string  `json:"failure,omitempty"` // the kind of error
+	Error         string  `json:"error,omitempty"`   // the message of the error, masked and truncated
+	Replayed      bool    `json:"replayed,omitempty"`
+	Duration      float64 `json:"duration_ms,omitempty"`
+	Request       Payload `json:"request,omitzero"`
+	Response      Payload `json:"response,omitzero"`
 
 	Lost  int    `json:"lost,omitempty"`  // KindLost: the number of lost records
 	Torn  string `json:"torn,omitempty"`  // KindRecovered: the removed bytes, truncated
@@ -122,7 +125,9 @@ func recordOf(x *governance.Exchange, now time.Time) Record {
 		Direction:  x.Direction(),
 		Notify:     x.Notify,
 		ApprovedBy: x.Verdict.By,
+		AnsweredIn: string(x.Verdict.Where),
 	}
+	r.AnsweredAfter = float64(time.Duration(x.Verdict.After).Microseconds()) / 1e3
 	if !x.Began.IsZero() {
 		r.Time = x.Began.UTC()
 	}
@@ -220,12 +225,12 @@ func (r *Record) append(dst []byte) []byte {
 	dst = appendText(dst, "policy", r.Policy)
 	dst = appendText(dst, "code", r.Code)
 	dst = appendText(dst, "approved_by", r.ApprovedBy)
+	dst = appendText(dst, "answered_in", r.AnsweredIn)
+	dst = appendNumber(dst, "answered_after_ms", r.AnsweredAfter)
 	dst = appendText(dst, "failure", r.Failure)
 	dst = appendText(dst, "error", r.Error)
 	dst = appendTrue(dst, "replayed", r.Replayed)
-	if r.Duration != 0 {
-		dst = strconv.AppendFloat(appendKey(dst, "duration_ms"), r.Duration, 'f', -1, 64)
-	}
+	dst = appendNumber(dst, "duration_ms", r.Duration)
 	if r.Lost != 0 {
 		dst = strconv.AppendInt(appendKey(dst, "lost"), int64(r.Lost), 10)
 	}
@@ -246,6 +251,13 @@ func appendText(dst []byte, name, text string) []byte {
 		return dst
 	}
 	return rawjson.AppendText(appendKey(dst, name), text)
+}
+
+func appendNumber(dst []byte, name string, n float64) []byte {
+	if n == 0 {
+		return dst
+	}
+	return strconv.AppendFloat(appendKey(dst, name), n, 'f', -1, 64)
 }
 
 func appendTrue(dst []byte, name string, is bool) []byte {

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
 )
 
 func TestApprovalAsks(t *testing.T) {
 	spec := governance.Spec{
 		Builtin:  "approval",
 		Category: governance.Authorization,
-		Config:   map[string]any{"reason": "it deletes", "expiry": "90s"},
+		Config:   map[string]any{"reason": "it deletes", "expiry": "90s", "where": "client", "remember": "session"},
 	}
 	p, err := New(spec)
 	if err != nil {
@@ -20,7 +21,7 @@ func TestApprovalAsks(t *testing.T) {
 	}
 	call := &governance.Exchange{Method: "tools/call"}
 	if d := decide(t, p, governance.Request, call); d.Action != governance.Ask || d.Reason != "it deletes" ||
-		d.Expiry != 90*time.Second {
+		d.Expiry != 90*time.Second || d.Where != protocol.InClient || d.Remember != protocol.RememberSession {
 		t.Errorf("%+v", d)
 	}
 	if d := decide(t, p, governance.Response, call); d.Action != governance.Allow {
@@ -45,6 +46,14 @@ func TestApprovalConfigIsRefused(t *testing.T) {
 		`"soon" is not a duration`: {
 			Category: governance.Authorization,
 			Config:   map[string]any{"expiry": "soon"},
+		},
+		`"here" is none of operator, client_then_operator, client`: {
+			Category: governance.Authorization,
+			Config:   map[string]any{"where": "here"},
+		},
+		"unknown key, did you mean where?": {
+			Category: governance.Authorization,
+			Config:   map[string]any{"were": "client"},
 		},
 	} {
 		s.Builtin = "approval"

@@ -27,6 +27,8 @@ import (
 //	message: '"no " + arguments.command'    # an expression that returns the reason
 //	code: no_rm                             # default: the category's
 //	expiry: 10m                             # for ask; default 5m
+//	where: client                           # for ask, as in the policy approval; default operator
+//	remember: session                       # for ask: how long a yes holds: call (default) or session
 //
 // Variables: method, caller, session, node, extension, tool, risk (read, write, destroy; empty
 // without a tool), direction (to_extension, to_caller) and flow (request, response) are strings;
@@ -54,6 +56,7 @@ type config struct {
 	Message string            `json:"message"`
 	Code    string            `json:"code"`
 	Expiry  settings.Duration `json:"expiry"`
+	protocol.Asking
 }
 
 // maxCost bounds the cost of one evaluation. An evaluation of this cost takes about 10 ms.
@@ -87,6 +90,10 @@ func New(s governance.Spec) (governance.Policy, error) {
 	}
 	outcome := uses["result"] || uses["error"]
 	p.request, p.response = !outcome || uses["flow"], outcome || uses["flow"]
+	if !p.request && p.Where.Client() {
+		errs = append(errs, settings.Wrong("config.where",
+			"the expression is about a response, which the client does not see before it is approved: leave where out"))
+	}
 	message := compared{field: "config.message"}
 	if p.Message != "" {
 		if p.message, err = compile(env, p.Message, cel.StringType, uses, &message); err != nil {
@@ -181,6 +188,7 @@ func (p *policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 		Code:   p.Code,
 		Reason: "it is not allowed when " + p.When,
 		Expiry: time.Duration(p.Expiry),
+		Asking: p.Asking,
 	}
 	if p.message != nil { // an error in the message does not change the decision
 		if text, _, err := p.message.Eval(vars); err == nil {

@@ -141,6 +141,8 @@ func TestDecisions(t *testing.T) {
 		{"ask, with a message",
 			`{"when": "true", "action": "ask", "code": "rm", "message": "'really ' + arguments.command + '?'"}`,
 			governance.Request, "ask rm: really rm -rf?"},
+		{"ask in the client", `{"when": "true", "action": "ask", "message": "'sure?'", "where": "client"}`,
+			governance.Request, "ask : sure?"},
 		{"a message that fails", `{"when": "true", "message": "arguments.nothing"}`, governance.Request,
 			"deny : it is not allowed when true"},
 		{"numbers", `{"when": "arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"}`, governance.Request,

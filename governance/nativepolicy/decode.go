@@ -32,7 +32,8 @@ var (
 		protocol.DecisionRespond,
 		protocol.DecisionAsk,
 	}
-	members = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
+	members = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "where", "remember", "request",
+		"response"}
 )
 
 // decode decodes a [protocol.DecideResult]. A denial is valid even if other members are invalid.
@@ -102,7 +103,7 @@ func decodeStrictly(flow governance.Flow, answer json.RawMessage) (d governance.
 		return d, fmt.Errorf("%q is no decision%s; say one of %s", r.Decision, suggest(r.Decision, decisions),
 			strings.Join(decisions, ", "))
 	}
-	d = governance.Decision{Action: action, Code: r.Code, Reason: r.Reason, Data: r.Data}
+	d = governance.Decision{Action: action, Code: r.Code, Reason: r.Reason, Data: r.Data, Asking: r.Asking}
 	if d.Expiry, err = seconds("expiry", r.Expiry); err != nil {
 		return governance.Decision{}, err
 	}

@@ -56,6 +56,10 @@ func TestDecisions(t *testing.T) {
 			governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{"content":[]}`)}, ""},
 		{request, `{"decision":"ask","reason":"sure?","expiry":60}`,
 			governance.Decision{Action: governance.Ask, Reason: "sure?", Expiry: time.Minute}, ""},
+		{request, `{"decision":"ask","where":"client","remember":"session"}`, governance.Decision{
+			Action: governance.Ask,
+			Asking: protocol.Asking{Where: protocol.InClient, Remember: protocol.RememberSession},
+		}, ""},
 
 		{request, ``, governance.Decision{}, "unexpected end of JSON"},
 		{request, `null`, governance.Decision{}, "not a JSON object"},
@@ -92,6 +96,8 @@ func TestDecisions(t *testing.T) {
 		{request, `{"decision":"deny","retry_after":"2"}`,
 			governance.Decision{Action: governance.Deny, RetryAfter: 2 * time.Second}, ""},
 		{request, `{"decision":"deny","retry_after":"-2h"}`, deny, ""},
+		{request, `{"decision":"ask","where":"here"}`, governance.Decision{}, `"here" is none of operator, client`},
+		{request, `{"decision":"ask","remember":true}`, governance.Decision{}, "true is none of call, session"},
 		{request, `{"decision":"ask","expiry":-1}`, governance.Decision{}, "expiry is a number of seconds"},
 	} {
 		p := nativepolicy.New(governance.Spec{Category: governance.Content}, &script{answer: tt.answer})

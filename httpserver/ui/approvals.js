@@ -71,7 +71,7 @@ function request(q) {
       const rest = Date.parse(q.expires) - Date.now();
       setText(left, rest > 0 ? `${span(rest)} left` : "expired");
       bar.style.width = `${Math.max(0, Math.min(100, (100 * rest) / (Date.parse(q.expires) - Date.parse(q.since))))}%`;
-      setText(state, q.approved_by ? `approved by ${q.approved_by}, for the next attempt` : q.waiting ? "" : "the caller has disconnected; an approval applies to its next attempt");
+      setText(state, q.approved_by ? `approved by ${q.approved_by}, for the next attempt` : q.waiting ? (q.asked_in ? `asked in ${q.asked_in} too; the first answer counts` : "") : "the caller has disconnected; an approval applies to its next attempt");
       setAttr(left, "data-tone", rest < 30_000 ? "bad" : null);
     },
   };

@@ -119,12 +119,15 @@ function explain(box, id) {
   }
 }
 
+/** answered says who answered an approval request, where and after how long. */
+const answered = (a) => `${a.by}${a.where === "client" ? " in the client" : ""}${a.answered_after_ms ? `, after ${duration(a.answered_after_ms)}` : ""}`;
+
 /** steps returns the facts of a decision, and what each policy said. */
 const steps = (t) => [
   facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["node", t.node], ["decision there", t.origin], ["took", duration(t.took_ms)], ["forwarded", t.sent ? "yes" : "no"],
-    ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
+    ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${answered(t.verdict)}`].filter(Boolean).join(" ")]]),
   el("ol.steps", {}, ...(t.steps ?? []).map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
-    el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ms))))),
+    el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""}${s.by ? `, answered by ${answered(s)}` : ""} `, el("small", {}, duration(s.latency_ms))))),
 ];
 
 /** tester returns a panel in which policies decide about a call that is not made. */
@@ -181,7 +184,7 @@ function auditLog() {
 }
 
 function record(r) {
-  const note = [r.error, r.approved_by && `approved by ${r.approved_by}`, r.code].filter(Boolean).join(" · ");
+  const note = [r.error, r.approved_by && `answered by ${answered({ ...r, by: r.approved_by, where: r.answered_in })}`, r.code].filter(Boolean).join(" · ");
   const carried = [["Request", r.request], ["Response", r.response]].filter(([, p]) => p?.json || p?.cut)
     .map(([name, p]) => el("details", {}, el("summary", {}, `${name}, ${count(p.bytes)} bytes`), block(name, p.cut || json(JSON.stringify(p.json), { lines: true })).node));
   return { node: el("tr", {}, el("td", {}, el("time", { datetime: r.time }, clock(r.time))), el("th", { scope: "row" }, r.tool || r.method), el("td", { "data-name": "Caller" }, r.caller || "–"),

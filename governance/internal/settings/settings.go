@@ -78,8 +78,11 @@ func decodable(path string, value any, t reflect.Type) error {
 
 func canonicalTable(path string, table map[string]any, t reflect.Type) (any, error) {
 	fields := make(map[string]reflect.Type)
-	for f := range t.Fields() {
-		fields[f.Tag.Get("json")] = f.Type
+	for _, f := range reflect.VisibleFields(t) { // those of embedded structs too
+		if !f.Anonymous {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fields[name] = f.Type
+		}
 	}
 	out := make(map[string]any, len(table))
 	var errs []error

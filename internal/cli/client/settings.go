@@ -81,11 +81,11 @@ func change(c *console.Console, cfg *config.Config, e config.ClientEdit) (config
 		return done, refused(e, err)
 	}
 	wanted, byHand := errors.AsType[*config.ByHand](err)
+	_, exists := cfg.Server.Clients[e.Name]
 	switch {
 	case protocol.KindOf(err) == protocol.ToolNotFound:
 		return done, hosts.UnknownClient(e.Name, names(cfg))
-	case protocol.KindOf(err) == protocol.InvalidArguments && e.New != nil &&
-		cfg.Server.Clients[e.Name] != (config.Client{}):
+	case protocol.KindOf(err) == protocol.InvalidArguments && e.New != nil && exists:
 		return done, console.Usagef("exthost client rotate "+e.Name+" gives it a new token", "%s", protocol.Reason(err))
 	case protocol.KindOf(err) == protocol.InvalidArguments:
 		return done, console.Usagef("exthost client list", "%s", protocol.Reason(err))

@@ -102,6 +102,8 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 		state = "approved by " + q.Approved + ", for when it is made again"
 	case !q.Waiting:
 		state = "its caller has gone, and may come again"
+	case q.AskedIn != "":
+		state = "asked in " + q.AskedIn + " too"
 	}
 	lines := []string{
 		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller, q.Node), q.Policy,

@@ -221,6 +221,7 @@ func auditLine(c *console.Console, r *audit.Record) string {
 	line := cmp.Or(r.Tool, r.Method)
 	for _, part := range []struct{ name, value string }{
 		{"caller", r.Caller}, {"node", r.Node}, {"policy", r.Policy}, {"code", r.Code}, {"approved_by", r.ApprovedBy},
+		{"answered_in", r.AnsweredIn},
 		{"failure", r.Failure}, {"error", r.Error}, {"id", r.ID}, {"origin", r.Origin},
 	} {
 		if part.value == "" {

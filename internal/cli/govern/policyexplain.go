@@ -204,7 +204,8 @@ func stepReason(s governance.Step) string {
 		reason = strings.TrimSuffix(s.Code+": "+reason, ": ")
 	}
 	if s.By != "" {
-		reason = strings.TrimPrefix(reason+"; answered by "+s.By, "; ")
+		reason = strings.TrimPrefix(reason+"; answered by "+
+			governance.Answer{By: s.By, Where: s.Where, After: time.Duration(s.After)}.String(), "; ")
 	}
 	return reason
 }

@@ -82,7 +82,11 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 		}
 		server := httpserver.New(o)
 		serving.Store(server)
-		h.Admin().ServedBy(server.Report)
+		h.Admin().ServedBy(func() status.Server {
+			report := server.Report()
+			report.Dashboard = f.url + "/ui/"
+			return report
+		})
 		if r.daemon != nil {
 			return server.Serve(ctx, r.daemon.Yield(listener))
 		}

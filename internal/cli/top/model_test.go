@@ -180,10 +180,11 @@ func TestKeys(t *testing.T) {
 			Policy:    "people",
 			Arguments: `{"n":1}`,
 			Expires:   d.at.Add(time.Minute),
+			AskedIn:   "form 1.0",
 		},
 		{ID: "two", Tool: "ext_x_send", Policy: "people", Expires: d.at},
 	})
-	d.shows("▶ ext_x_pay", "ada, policy people", `{"n":1}`, "1m0s left")
+	d.shows("▶ ext_x_pay", "ada, policy people", `{"n":1}`, "1m0s left, asked in form 1.0 too")
 	d.press("down", "d")
 	d.shows("deny ext_x_send of an anonymous caller?")
 	d.press("y", "up", "a", "y")

@@ -288,6 +288,9 @@ func (m *model) approvalLines(room int) (lines []string) {
 		}
 		left := console.Span(max(0, q.Expires.Sub(m.now())).Truncate(time.Second))
 		about := fmt.Sprintf("  %s, policy %s: %s, %s left", who, q.Policy, q.Reason, left)
+		if q.AskedIn != "" {
+			about += ", asked in " + q.AskedIn + " too"
+		}
 		mark, arguments, begin := "  ", []string{oneLine(q.Arguments)}, len(lines)
 		if q.ID == m.request {
 			mark = m.paint(console.Cyan, "▶ ")

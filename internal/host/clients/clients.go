@@ -8,6 +8,7 @@ import (
 	"crypto/subtle"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/secret/clienttoken"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -232,6 +234,9 @@ func (d *Directory) Toolset(name string) string { return d.Stated()[name].Toolse
 // Scope returns the scope of a client, see [config.Client]; "" for a client without one and for an unknown client.
 func (d *Directory) Scope(name string) string { return d.Stated()[name].Scope }
 
+// Approves returns the risks of the calls that the client may approve; none for an unknown client.
+func (d *Directory) Approves(name string) []protocol.Risk { return d.Stated()[name].Approves }
+
 // Names returns the names of all clients, sorted.
 func (d *Directory) Names() []string { return slices.Sorted(maps.Keys(d.current.Load().named)) }
 
@@ -242,7 +247,7 @@ func (d *Directory) Stated() map[string]config.Client { return d.current.Load().
 func (d *Directory) Changed(stated map[string]config.Client) []string {
 	now, names := d.Stated(), []string{}
 	for name, c := range stated {
-		if was, ok := now[name]; !ok || was != c {
+		if was, ok := now[name]; !ok || !reflect.DeepEqual(was, c) {
 			names = append(names, name)
 		}
 	}

@@ -36,16 +36,16 @@ type Call struct {
 	Instance *unit.Instance      // the last instance that admitted the call; nil before
 	Sent     runtime.Request     // as last sent to an instance
 
-	entry   *tools.Entry    // the called tool of the catalog
-	parsed  toolCall        // the params of a tool call
-	params  json.RawMessage // Exchange.Request as encoded from parsed
-	hooks   hookState
-	handed  handed
-	stages  stages
-	flight  stats.Flight
-	span    Span           // nil without a tracer
-	history *stats.History // records questions to the caller
-	fault   *faults.Fault  // drawn and still to be injected, see InjectFaults
+	entry  *tools.Entry    // the called tool of the catalog
+	parsed toolCall        // the params of a tool call
+	params json.RawMessage // Exchange.Request as encoded from parsed
+	hooks  hookState
+	handed handed
+	stages stages
+	flight stats.Flight
+	span   Span // nil without a tracer
+	d      *Dispatcher
+	fault  *faults.Fault // drawn and still to be injected, see InjectFaults
 }
 
 // isToolCall reports whether the call is a tools/call.
@@ -72,7 +72,7 @@ func (c *Call) arguments() json.RawMessage {
 // its snapshot.
 func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, err error) {
 	c := d.newCall()
-	c.Request, c.Snapshot, c.history = r, d.o.Snapshots.Enter(), d.o.History
+	c.Request, c.Snapshot, c.d = r, d.o.Snapshots.Enter(), d
 	if t != nil {
 		c.parsed = *t
 	}
@@ -314,9 +314,9 @@ func (c *Call) asked(method string) (answered func()) {
 		q.Client = stats.ClientName(s.ClientInfo)
 	}
 	if c.flight.Tool == "" { // no instance has it, or it is no call of a tool
-		return c.history.Asked(q)
+		return c.d.o.History.Asked(q)
 	}
-	closed, resumed := c.history.Asked(q), c.Target.Base().Calls.Asks(&c.flight)
+	closed, resumed := c.d.o.History.Asked(q), c.Target.Base().Calls.Asks(&c.flight)
 	return func() { closed(); resumed() }
 }
 
@@ -332,6 +332,6 @@ func (c *Call) TellCaller(ctx context.Context, method string, params json.RawMes
 // reversed returns the exchange of the call with caller and extension swapped, for a message of the instance.
 func (c *Call) reversed(method string, params json.RawMessage) *governance.Exchange {
 	x := c.Exchange
-	x.Method, x.Request, x.Response, x.ToChild, x.Notify = method, params, nil, false, false
+	x.Method, x.Request, x.Response, x.ToChild, x.Notify, x.Client = method, params, nil, false, false, nil
 	return &x
 }

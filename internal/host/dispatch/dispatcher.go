@@ -52,7 +52,9 @@ type Options struct {
 	Feed       *stats.Feed
 	Waits      *starts.Waits
 	Tracer     Tracer // nil: no spans
-	Log        *slog.Logger
+	// Approves returns the risks of the calls that a named client may approve. Nil: none.
+	Approves func(client string) []protocol.Risk
+	Log      *slog.Logger
 }
 
 // Dispatcher carries calls. It is safe for concurrent use.

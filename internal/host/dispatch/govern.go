@@ -13,6 +13,9 @@ import (
 func Govern(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, _ json.RawMessage) (json.RawMessage, error) {
 		c.stages.policies = status.StageRequestPolicies
+		if c.Request.Client != nil {
+			c.Exchange.Client = asker{c}
+		}
 		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange,
 			func(ctx context.Context, x *governance.Exchange) (err error) {
 				c.leavePolicies()

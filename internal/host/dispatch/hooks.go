@@ -22,8 +22,9 @@ import (
 
 // hookState is shared by the hooks around one tool call.
 type hookState struct {
-	id      string   // of the call; "" before the first hook runs
-	context []string // text from before-call hooks for the model
+	id      string            // of the call; "" before the first hook runs
+	context []string          // text from before-call hooks for the model
+	answer  governance.Answer // of the person whom the hooks of a point had asked
 }
 
 // runHooks runs the hooks of a point of this tool call.
@@ -37,7 +38,8 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 	if c.entry != nil {
 		e.OwnName = c.entry.Tool
 	}
-	ctx = protocol.WithHeaders(ctx, nil)
+	ctx = context.WithValue(protocol.WithHeaders(ctx, nil), callKey{}, c)
+	c.hooks.answer = governance.Answer{}
 	return c.Snapshot.Hooks.Run(context.WithValue(ctx, instanceKey{}, unit.SessionKey(c.Request.Session)), &e)
 }
 
@@ -67,7 +69,7 @@ func (c *Call) beforeCall(ctx context.Context) error {
 	out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
 	c.hooks.context = out.Context
 	if err != nil {
-		return refused(x, out.By, err)
+		return c.refused(out.By, err)
 	}
 	if !out.Changed {
 		return nil
@@ -78,14 +80,26 @@ func (c *Call) beforeCall(ctx context.Context) error {
 	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Request, x)
 }
 
+// callKey is the context key of the call whose hooks run.
+type callKey struct{}
+
+// answered records who answered the hooks of the call, for the audit log. A denial is recorded with the error.
+func (c *Call) answered(a governance.Answer) {
+	c.hooks.answer = a
+	if v := &c.Exchange.Verdict; a.Approved && v.Action == governance.Allow {
+		*v = governance.Verdict{Action: governance.Ask, Policy: "hooks"}.Answered(a)
+	}
+}
+
 // refused records that a hook ended the exchange.
-func refused(x *governance.Exchange, by string, err error) error {
+func (c *Call) refused(by string, err error) error {
+	x := &c.Exchange
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Kind != protocol.Rejected {
 		return err
 	}
 	code, _ := rawjson.Text(rawjson.Get(e.Data, "code"))
-	x.Verdict = governance.Verdict{Action: governance.Deny, Policy: "hook " + by, Code: code}
+	x.Verdict = governance.Verdict{Action: governance.Deny, Policy: "hook " + by, Code: code}.Answered(c.hooks.answer)
 	if x.ID != "" {
 		e.Data = rawjson.Set(e.Data, "decision_id", rawjson.Quote(x.ID))
 	}
@@ -120,7 +134,7 @@ func (c *Call) afterCall(ctx context.Context, x *governance.Exchange) error {
 		out, err := c.runHooks(ctx,
 			hooks.Event{Point: hooks.AfterToolCall, Payload: x.Response, Arguments: c.arguments(), Took: c.handed.took})
 		if err != nil {
-			return refused(x, out.By, err)
+			return c.refused(out.By, err)
 		}
 		x.Response, changed = out.Payload, out.Changed
 		texts = append(texts, out.Context...)
@@ -255,43 +269,4 @@ func hookParams(e *hooks.Event) json.RawMessage {
 		}
 	}
 	return rawjson.Edit(params, m)
-}
-
-// Approver sends the approval requests of hooks to the approver of policies.
-type Approver struct{ To governance.Approver }
-
-// Approve implements [hooks.Approver].
-func (a Approver) Approve(ctx context.Context, e *hooks.Event, reason string) error {
-	ctx, cancel := context.WithTimeout(ctx, governance.DefaultExpiry)
-	defer cancel()
-	x := governance.Exchange{
-		Method:    string(e.Point),
-		Caller:    e.Caller,
-		Session:   e.Session,
-		Node:      e.Node,
-		Extension: e.Extension,
-		Tool:      e.Tool,
-		ToChild:   true,
-		Request:   e.Payload,
-	}
-	if e.Tool != "" {
-		x.Method, x.Request = protocol.MethodToolsCall, (&toolCall{arguments: e.Payload}).params(e.OwnName)
-	}
-	flow := governance.Request
-	if e.Point == hooks.AfterToolCall {
-		flow, x.Request, x.Response = governance.Response, (&toolCall{
-			arguments: e.Arguments,
-		}).params(e.OwnName), e.Payload
-	}
-	approved, by, err := a.To.Ask(ctx, &x,
-		governance.ApprovalRequest{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
-	switch {
-	case err != nil:
-		return err
-	case !approved && by != "":
-		return errors.New(by + " said no")
-	case !approved:
-		return errors.New("the answer was no")
-	}
-	return nil
 }

@@ -21,7 +21,7 @@ type desk struct {
 	asked []string
 }
 
-func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
+func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.ApprovalRequest) (governance.Answer, error) {
 	d.asked = append(d.asked, strings.Join([]string{
 		string(q.Flow),
 		x.Method,
@@ -30,7 +30,7 @@ func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.Appro
 		string(x.Response),
 		q.Reason,
 	}, " "))
-	return d.yes, d.by, d.err
+	return governance.Answer{Approved: d.yes, By: d.by}, d.err
 }
 
 // An approval request of a hook reaches the same approver as those of policies, with the same exchange.

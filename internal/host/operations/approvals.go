@@ -106,7 +106,7 @@ func readRequests(node string, answer json.RawMessage) ([]approval.Request, erro
 	for i := range list {
 		q := &list[i]
 		for _, text := range []*string{&q.Caller, &q.Session, &q.Node, &q.Extension, &q.Tool, &q.Method, &q.Policy,
-			&q.Reason, &q.Hash, &q.Decision, &q.Approved} {
+			&q.Reason, &q.Hash, &q.Decision, &q.Approved, &q.AskedIn} {
 			*text = display.Escape(display.Cut(*text, maxText))
 		}
 		q.Arguments = display.Escape(display.Cut(q.Arguments, maxArgs))

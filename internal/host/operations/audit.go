@@ -225,7 +225,7 @@ func readRecords(answer json.RawMessage, id string) ([]audit.Record, error) {
 	for i := range list {
 		r := &list[i]
 		for _, text := range []*string{&r.ID, &r.Caller, &r.Session, &r.Node, &r.Origin, &r.Extension, &r.Tool,
-			&r.Method, &r.Direction, &r.Policy, &r.Code, &r.ApprovedBy, &r.Failure, &r.Error} {
+			&r.Method, &r.Direction, &r.Policy, &r.Code, &r.ApprovedBy, &r.AnsweredIn, &r.Failure, &r.Error} {
 			*text = display.Escape(display.Cut(*text, maxText))
 		}
 	}

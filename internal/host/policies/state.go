@@ -41,6 +41,9 @@ type Options struct {
 	Quota quota.Source
 	// Observe receives every decision after it was counted. Nil: ignored.
 	Observe func(governance.Observation)
+	// Dashboard returns the address at which operators answer approval requests in a browser, "" for none. Nil: there
+	// is none.
+	Dashboard func() string
 	// Events returns the callbacks of a policy's process. Its id is policy:NAME.
 	Events func(id string) unit.Events
 }
@@ -77,7 +80,12 @@ func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
 	if s.hidden, err = pins.OpenHidden(filepath.Join(env.StateDir, ".hidden.json")); err != nil {
 		env.Log.Warn("what was accepted cannot be read", "reason", err)
 	}
-	s.Approvals = approval.NewStore(approval.Options{Asked: s.logApprovalRequest, Secrets: env.Redactor})
+	s.Approvals = approval.NewStore(approval.Options{
+		Asked:     s.logApprovalRequest,
+		Refused:   s.recordRefusedAnswer,
+		Dashboard: o.Dashboard,
+		Secrets:   env.Redactor,
+	})
 	if o.Inspect || cfg.Audit.Path == "" {
 		return s, nil
 	}
@@ -133,6 +141,44 @@ func (s *State) logApprovalRequest(q approval.Request) {
 	s.env.Log.Warn("a call waits for an approval", "approval", q.ID, "tool", subject, "caller", q.Caller, "policy",
 		q.Policy, "reason", q.Reason,
 		"next", fmt.Sprintf("exthost calls approve %s, or exthost calls deny %s", q.ID, q.ID))
+}
+
+// recordRefusedAnswer records that the answer of a client does not count, or that a client is asked no more.
+func (s *State) recordRefusedAnswer(q approval.Request, why string) {
+	s.env.Log.Warn("a client's answer to an approval request: "+why, "approval", q.ID, "tool", q.Tool, "caller",
+		q.Caller, "policy", q.Policy)
+	ctx, cancel := context.WithTimeout(context.Background(), closeDrain)
+	defer cancel()
+	s.Record(ctx, audit.Record{
+		Time:      time.Now().UTC(),
+		ID:        q.Decision,
+		Caller:    q.Caller,
+		Session:   q.Session,
+		Node:      q.Node,
+		Extension: q.Extension,
+		Tool:      q.Tool,
+		Method:    "exthost/approvals/answer",
+		Outcome:   audit.Denied,
+		Policy:    q.Policy,
+		Error:     why,
+	})
+}
+
+// CodeAnswersItself is the code of the diagnostic about a client that is asked for approvals no more.
+const CodeAnswersItself = "client_answers_itself"
+
+// Diagnostics returns what an operator should know about approvals.
+func (s *State) Diagnostics() (diags []protocol.Diagnostic) {
+	for _, client := range s.Approvals.Unasked() {
+		diags = append(diags, protocol.Diagnostic{
+			Level: protocol.LevelWarn,
+			Code:  CodeAnswersItself,
+			Message: fmt.Sprintf("client %s has answered approval requests faster than a person, ten times in a row: "+
+				"it is asked no more until the host is started again, and its calls wait for operators", client),
+			Hint: "take server.clients." + client + ".approves away, or have a person answer there",
+		})
+	}
+	return diags
 }
 
 func (s *State) observe(o governance.Observation) {
