@@ -35,6 +35,7 @@ type pendingRequest struct {
 	server  *Server
 	session *protocol.Session
 	method  string
+	params  json.RawMessage
 	cancel  context.CancelCauseFunc // ends the call
 
 	mu    sync.Mutex
@@ -78,8 +79,9 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 ) (json.RawMessage, error) {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
 	if p := s.pending.get(state); p != nil {
-		if p.session.Caller != session.Caller || p.session.Toolset != session.Toolset ||
-			p.session.Extension != session.Extension || p.method != m.Method {
+		if !p.isOf(session, m) {
+			s.log.Warn("refused answers to the questions of a call: the request is another one", "method", m.Method,
+				"caller", session.Caller)
 			return nil, wire.InvalidParams("requestState is of another request")
 		}
 		if s.pending.remove(state, p) { // only one request may continue the call
@@ -89,7 +91,14 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 	if requesterOf(ctx).forwarded { // a forwarded request may continue a call here, not begin one
 		return nil, errServerGone
 	}
-	p := &pendingRequest{server: s, session: session, method: m.Method, write: peer.write, early: peer.early}
+	p := &pendingRequest{
+		server:  s,
+		session: session,
+		method:  m.Method,
+		params:  m.Params,
+		write:   peer.write,
+		early:   peer.early,
+	}
 	peer.write, peer.requests = p.send, p
 	if p.early == nil {
 		return p.runApart(ctx, m, peer)
@@ -97,6 +106,21 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 	ctx, p.cancel = context.WithCancelCause(ctx)
 	defer p.cancel(nil)
 	return p.run(ctx, m, peer)
+}
+
+// isOf reports whether m repeats the request of p, from the same caller: a person who answered a question was asked
+// about that request. It may leave out what is known.
+func (p *pendingRequest) isOf(session *protocol.Session, m *jsonrpc.Message) bool {
+	if p.session.Caller != session.Caller || p.session.Toolset != session.Toolset ||
+		p.session.Extension != session.Extension || p.method != m.Method {
+		return false
+	}
+	for _, key := range []string{"name", "arguments", "uri"} {
+		if again := rawjson.Get(m.Params, key); again != nil && !rawjson.Equal(rawjson.Get(p.params, key), again) {
+			return false
+		}
+	}
+	return true
 }
 
 // run makes the call. The error is errAnsweredEarly if a later request of the client is to get the outcome.
