@@ -1,6 +1,7 @@
 package peertest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -24,6 +25,7 @@ type endpoint struct {
 	URL       string            `json:"url,omitempty"`     // URL of the HTTP server
 	Command   []string          `json:"command,omitempty"` // command line of a host on stdio
 	Env       map[string]string `json:"env,omitempty"`     // added to the client's default environment
+	Answer    string            `json:"answer,omitempty"`  // of the person to every form; "": the client shows none
 }
 
 // call is a tools/call that every client makes.
@@ -264,7 +266,13 @@ func connectGo(t *testing.T, h *host, p endpoint, o *mcp.ClientOptions) *mcp.Cli
 
 func reportFromGo(t *testing.T, h *host, p endpoint, calls []call) (v report) {
 	ctx := deadline(t)
-	session := connectGo(t, h, p, nil)
+	var o mcp.ClientOptions
+	if p.Answer != "" {
+		o.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: p.Answer}, nil
+		}
+	}
+	session := connectGo(t, h, p, &o)
 	v.Version = session.InitializeResult().ProtocolVersion
 	for tool, err := range session.Tools(ctx, nil) {
 		if err != nil {

@@ -7,6 +7,7 @@ const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
 const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio.js");
 const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
 const { SSEClientTransport } = require("@modelcontextprotocol/sdk/client/sse.js");
+const { ElicitRequestSchema } = require("@modelcontextprotocol/sdk/types.js");
 
 const { endpoint, calls } = JSON.parse(process.argv[2]);
 
@@ -16,7 +17,8 @@ const transports = {
   sse: () => new SSEClientTransport(new URL(endpoint.url)),
 };
 
-const client = new Client({ name: "typescript-v1", version: "1.0.0" });
+const client = new Client({ name: "typescript-v1", version: "1.0.0" }, { capabilities: endpoint.answer ? { elicitation: {} } : {} });
+if (endpoint.answer) client.setRequestHandler(ElicitRequestSchema, async () => ({ action: endpoint.answer }));
 const transport = transports[endpoint.transport]();
 let version; // only the transport gets it
 const inherited = transport.setProtocolVersion?.bind(transport);

@@ -9,6 +9,7 @@ from mcp import ClientSession, McpError
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamablehttp_client
+from mcp.types import ElicitResult
 
 
 def connect(endpoint):
@@ -28,10 +29,18 @@ async def call(session, wanted):
     return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
 
+def person(answer):
+    async def ask(context, params):
+        return ElicitResult(action=answer)
+
+    return ask if answer else None
+
+
 async def main():
     request = json.loads(sys.argv[1])
+    ask = person(request["endpoint"].get("answer"))
     async with connect(request["endpoint"]) as streams:
-        async with ClientSession(streams[0], streams[1]) as session:
+        async with ClientSession(streams[0], streams[1], elicitation_callback=ask) as session:
             version = (await session.initialize()).protocolVersion
             tools = [tool.name for tool in (await session.list_tools()).tools]
             calls = [await call(session, wanted) for wanted in request["calls"]]

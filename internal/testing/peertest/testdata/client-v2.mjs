@@ -15,7 +15,8 @@ const transports = {
 };
 const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
 
-const client = new Client({ name: "typescript-v2", version: "1.0.0" }, { versionNegotiation: { mode: modes[endpoint.versions] } });
+const client = new Client({ name: "typescript-v2", version: "1.0.0" }, { versionNegotiation: { mode: modes[endpoint.versions] }, capabilities: endpoint.answer ? { elicitation: {} } : {} });
+if (endpoint.answer) client.setRequestHandler("elicitation/create", async () => ({ action: endpoint.answer }));
 await client.connect(transports[endpoint.transport]());
 
 const seen = { version: client.getNegotiatedProtocolVersion(), tools: (await client.listTools()).tools.map((tool) => tool.name), calls: [] };

@@ -7,6 +7,7 @@ import sys
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
+from mcp.types import ElicitResult
 
 
 def server(endpoint):
@@ -26,11 +27,18 @@ async def call(client, wanted):
     return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
 
+def person(answer):
+    async def ask(context, params):
+        return ElicitResult(action=answer)
+
+    return ask if answer else None
+
+
 async def main():
     request = json.loads(sys.argv[1])
     endpoint = request["endpoint"]
     mode = {"legacy": "legacy", "modern": "2026-07-28", "auto": "auto"}[endpoint["versions"]]
-    async with Client(server(endpoint), mode=mode) as client:
+    async with Client(server(endpoint), mode=mode, elicitation_callback=person(endpoint.get("answer"))) as client:
         tools = [tool.name for tool in (await client.list_tools()).tools]
         calls = [await call(client, wanted) for wanted in request["calls"]]
         version = client.protocol_version
