@@ -34,7 +34,8 @@ type narrowing struct {
 
 	named    map[string]bool            // arguments that the schema names
 	refs     []string                   // references that are being followed
-	done     map[string]json.RawMessage // rewritten schemas, by pointer
+	exactly  int                        // schemas around it in which a weaker one would not do: not, if and oneOf
+	done     map[string]json.RawMessage // rewritten schemas, by pointer; ! before it if exactly is not 0
 	patterns map[string]*regexp.Regexp  // of patternProperties, by their text
 	written  int                        // bytes of rewritten schemas
 	err      error                      // the first one
@@ -141,11 +142,15 @@ type level struct {
 // at returns the rewritten schema s, which is at a pointer of the root; true and false stand for schemas that accept
 // everything and nothing.
 func (n *narrowing) at(pointer string, s json.RawMessage) json.RawMessage {
-	if out, known := n.done[pointer]; known {
-		return out
-	}
 	if !isObject(s) || n.err != nil {
 		return s
+	}
+	key := pointer
+	if n.exactly > 0 {
+		key = "!" + pointer
+	}
+	if out, known := n.done[key]; known {
+		return out
 	}
 	ms, err := members(s)
 	if err != nil {
@@ -165,11 +170,18 @@ func (n *narrowing) at(pointer string, s json.RawMessage) json.RawMessage {
 		out = l.join()
 		n.written += len(out)
 	}
-	n.done[pointer] = out
+	n.done[key] = out
 	if n.written > maxNarrowed {
 		n.fail("its schema is too large to be shown in part")
 	}
 	return out
+}
+
+// exact is at for a schema that counts as it is, also where it refuses.
+func (n *narrowing) exact(pointer string, s json.RawMessage) json.RawMessage {
+	n.exactly++
+	defer func() { n.exactly-- }()
+	return n.at(pointer, s)
 }
 
 // ignores reports whether the draft ignores a keyword, or does so beside a reference.
@@ -444,26 +456,52 @@ func (l *level) count(m member) {
 		l.out = append(l.out, m)
 		return
 	}
-	fixed, defaults := 0, 0
-	for _, a := range l.args {
-		if a.Fix != nil {
-			fixed++
-		}
-		if a.Default != nil {
-			defaults++
-		}
-	}
-	number -= float64(fixed)
-	if m.key == "minProperties" { // a default may count too
-		if number -= float64(defaults); number <= 0 {
-			return
+	var defaults []string
+	for _, name := range slices.Sorted(maps.Keys(l.args)) {
+		switch a := l.args[name]; {
+		case a.Fix != nil:
+			number--
+		case a.Default != nil:
+			defaults = append(defaults, name)
 		}
 	}
-	if number < 0 {
-		l.never = true
-		return
+	if l.exactly == 0 { // the tool refuses what a weaker number lets pass
+		if m.key == "minProperties" {
+			number -= float64(len(defaults))
+		}
+		defaults = nil
 	}
-	l.out = append(l.out, member{m.key, mustMarshal(number)})
+	if s := l.counted(m.key, number, defaults); len(defaults) == 0 && isObject(s) {
+		l.out = append(l.out, mustMembers(s)...)
+	} else {
+		l.add(s)
+	}
+}
+
+// maxCounted bounds the defaults of which a number of arguments depends: each doubles the cases.
+const maxCounted = 4
+
+// counted returns the schema of a number of arguments, of which these are sent although a caller may not state them.
+func (l *level) counted(key string, number float64, defaults []string) json.RawMessage {
+	switch {
+	case key == "minProperties" && number <= 0:
+		return json.RawMessage("true")
+	case key == "maxProperties" && number < 0:
+		return json.RawMessage("false")
+	case len(defaults) == 0:
+		return object([]member{{key, mustMarshal(number)}})
+	case len(defaults) > maxCounted:
+		l.fail("its schema counts its arguments in a way that cannot be shown with %d defaults", len(defaults))
+		return json.RawMessage("true")
+	}
+	stated := object([]member{{"required", mustMarshal(defaults[:1])}})
+	missing := object([]member{{"not", stated}})
+	cases := make([]json.RawMessage, 0, 2)
+	for i, when := range []json.RawMessage{stated, missing} {
+		both := []json.RawMessage{when, l.counted(key, number-float64(i), defaults[1:])}
+		cases = append(cases, object([]member{{"allOf", rawjson.AppendList(nil, both)}}))
+	}
+	return object([]member{{"anyOf", rawjson.AppendList(nil, cases)}})
 }
 
 // dependent rewrites what arguments require: of one that is always there it holds always, of one that never is, never.
@@ -519,7 +557,11 @@ func (l *level) branches(m member) {
 	in, open := items(m.value), []json.RawMessage(nil)
 	met := 0 // branches that accept everything
 	for i, s := range in {
-		switch s = l.narrowing.at(l.at+"/"+m.key+"/"+strconv.Itoa(i), s); {
+		rewrite := l.narrowing.at
+		if m.key == "oneOf" {
+			rewrite = l.exact
+		}
+		switch s = rewrite(l.at+"/"+m.key+"/"+strconv.Itoa(i), s); {
 		case isBool(s, false) && m.key == "allOf":
 			l.never = true
 		case isBool(s, false):
@@ -553,7 +595,7 @@ func (l *level) decide(key string, met int, open []json.RawMessage) {
 }
 
 func (l *level) not(m member) {
-	switch s := l.narrowing.at(l.at+"/not", m.value); {
+	switch s := l.exact(l.at+"/not", m.value); {
 	case holds(s):
 		l.never = true
 	case !isBool(s, false):
@@ -569,7 +611,7 @@ func (l *level) conditional(m member, ms []member) {
 	branches := make(map[string]json.RawMessage)
 	for _, key := range []string{"if", "then", "else"} {
 		if s := at(ms, key); s != nil {
-			branches[key] = l.narrowing.at(l.at+"/"+key, s)
+			branches[key] = l.exact(l.at+"/"+key, s)
 		}
 	}
 	decided := ""
@@ -654,12 +696,9 @@ func prune(s json.RawMessage) (json.RawMessage, error) {
 		}
 		return nil
 	}
-	for _, m := range ms {
-		if !slices.Contains(definitions, m.key) {
-			if err := collect(m.value); err != nil {
-				return nil, err
-			}
-		}
+	defines := func(m member) bool { return slices.Contains(definitions, m.key) }
+	if err := collect(object(slices.DeleteFunc(slices.Clone(ms), defines))); err != nil {
+		return nil, err
 	}
 	var out []member
 	for _, m := range ms {

@@ -68,6 +68,11 @@ var schemas = []string{
 		`"required":["a","c"]},{"properties":{"b":{"const":"x"}},"required":["b"]}]}`,
 	`{"allOf":[{"anyOf":[{"required":["a"]},{"$ref":"#/$defs/b"}]},{"not":{"allOf":[{"required":["b"]},` +
 		`{"required":["c"]}]}}],"properties":{"a":{},"b":{},"c":{}},"$defs":{"b":{"required":["b"]}}}`,
+	// Where a schema counts as it is, also where it refuses, a weaker one is not enough.
+	`{"properties":{"a":{},"b":{},"c":{}},"not":{"minProperties":3}}`,
+	`{"properties":{"a":{},"b":{},"c":{}},"oneOf":[{"maxProperties":1},{"required":["b"]}]}`,
+	`{"properties":{"a":{},"b":{},"c":{}},"if":{"minProperties":2},"then":{"required":["c"]}}`,
+	`{"$ref":"#/$defs/a","properties":{"b":{"type":"integer"},"c":{}},"$defs":{"a":{"required":["a"]}}}`,
 	// Drafts differ in what they ignore.
 	`{"properties":{"a":{},"b":{},"c":{}},"dependencies":{"a":["b"],"c":{"required":["a"]}}}`,
 	`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/all","required":["z"],` +
