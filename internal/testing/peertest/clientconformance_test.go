@@ -62,10 +62,6 @@ func useEverything(url string) error {
 		filepath.Join(home, "extensions"))
 	cmd.Dir, cmd.Env, cmd.Stderr = home, append(os.Environ(), "HOME="+home), os.Stderr
 	client := mcp.NewClient(&mcp.Implementation{Name: "using", Version: "1"}, &mcp.ClientOptions{
-		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
-			yes := &mcp.TextContent{Text: "yes"}
-			return &mcp.CreateMessageResult{Model: "none", Role: "assistant", Content: yes}, nil
-		},
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
 		},
