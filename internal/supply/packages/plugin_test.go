@@ -204,7 +204,7 @@ func TestAttacksPluginFolder(t *testing.T) {
 			}
 		}, "SKILL.md, "},
 		"many skills": {func(t *testing.T, dir string) {
-			for i := range stormtest.Sized(1200, 100_000) {
+			for i := range stormtest.Sized(50, 100_000) {
 				writeFile(t, filepath.Join(dir, "skills", fmt.Sprint("s", i), "SKILL.md"), "---\n---\n")
 			}
 		}, stormtest.Sized("", "has over 50000 files")},
