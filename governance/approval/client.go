@@ -229,13 +229,14 @@ func (s *Store) rememberLocked(q *pendingRequest, a governance.Answer) {
 	s.remembered = append(s.remembered[max(0, len(s.remembered)-maxRemembered+1):], grant{q.session, q.subject, a})
 }
 
-// recallLocked returns the approval of an equal call in the session of q, if its policy lets a yes hold for so long.
-func (s *Store) recallLocked(q *pendingRequest) governance.Answer {
+// recallLocked returns the approval of an equal call in the session of q, if its policy lets a yes hold for so long. A
+// yes of the client counts as long as the client is asked, see asksClient.
+func (s *Store) recallLocked(q *pendingRequest, asksClient bool) governance.Answer {
 	if q.session == "" {
 		return governance.Answer{}
 	}
 	for _, g := range s.remembered {
-		if g.session == q.session && g.subject == q.subject {
+		if g.session == q.session && g.subject == q.subject && (asksClient || g.answer.Where != protocol.InClient) {
 			return g.answer
 		}
 	}

@@ -370,6 +370,9 @@ func TestYesHoldsForASession(t *testing.T) {
 				t.Errorf("%s: %+v", name, a)
 			}
 		}
+		if a, _ := ask(&fakeClient{}, session, nil); a.Approved {
+			t.Error("a yes of the client outlives its right to approve")
+		}
 		s.EndSession("s2")
 		if a, _ := ask(silent(), session, nil); !a.Approved {
 			t.Error("the end of another session counts")

@@ -138,8 +138,8 @@ func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.Ap
 	if err != nil {
 		return governance.Answer{}, err
 	}
-	shown, answered := own.Request, own.answer
-	own, early, err := s.add(own)
+	shown, answered, asksClient := own.Request, own.answer, s.asksClient(x, q)
+	own, early, err := s.add(own, asksClient)
 	if err != nil || early.Approved {
 		return early, err
 	}
@@ -150,7 +150,7 @@ func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.Ap
 	if x.Client != nil {
 		defer x.Client.Waits(ctx, "waits for an approval: "+s.next(shown.ID))()
 	}
-	if s.asksClient(x, q) {
+	if asksClient {
 		defer s.askClient(ctx, &asking{own, shown, answered, x.Client, x.ToolRisk(), q.Where})()
 	}
 	select {
@@ -232,11 +232,11 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 // add adds q, or gives the answer channel of q to an equal request whose caller has canceled. If
 // such a request is approved already, add removes it and returns the approval. An approval that
 // holds for the session is returned too, and stays.
-func (s *Store) add(q *pendingRequest) (_ *pendingRequest, early governance.Answer, err error) {
+func (s *Store) add(q *pendingRequest, asksClient bool) (_ *pendingRequest, early governance.Answer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(time.Now())
-	if a := s.recallLocked(q); a.Approved {
+	if a := s.recallLocked(q, asksClient); a.Approved {
 		return q, a, nil
 	}
 	fromCaller := 0
