@@ -144,17 +144,19 @@ func readAction(answer json.RawMessage) (string, error) {
 }
 
 // question is the text that the person in front of the client reads. Text of others is on one line each, without
-// characters that a reader does not see.
+// characters that a reader does not see. A client that renders Markdown would drop HTML in it and show [a](b) as a: the
+// lines are indented as code, which is shown as it is.
 func (a *asking) question() string {
 	q, shown := a.request, &a.shown
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "\n%s: %s", name, display.Escape(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(&b, "\n    %s: %s", name, display.Escape(fmt.Sprintf(format, args...)))
 	}
 	b.WriteString("This call waits for your approval")
 	if q.session != "" {
 		b.WriteString(", which then holds for equal calls until this session ends")
 	}
+	b.WriteByte('\n')
 	line("tool", "%s of extension %s (%s)", shown.Tool, shown.Extension, a.risk)
 	line("arguments", "%s", shown.Arguments)
 	if q.size > maxPreview {

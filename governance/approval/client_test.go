@@ -280,10 +280,13 @@ func TestQuestion(t *testing.T) {
 		for line := range strings.Lines(got) {
 			name, _, _ := strings.Cut(line, ":")
 			names = append(names, strings.TrimSpace(name))
+			if len(names) > 2 && !strings.HasPrefix(line, "    ") { // Markdown shows indented lines as they are
+				t.Errorf("Markdown can change %q", line)
+			}
 		}
 		want := []string{"This call waits for your approval, which then holds for equal calls until this session ends",
-			"tool", "arguments", "arguments cut", "hidden characters in the arguments", "asked by", "reason", "expires",
-			"id"}
+			"", "tool", "arguments", "arguments cut", "hidden characters in the arguments", "asked by", "reason",
+			"expires", "id"}
 		if diff := cmp.Diff(want, names); diff != "" {
 			t.Errorf("%s\n%s", diff, got)
 		}
