@@ -152,11 +152,7 @@ func (a *asking) question() string {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "\n    %s: %s", name, display.Escape(fmt.Sprintf(format, args...)))
 	}
-	b.WriteString("This call waits for your approval")
-	if q.session != "" {
-		b.WriteString(", which then holds for equal calls until this session ends")
-	}
-	b.WriteByte('\n')
+	b.WriteString("This call waits for your approval\n")
 	line("tool", "%s of extension %s (%s)", shown.Tool, shown.Extension, a.risk)
 	line("arguments", "%s", shown.Arguments)
 	if q.size > maxPreview {

@@ -284,15 +284,14 @@ func TestQuestion(t *testing.T) {
 				t.Errorf("Markdown can change %q", line)
 			}
 		}
-		want := []string{"This call waits for your approval, which then holds for equal calls until this session ends",
-			"", "tool", "arguments", "arguments cut", "hidden characters in the arguments", "asked by", "reason",
-			"expires", "id"}
+		want := []string{"This call waits for your approval", "", "tool", "arguments", "arguments cut",
+			"hidden characters in the arguments", "asked by", "reason", "expires", "id"}
 		if diff := cmp.Diff(want, names); diff != "" {
 			t.Errorf("%s\n%s", diff, got)
 		}
 		for _, part := range []string{"ext_files_delete of extension files\\x0aid: 7 (write)", "U+202E at /path",
-			"[redacted:github-pat]", "policy ask", `it deletes\x0d\x0aid: 8\u200b`, "in 1m0s",
-			"exthost calls approve "} {
+			"[redacted:github-pat]", "policy ask", "reason: " + holdsForSession, `it deletes\x0d\x0aid: 8\u200b`,
+			"in 1m0s", "exthost calls approve "} {
 			if !strings.Contains(got, part) {
 				t.Errorf("the question has no %q:\n%s", part, got)
 			}
@@ -383,6 +382,11 @@ func TestYesHoldsForASession(t *testing.T) {
 		s.EndSession("s1")
 		if a, _ := ask(silent(), session, nil); a.Approved {
 			t.Error("a yes outlives its session")
+		}
+		for _, q := range s.List() { // operators too are told what their yes holds for
+			if q.Policy == session.Policy && !strings.HasPrefix(q.Reason, holdsForSession[:len(holdsForSession)-2]) {
+				t.Errorf("%+v", q)
+			}
 		}
 	})
 }

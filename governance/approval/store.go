@@ -122,6 +122,9 @@ func (e *endedError) Is(target error) bool { return target == ErrUnknown }
 // the person who gave the first.
 const maxEnded = 64
 
+// holdsForSession begins the reason of a request whose approval is remembered, wherever it is shown.
+const holdsForSession = "a yes holds for equal calls until the session ends; "
+
 var _ governance.Approver = (*Store)(nil)
 
 // NewStore returns an empty store.
@@ -203,6 +206,9 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	if q.Remember == protocol.RememberSession {
 		remembered = x.Session
 	}
+	if remembered != "" {
+		reason = strings.TrimSuffix(holdsForSession+reason, "; ")
+	}
 	return &pendingRequest{
 		session: remembered,
 		Request: Request{
@@ -246,7 +252,8 @@ func (s *Store) add(q *pendingRequest, asksClient bool) (_ *pendingRequest, earl
 				s.removeLocked(i)
 				return old, old.early, nil
 			}
-			old.Waiting, old.answer, old.Expires, old.session = true, q.answer, q.Expires, q.session
+			old.Waiting, old.answer, old.Expires = true, q.answer, q.Expires
+			old.session, old.Reason = q.session, q.Reason
 			s.changeLocked()
 			return old, early, nil
 		}
