@@ -16,9 +16,14 @@ func TestClientsAreAsked(t *testing.T) {
 	if err := os.MkdirAll(user, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(user, "exthost.yaml"), []byte(`
-server: {clients: {laptop: {approves: [read, write]}}}
-plugins:
+	// each has a name of its own, since a client that answers so fast ten times in a row is asked no more
+	named := "server:\n  clients:\n"
+	for _, client := range clients {
+		for _, versions := range client.versions {
+			named += "    " + client.name + "-" + versions + ": {approves: [read, write]}\n"
+		}
+	}
+	if err := os.WriteFile(filepath.Join(user, "exthost.yaml"), []byte(named+`plugins:
   - name: ask
     category: authorization
     builtin: approval
@@ -34,7 +39,7 @@ plugins:
 				continue
 			}
 			for answer, want := range map[string]string{
-				"accept": "", "decline": "not approved by laptop", "cancel": "the question was dismissed",
+				"accept": "", "decline": "not approved by " + client.name, "cancel": "the question was dismissed",
 				"": "nobody approved it within 2s",
 			} {
 				if (client.name == "inspector") != (answer == "") { // its command line shows no forms
@@ -43,10 +48,8 @@ plugins:
 				p.Answer = answer
 				t.Run(strings.Join([]string{client.name, p.Versions, answer}, "/"), func(t *testing.T) {
 					at := p
-					at.Command, at.Env = h.argv("--stdio", "--as", "laptop"), map[string]string{
-						"GORACE": promptExit,
-						"HOME":   h.home,
-					}
+					at.Command = h.argv("--stdio", "--as", client.name+"-"+p.Versions)
+					at.Env = map[string]string{"GORACE": promptExit, "HOME": h.home}
 					v := client.report(t, h, at, calls)
 					if len(v.Calls) != 1 {
 						t.Fatalf("%d answers", len(v.Calls))
