@@ -146,8 +146,9 @@ var attacks = map[string]attack{
 	},
 	"many-skills": func(a *attacker) {
 		a.manifest("")
+		a.write("skills/s/SKILL.md", "---\nname: s\ndescription: d\n---\n")
 		for i := range stormtest.Sized(2000, 100_000) {
-			a.write(fmt.Sprintf("skills/s%d/SKILL.md", i), fmt.Sprintf("---\nname: s%d\ndescription: d\n---\n", i))
+			a.link("s", fmt.Sprintf("skills/s%d", i))
 		}
 	},
 	"misspelt": func(a *attacker) {
@@ -193,7 +194,10 @@ func TestHostilePlugins(t *testing.T) {
 		t.Error("the program of an attacker ran")
 	}
 	// With the race detector the same code allocates several times as much.
-	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 200 && !stormtest.Racing() {
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 100 && !stormtest.Racing() {
 		t.Errorf("reading hostile plugins allocates %d MiB", n)
+	}
+	if stormtest.Full && took > 2*time.Second {
+		t.Errorf("reading hostile plugins takes %v", took)
 	}
 }
