@@ -19,7 +19,8 @@ const patience = 60 * time.Second
 type fake struct {
 	attached chan *protocol.Session // every attached session
 	detached chan string            // ids of sessions whose context has ended
-	calls    chan *protocol.Call    // calls of the tool "hang" and of all methods other than tools/*
+	calls    chan *protocol.Call    // calls of the tools "hang" and "finish", and of all methods other than tools/*
+	finish   chan struct{}          // ends a call of the tool "finish"
 	ended    chan error             // the cause that ended a call of the tool "hang"
 	refuse   error                  // the error of Attach
 	eager    bool                   // Attach notifies the client before it returns
@@ -33,6 +34,7 @@ func newFake() *fake {
 		attached: make(chan *protocol.Session, 64),
 		detached: make(chan string, 64),
 		calls:    make(chan *protocol.Call, 64),
+		finish:   make(chan struct{}),
 		ended:    make(chan error, 64),
 		live:     make(map[*protocol.Session]context.Context),
 	}
@@ -102,6 +104,14 @@ func (f *fake) tool(ctx context.Context, c *protocol.Call) (json.RawMessage, err
 		<-ctx.Done()
 		f.ended <- context.Cause(ctx)
 		return nil, ctx.Err()
+	case `"finish"`: // when the test lets it
+		f.calls <- c
+		select {
+		case <-f.finish:
+			return json.RawMessage(`{"content":[]}`), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	case `"count"`: // three progress notifications and a log message, then the answer
 		token := rawjson.Get(rawjson.Get(c.Params, "_meta"), "progressToken")
 		for i := range 3 {

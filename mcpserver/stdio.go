@@ -17,12 +17,14 @@ import (
 const (
 	maxInvalidLines  = 64          // consecutive ones after which the session ends
 	maxNotifications = 256         // that wait for the backend; more are dropped
+	shutdownGrace    = time.Second // time for requests to finish after the end of the context
 	cancelGrace      = time.Second // time for cancelled requests to end
 )
 
 // ServeStdio serves one client over lines of JSON, legacy and modern versions on one stream. It blocks until r ends.
-// That is how a client disconnects, so it is no error: requests in flight then have DrainTimeout to finish. After a
-// failed write to w or the end of ctx, ServeStdio cancels them at once and returns the error. r and w are closed.
+// That is how a client disconnects, so it is no error: requests in flight then have DrainTimeout to finish. After the
+// end of ctx they have a second, and after a failed write to w none; ServeStdio then returns the error. r and w are
+// closed.
 //
 // While ServeStdio runs, a write to a closed stdout is an error instead of a fatal SIGPIPE, and pipes and sockets are
 // non-blocking. A blocked read of anything else, such as a terminal, cannot be interrupted: its goroutine then lives
@@ -33,7 +35,7 @@ func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteClos
 	defer closeInput()
 	w, closeOutput := ndjson.Pollable(w)
 	defer closeOutput()
-	running, cancel := context.WithCancel(ctx)
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	d := s.newStdio(running, r, w)
 	read := make(chan error, 1)
@@ -50,9 +52,11 @@ func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteClos
 		err = fmt.Errorf("stdout closed: %w", err)
 	case <-ctx.Done():
 		err = ctx.Err()
+		d.end(nil)
+		d.drain(running, shutdownGrace)
 	}
 	d.end(errEnded)
-	d.drain(context.WithoutCancel(ctx), cancelGrace)
+	d.drain(running, cancelGrace)
 	_ = d.transport.Close() // drops answers that the client has not read by now
 	cancel()
 	select {

@@ -81,6 +81,32 @@ func TestStdioDrainIsBounded(t *testing.T) {
 	}
 }
 
+// A call in flight when the context ends is still answered.
+func TestStdioAnswersAfterItsContext(t *testing.T) {
+	r, in, _ := os.Pipe()
+	out, w, _ := os.Pipe()
+	defer in.Close()
+	defer out.Close()
+	heard := lines(out)
+	b := newFake()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mcpserver.New(b, mcpserver.Options{}).ServeStdio(ctx, r, w) }()
+	_, _ = io.WriteString(in, initialize+"\n"+
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"finish"}}`+"\n")
+	get(t, heard, "the answer to initialize")
+	get(t, b.calls, "the call")
+	cancel()
+	get(t, b.detached, "the end of the session")
+	close(b.finish)
+	if got := get(t, heard, "the answer"); !strings.Contains(got, `"id":1,"result"`) {
+		t.Errorf("the call in flight was answered with %s", got)
+	}
+	if err := get(t, ended, "ServeStdio"); !errors.Is(err, context.Canceled) {
+		t.Errorf("ServeStdio: %v", err)
+	}
+}
+
 func TestStdioEndsWithItsContext(t *testing.T) {
 	b := newFake()
 	r, in, _ := os.Pipe()
