@@ -222,10 +222,13 @@ func TestRightIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := make(chan string, 1)
 		s := NewStore(Options{Refused: func(_ Request, why string) { refused <- why }})
-		c := saying(`{"action":"accept"}`, nil)
+		c := saying("", nil)
+		c.answer = func(context.Context) (string, error) {
+			c.may = nil
+			return `{"action":"accept"}`, nil
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		time.AfterFunc(time.Millisecond, func() { c.may = nil })
 		if a, err := s.Ask(ctx, from(c, `{}`), in(protocol.InClient)); a.Approved || err == nil {
 			t.Errorf("%+v, %v", a, err)
 		}
