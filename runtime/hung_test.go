@@ -116,6 +116,7 @@ func TestHungIsReplaced(t *testing.T) {
 					s.Manifest.Transport.Protocol, s.Manifest.Transport.MCPVersion = manifest.ProtocolMCP, c.version
 				}
 				s.Options.CallTimeout, s.pingTimeout = 50*time.Millisecond, 20*time.Millisecond
+				s.writeTimeout = patience // a full pipe is another reason to replace it
 				s.Options.MaxInFlight = 0 // otherwise a native child is replaced for owing that many answers
 				if c.edit != nil {
 					c.edit(&s)

@@ -148,11 +148,11 @@ func (s *scriptStdin) pings(method string) {
 	}
 }
 
-// mumble answers every request with a non-frame line. It ignores notifications, as too many such lines in a row end a
-// connection.
+// mumble answers requests with a non-frame line each, as many as a connection tolerates in a row, and then none.
 func (s *scriptStdin) mumble(string) {
-	for s.read() {
-		if rawjson.Get(s.pending[len(s.pending)-1], "id") != nil {
+	for lines := 0; s.read(); {
+		if rawjson.Get(s.pending[len(s.pending)-1], "id") != nil && lines < maxNoise {
+			lines++
 			fmt.Println("WARN the pool is exhausted")
 		}
 	}

@@ -131,15 +131,21 @@ func (v *victim) refuses() string {
 			v.t.Errorf("the operator is too late: %v", err)
 		}
 	}
-	if v.modern {
-		again := strings.Replace(greetFrame(`,`+asksMeta), `"_meta"`, `"requestState":`+string(rawjson.Quote(v.state))+
-			`,"inputResponses":{},"_meta"`, 1)
-		post(v.t, v.url, again, modernHeader(v.header, "tools/call", "ext_x_greet"), v.heard)
-	}
 	for {
-		if frame := json.RawMessage(receive(v.t, v.heard)); rawjson.Get(frame, "method") == nil {
+		if v.modern {
+			again := strings.Replace(greetFrame(`,`+asksMeta), `"_meta"`, `"requestState":`+string(rawjson.Quote(v.state))+
+				`,"inputResponses":{},"_meta"`, 1)
+			post(v.t, v.url, again, modernHeader(v.header, "tools/call", "ext_x_greet"), v.heard)
+		}
+		frame := json.RawMessage(receive(v.t, v.heard))
+		for rawjson.Get(frame, "method") != nil {
+			frame = json.RawMessage(receive(v.t, v.heard))
+		}
+		state, asked := rawjson.Text(rawjson.Get(rawjson.Get(frame, "result"), "requestState"))
+		if !asked {
 			return string(frame)
 		}
+		v.state = state // the operator's answer has not reached the call yet
 	}
 }
 
