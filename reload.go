@@ -262,7 +262,11 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(beside)) {
 		if err != nil && ctx.Err() == nil {
-			r.notStarted(u, err, now.Target(u.Base().ID()), next, c)
+			before := now.Target(u.Base().ID())
+			if _, ok := before.(*unit.Extension); ok && !u.Base().Succeeds() {
+				before = nil
+			}
+			r.notStarted(u, err, before, next, c)
 		}
 	}
 	if err := ctx.Err(); err != nil { // nothing has changed yet
@@ -271,6 +275,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	r.h.adopt(next)
 	forgetFailures(next, c)
+	r.forgetMended(next, c)
 	if now.ListsOtherwise(next) {
 		r.h.life.announce.Add()
 	}
@@ -332,6 +337,9 @@ func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, a
 		case x.Spec.Options.Reload == manifest.ReloadStopFirst:
 			x.Follows(before.Unit)
 			after = append(after, x)
+		case before.HasFailed(): // nothing of it runs that could be kept
+			x.Calls = before.Calls
+			beside = append(beside, x)
 		default:
 			x.Replaces(before.Unit)
 			beside = append(beside, x)
@@ -381,12 +389,29 @@ func (r *reloads) notStarted(u unit.Runner, err error, before snapshot.Target, n
 		isID := func(other string) bool { return other == id }
 		c.Changed, c.Destinations = slices.DeleteFunc(c.Changed, isID), slices.DeleteFunc(c.Destinations, isID)
 		c.Kept = append(c.Kept, status.KeptBuild{ID: id, Reason: d.Message, Evidence: protocol.EvidenceOf(err)})
-		d.Hint = "the previous build runs; fix it and reload"
+		d.Hint = newerBuild
 	}
 	if protocol.KindOf(err) != protocol.ShuttingDown {
 		r.h.diagnostics.Add(d)
 	}
 }
+
+// forgetMended removes the diagnostics about starts of units that next does not have, and of newer builds that the disk
+// does not have any more.
+func (r *reloads) forgetMended(next *snapshot.Plan, c *status.Change) {
+	for _, id := range slices.Concat(c.Removed, c.Destinations) {
+		if next.Target(id) == nil {
+			r.forgetStart(id)
+		}
+	}
+	r.h.diagnostics.Remove(func(d protocol.Diagnostic) bool {
+		return strings.HasPrefix(d.Message, unit.StartFailed) && d.Hint == newerBuild &&
+			!slices.ContainsFunc(c.Kept, func(k status.KeptBuild) bool { return k.ID == d.Extension })
+	})
+}
+
+// newerBuild is the hint of a diagnostic about a build that was to replace a running one.
+const newerBuild = "the previous build runs; fix it and reload"
 
 // forgetStart removes the diagnostics about earlier starts of unit id.
 func (r *reloads) forgetStart(id string) {

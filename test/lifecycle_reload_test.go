@@ -510,3 +510,68 @@ func TestReloadOfWhatIsSavedMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// broken is the manifest of an extension that ends at its start.
+func broken(status int) string {
+	return fmt.Sprintf("[transport]\ncommand = \"sh\"\nargs = [\"-c\", \"exit %d\"]\n[runtime]\nactivation = \"eager\"\n"+
+		"[runtime.restart]\nmax_attempts = 0\n", status)
+}
+
+// diagnosed returns the diagnostics about starts.
+func diagnosed(h *exthost.Host) string {
+	var texts []string
+	for _, d := range h.Status().Diagnostics {
+		if strings.Contains(d.Message, "did not start") {
+			texts = append(texts, d.Message+" "+d.Hint)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// A build that fails replaces one that has failed, and what is removed leaves nothing behind.
+func TestReloadOfWhatHasFailed(t *testing.T) {
+	processtest.Leaks(t)
+	f := hosttest.NewFolder(t).Add("x", broken(3))
+	h := f.Open(exthost.Options{})
+	if got := diagnosed(h); !strings.Contains(got, "exit status 3") {
+		t.Errorf("diagnostics: %s", got)
+	}
+	f.Add("x", broken(4))
+	if change := reload(t, h); len(change.Kept) > 0 || len(change.Failed) != 1 {
+		t.Errorf("failed %+v, kept %+v", change.Failed, change.Kept)
+	}
+	if got := diagnosed(h); !strings.Contains(got, "exit status 4") || strings.Contains(got, "exit status 3") ||
+		strings.Contains(got, "previous build") {
+		t.Errorf("diagnostics: %s", got)
+	}
+	if got := h.Status().Extensions[0].Reason; !strings.Contains(got, "exit status 4") {
+		t.Errorf("the reason is %s", got)
+	}
+	if err := os.RemoveAll(filepath.Join(f.Dir, "x")); err != nil {
+		t.Fatal(err)
+	}
+	reload(t, h)
+	if got := diagnosed(h); got != "" {
+		t.Errorf("after it was removed: %s", got)
+	}
+}
+
+// A build that did not start is forgotten once the disk has the running one again.
+func TestReloadOfWhatIsMended(t *testing.T) {
+	processtest.Leaks(t)
+	f := hosttest.NewFolder(t).Add("x", lite)
+	f.Write("x/main.sh", says("one"))
+	h := f.Open(exthost.Options{})
+	f.Add("x", broken(3))
+	if change := reload(t, h); len(change.Kept) != 1 {
+		t.Fatalf("kept %+v", change.Kept)
+	}
+	if got := diagnosed(h); !strings.Contains(got, "previous build") {
+		t.Errorf("while the new build is broken: %s", got)
+	}
+	f.Add("x", lite)
+	reload(t, h)
+	if got := diagnosed(h); got != "" {
+		t.Errorf("after it was mended: %s", got)
+	}
+}

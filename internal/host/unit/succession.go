@@ -42,6 +42,9 @@ func (u *Unit) Replaces(before *Unit) {
 	u.trial.wanted = true
 }
 
+// Succeeds reports whether u is the next build of a running one, see [Unit.Replaces].
+func (u *Unit) Succeeds() bool { return u.trial.wanted }
+
 // Follows makes u the next build of before, to be started when before has stopped. Until then u has the handshake
 // of before.
 func (u *Unit) Follows(before *Unit) {
