@@ -262,11 +262,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(beside)) {
 		if err != nil && ctx.Err() == nil {
-			before := now.Target(u.Base().ID())
-			if _, ok := before.(*unit.Extension); ok && !u.Base().Succeeds() {
-				before = nil
-			}
-			r.notStarted(u, err, before, next, c)
+			r.notStarted(u, err, replaced(now, u), next, c)
 		}
 	}
 	if err := ctx.Err(); err != nil { // nothing has changed yet
@@ -357,6 +353,15 @@ func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, a
 		beside = append(beside, d)
 	}
 	return beside, after
+}
+
+// replaced returns the running build that u was to replace, or nil.
+func replaced(now *snapshot.Plan, u unit.Runner) snapshot.Target {
+	before := now.Target(u.Base().ID())
+	if _, ok := before.(*unit.Extension); ok && !u.Base().Succeeds() {
+		return nil
+	}
+	return before
 }
 
 // startPolicies starts the policy processes that are new in next. If one does not start, the whole reload fails.

@@ -513,8 +513,8 @@ func TestReloadOfWhatIsSavedMeanwhile(t *testing.T) {
 
 // broken is the manifest of an extension that ends at its start.
 func broken(status int) string {
-	return fmt.Sprintf("[transport]\ncommand = \"sh\"\nargs = [\"-c\", \"exit %d\"]\n[runtime]\nactivation = \"eager\"\n"+
-		"[runtime.restart]\nmax_attempts = 0\n", status)
+	return fmt.Sprintf("[transport]\ncommand = \"sh\"\nargs = [\"-c\", \"exit %d\"]\n"+
+		"[runtime]\nactivation = \"eager\"\n[runtime.restart]\nmax_attempts = 0\n", status)
 }
 
 // diagnosed returns the diagnostics about starts.
