@@ -22,8 +22,8 @@ func runPeers(flags ...string) (suite, error) {
 var conformance = page{
 	name:  "conformance",
 	title: "Conformance to MCP",
-	about: "The official conformance suite, of the version in [.ci/peers](../../.ci/peers), judges the host. Of a " +
-		"revision it runs the scenarios that the revision requires; `printed` is what it counts.",
+	about: "The official conformance suite, of the version in [.ci/peers](../../.ci/peers), judges the host. The " +
+		"verdict is about the scenarios that the revision requires; `printed` counts the checks of the others too.",
 	write: func(r *report) error {
 		s, err := runPeers("-run", "Conformance")
 		if err != nil {
