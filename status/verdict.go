@@ -82,6 +82,8 @@ func (s *Status) inventory() string {
 	switch d := len(s.Destinations); {
 	case run == 0 && d > 0:
 		return count(d, "destination")
+	case run == 0 && len(s.Extensions) > 0:
+		return "every extension is disabled; next: exthost enable " + s.Extensions[0].ID
 	case run == 0:
 		return "no extension was found; next: exthost init NAME"
 	case d > 0:

@@ -39,6 +39,10 @@ func TestVerdict(t *testing.T) {
 			[]string{"1 extension with 2 tools"}, ""},
 		"destinations":  {Status{Destinations: []Destination{{Extension: up}}}, Ready, []string{"1 destination"}, ""},
 		"nothing there": {Status{}, Ready, []string{"no extension was found"}, "exthost init NAME"},
+		"nothing enabled": {Status{Extensions: []Extension{{ID: "off", State: StateDisabled}}}, Ready,
+			[]string{"every extension is disabled"}, "exthost enable off"},
+		"all disabled": {Status{Extensions: []Extension{{ID: "notes", State: StateDisabled}}}, Ready,
+			[]string{"every extension is disabled"}, "exthost enable notes"},
 		"a slow call": {Status{
 			Extensions: []Extension{up, {ID: "x", State: "ready", Slow: since("ext_x_do", time.Minute)}},
 			Destinations: []Destination{
