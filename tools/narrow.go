@@ -478,10 +478,11 @@ func (l *level) count(m member) {
 	}
 }
 
-// maxCounted bounds the defaults of which a number of arguments depends: each doubles the cases.
+// maxCounted bounds the defaults that a bound on the number of arguments may depend on: each doubles the cases.
 const maxCounted = 4
 
-// counted returns the schema of a number of arguments, of which these are sent although a caller may not state them.
+// counted returns the schema that bounds the number of arguments by the keyword key. defaults are those that are sent
+// even if the caller leaves them out.
 func (l *level) counted(key string, number float64, defaults []string) json.RawMessage {
 	switch {
 	case key == "minProperties" && number <= 0:
@@ -578,7 +579,8 @@ func (l *level) branches(m member) {
 	}
 }
 
-// decide adds what is left of alternatives of which some are met by every call, and some by none.
+// decide adds what is left of alternatives. met is how many of them every call meets, and open those that depend on the
+// call.
 func (l *level) decide(key string, met int, open []json.RawMessage) {
 	switch {
 	case key == "allOf" && len(open) > 0, key == "anyOf" && met == 0 && len(open) > 1, key == "oneOf" && met == 0 &&

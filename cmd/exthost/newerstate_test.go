@@ -12,9 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
-// TestStateOfANewerVersion has a directory's state become that of a newer version, whose host runs and has a client.
-// This version reaches that host by every command that speaks to it. It starts no host of its own, whoever asks, and
-// sends no client away from that host.
+// TestStateOfANewerVersion marks the state of a directory as that of a newer version while its host runs and has a
+// client. Commands of this version still reach that host. None of them starts a host of its own or retires that one.
 func TestStateOfANewerVersion(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})

@@ -22,7 +22,7 @@ type Setting struct {
 	Value any
 }
 
-// Text returns the value of a setting that is a text, of which "" means none.
+// Text returns text as the value of a setting, or nil for "", which removes the setting.
 func Text(text string) any {
 	if text == "" {
 		return nil

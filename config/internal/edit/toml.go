@@ -175,7 +175,7 @@ func removeTableTOML(text string, t *Table) (string, bool) {
 	if text[at.Start] == '{' {
 		return cutTOML(text, at), true
 	}
-	for ok { // dotted keys, or headers, of which some may be of tables below
+	for ok { // dotted keys, or headers of the table and of those below it
 		if text[at.Start] == '[' {
 			text = cutBlockTOML(text, at.Start)
 		} else {

@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// asker is the client of a call, as approvers reach it. Its question is the host's own: it passes no policies, of which
-// one could ask for an approval of it.
+// asker is the client of a call, as approvers reach it. Its question is the host's own and passes no policies, since a
+// policy could ask for an approval of the question.
 type asker struct{ *Call }
 
 var _ governance.Client = asker{}

@@ -28,7 +28,7 @@ type Misfit struct {
 	Suggestion string `json:"suggestion,omitempty"` // the value that may be meant
 }
 
-// Misfit returns p as what is wrong with a field.
+// Misfit returns p as a fault of field.
 func (p Problem) Misfit(field string) Misfit {
 	return Misfit{Field: field, Message: strings.TrimSuffix(p.Message+": "+p.Hint, ": ")}
 }
@@ -90,8 +90,7 @@ func (v *View) misfits(n *names) (list []Misfit) {
 	return list
 }
 
-// Preview returns the catalog tools that a toolset would show, and what is wrong with its patterns and with single
-// tools.
+// Preview returns the catalog tools that a toolset would show, and the faults of its patterns and of single tools.
 func Preview(d Definition, catalog *tools.Catalog, all []Extension) (shown []*tools.Entry, list []Misfit) {
 	const name = "preview"
 	for _, p := range Check(map[string]Definition{name: d}, nil) {
@@ -165,7 +164,7 @@ func (v *View) unmatchedTools(name string, n *names) (diags []protocol.Diagnosti
 	return diags
 }
 
-// toolFault is what is wrong with what a toolset states about a tool.
+// toolFault is a fault in the statements of a toolset about one tool.
 type toolFault struct {
 	Misfit
 	code string // of the diagnostic
