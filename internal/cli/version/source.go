@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -113,18 +114,18 @@ func (s *source) get(ctx context.Context, address string) (string, error) {
 }
 
 // archives matches the archives of this program for this system in checksums.txt.
-var archives = func() *regexp.Regexp {
+var archives = sync.OnceValue(func() *regexp.Regexp {
 	name := "exthost"
 	if slim {
 		name += "-slim"
 	}
 	return regexp.MustCompile(`(?m)^[0-9a-f]{64}  ` + name + `_([0-9A-Za-z.+-]+)_` + runtime.GOOS + "_" +
 		runtime.GOARCH + `\.(?:tar\.gz|zip)$`)
-}()
+})
 
 // versionIn returns the version of the one archive for this system that checksums state.
 func versionIn(checksums string) (string, error) {
-	all := archives.FindAllStringSubmatch(checksums, 2)
+	all := archives().FindAllStringSubmatch(checksums, 2)
 	if len(all) == 0 {
 		return "", fmt.Errorf("it states no program for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}

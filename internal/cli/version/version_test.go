@@ -35,7 +35,7 @@ func checksums(versions ...string) string {
 	text := strings.Repeat("1", 64) + "  install.sh\n" +
 		strings.Repeat("0", 64) + "  exthost_99.0.0_plan9_amd64.tar.gz\n"
 	for _, v := range versions {
-		name := strings.NewReplacer("(?:", "", `\.`, ".", "|zip)$", "").Replace(archives.String())
+		name := strings.NewReplacer("(?:", "", `\.`, ".", "|zip)$", "").Replace(archives().String())
 		_, name, _ = strings.Cut(name, "}  ")
 		text += strings.Repeat("a", 64) + "  " + strings.Replace(name, "([0-9A-Za-z.+-]+)", v, 1) + "\n"
 	}
