@@ -358,7 +358,7 @@ func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, a
 // replaced returns the running build that u was to replace, or nil.
 func replaced(now *snapshot.Plan, u unit.Runner) snapshot.Target {
 	before := now.Target(u.Base().ID())
-	if _, ok := before.(*unit.Extension); ok && !u.Base().Succeeds() {
+	if _, ok := before.(*unit.Extension); ok && !u.Base().ReplacesRunning() {
 		return nil
 	}
 	return before

@@ -42,8 +42,8 @@ func (u *Unit) Replaces(before *Unit) {
 	u.trial.wanted = true
 }
 
-// Succeeds reports whether u is the next build of a running one, see [Unit.Replaces].
-func (u *Unit) Succeeds() bool { return u.trial.wanted }
+// ReplacesRunning reports whether [Unit.Replaces] was called.
+func (u *Unit) ReplacesRunning() bool { return u.trial.wanted }
 
 // Follows makes u the next build of before, to be started when before has stopped. Until then u has the handshake
 // of before.
