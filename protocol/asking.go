@@ -16,7 +16,7 @@ type Asking struct {
 
 // Stricter returns the more cautious of a and b, member by member.
 func (a Asking) Stricter(b Asking) Asking {
-	return Asking{Where: stricter(Wheres(), a.Where, b.Where), Remember: stricter(remembers, a.Remember, b.Remember)}
+	return Asking{Where: stricter(wheres(), a.Where, b.Where), Remember: stricter(remembers, a.Remember, b.Remember)}
 }
 
 // stricter returns the value that comes first in list. A value that is not in list is like the first.
@@ -36,14 +36,14 @@ const (
 	InClientThenOperator Where = "client_then_operator"
 )
 
-// Wheres returns the places, the default first.
-func Wheres() []Where { return []Where{AtOperator, InClientThenOperator, InClient} }
+// wheres returns the places, the default first.
+func wheres() []Where { return []Where{AtOperator, InClientThenOperator, InClient} }
 
 // Client reports whether the client that made the call is asked too.
 func (w Where) Client() bool { return w == InClient || w == InClientThenOperator }
 
 // UnmarshalJSON implements [json.Unmarshaler]. It refuses words that are no place; "" is AtOperator.
-func (w *Where) UnmarshalJSON(b []byte) error { return oneOf(w, b, Wheres()) }
+func (w *Where) UnmarshalJSON(b []byte) error { return oneOf(w, b, wheres()) }
 
 // Remember says how long a yes holds.
 type Remember string

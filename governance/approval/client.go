@@ -178,16 +178,10 @@ func (s *Store) setAskedIn(q *pendingRequest, client string) {
 	}
 }
 
-// paces count, by client, the fast answers in a row. Only clients that the operator lets approve are in it.
-type paces map[string]int
-
 // pace notes how long a client took to answer. It reports whether the client is asked no more, from this answer on.
 func (s *Store) pace(client string, took time.Duration) (ends bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.paces == nil {
-		s.paces = make(paces)
-	}
 	switch {
 	case s.paces[client] >= fastAnswers: // questions in flight
 	case took < fastAnswer:

@@ -81,10 +81,10 @@ type Store struct {
 
 	mu         sync.Mutex // guards the fields below
 	pending    []*pendingRequest
-	ended      []ended // the latest answered requests, the oldest first
-	remembered []grant // approvals that hold for a session, the oldest first
-	paces      paces
-	changed    chan struct{} // closed and replaced at each change
+	ended      []ended        // the latest answered requests, the oldest first
+	remembered []grant        // approvals that hold for a session, the oldest first
+	paces      map[string]int // by client that may approve, its fast answers in a row
+	changed    chan struct{}  // closed and replaced at each change
 }
 
 type pendingRequest struct {
@@ -129,7 +129,7 @@ var _ governance.Approver = (*Store)(nil)
 
 // NewStore returns an empty store.
 func NewStore(o Options) *Store {
-	return &Store{o: o, changed: make(chan struct{})}
+	return &Store{o: o, paces: make(map[string]int), changed: make(chan struct{})}
 }
 
 // Ask implements [governance.Approver]: it waits for Approve, Deny or the answer of the client that made the call. If
