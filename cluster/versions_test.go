@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -54,8 +56,38 @@ func newRawNode(t testing.TB, server, name string, requires ...string) *rawNode 
 			t.Fatal(err)
 		}
 	}
-	s.say(s.subjects.All(name), map[string]any{"k": wire.Here}, s.entry)
+	s.here()
+	ctx, stop := context.WithCancel(context.Background())
+	var beats sync.WaitGroup
+	beats.Go(func() { s.beat(ctx) })
+	t.Cleanup(func() {
+		stop()
+		beats.Wait()
+	})
 	return s
+}
+
+// beat repeats the entry until ctx ends, as nodes do: a server forwards nothing to another that has not yet told it of
+// its subscribers.
+func (s *rawNode) beat(ctx context.Context) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.here()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// here sends the entry to all nodes.
+func (s *rawNode) here() {
+	s.mu.Lock()
+	entry := s.entry
+	s.mu.Unlock()
+	s.say(s.subjects.All(s.self.Node), map[string]any{"k": wire.Here}, entry)
 }
 
 // share changes what the node shares.
@@ -64,7 +96,7 @@ func (s *rawNode) share(head string, tools ...string) {
 	s.mu.Lock()
 	s.offer, s.entry = offer, entry
 	s.mu.Unlock()
-	s.say(s.subjects.All(s.self.Node), map[string]any{"k": wire.Here}, entry)
+	s.here()
 }
 
 // describe returns an offer and the entry with it.
