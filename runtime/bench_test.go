@@ -72,7 +72,9 @@ func BenchmarkDialect(b *testing.B) {
 			q := &Request{Method: protocol.MethodToolsCall, Params: params}
 			for b.Loop() {
 				_, _, _ = d.outgoing(q, callerToken(params))
-				_ = d.result(q.Method, []byte(`{"content":[{"type":"text","text":"ok"}]}`))
+				if convert := d.converter(q.Method); convert != nil {
+					_, _ = convert([]byte(`{"content":[{"type":"text","text":"ok"}]}`))
+				}
 			}
 		})
 	}

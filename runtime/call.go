@@ -40,6 +40,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 		Timeout:    c.spec.Options.CallTimeout,
 		MaxTimeout: c.spec.Options.MaxCallTimeout,
 		Owner:      r.Owner,
+		Convert:    c.dialect.converter(r.Method),
 	}
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, noLimit)
 	if _, ok := c.dialect.(*mcp); ok && r.Method == protocol.MethodTasksResult && o.Timeout > 0 {
@@ -58,18 +59,26 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	if err != nil {
 		return nil, c.fault(ctx, err)
 	}
-	var raw json.RawMessage
-	if c.traits.oneCall {
-		raw, err = c.callOne(ctx, method, params)
-	} else {
-		raw, err = c.conn.Call(ctx, method, params, &o)
-	}
+	result, err := c.exchange(ctx, method, params, &o)
 	if err != nil {
 		return nil, c.fault(ctx, err)
 	}
-	result := c.dialect.result(r.Method, raw)
 	c.spec.hearResult(r, result)
 	return result, nil
+}
+
+// exchange sends a request, by callOne to a child that takes one call at a time. Such a child is ready for the next
+// call before the result is converted: what it writes then is about no call.
+func (c *child) exchange(ctx context.Context, method string, params json.RawMessage, o *jsonrpc.CallOptions,
+) (json.RawMessage, error) {
+	if !c.traits.oneCall {
+		return c.conn.Call(ctx, method, params, o)
+	}
+	result, err := c.callOne(ctx, method, params)
+	if err == nil && o.Convert != nil {
+		result, _ = o.Convert(result)
+	}
+	return result, err
 }
 
 // subscription emulates the subscribe methods, which modern servers do not have.

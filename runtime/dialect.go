@@ -27,8 +27,8 @@ type dialect interface {
 	// with a nil token, the caller's is sent.
 	outgoing(r *Request, token json.RawMessage) (method string, params json.RawMessage, err error)
 
-	// result translates the child's answer to method for the caller.
-	result(method string, raw json.RawMessage) json.RawMessage
+	// converter returns what translates the child's result of method for the caller; nil if the result stays as it is.
+	converter(method string) converter
 
 	// followChanges subscribes to tool changes, if the protocol requires that, and blocks until the subscription ends.
 	// It returns true if it is to be called again.
@@ -37,6 +37,9 @@ type dialect interface {
 	// ping returns a request that the child answers at once; "" if there is none.
 	ping() (method string, params json.RawMessage)
 }
+
+// converter is a [jsonrpc.CallOptions] Convert.
+type converter = func(result json.RawMessage) (converted json.RawMessage, own bool)
 
 // traits are properties of a dialect.
 type traits struct {

@@ -349,7 +349,8 @@ func contextFault(ctx context.Context, how string) *protocol.Error {
 // outputResult converts the output of a process to a result: JSON if it is valid, else text.
 func outputResult(data []byte) json.RawMessage {
 	if trimmed := bytes.TrimSpace(data); json.Valid(trimmed) {
-		return toolResult(trimmed)
+		result, _ := toolResult(trimmed)
+		return result
 	}
 	text := bytes.ToValidUTF8(bytes.TrimSuffix(data, []byte("\n")), []byte("\uFFFD"))
 	return textResult(rawjson.AppendText(nil, text), nil)

@@ -56,7 +56,7 @@ func (d *lite) outgoing(r *Request, _ json.RawMessage) (string, json.RawMessage,
 	return method, params, nil
 }
 
-func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return toolResult(raw) }
+func (*lite) converter(string) converter { return toolResult }
 
 func (*lite) followChanges(context.Context, *jsonrpc.Conn) bool { return false }
 

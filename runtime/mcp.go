@@ -189,7 +189,7 @@ func (d *mcp) versionEdits(meta, capabilities json.RawMessage) map[string]json.R
 	return edits
 }
 
-func (*mcp) result(_ string, raw json.RawMessage) json.RawMessage { return raw }
+func (*mcp) converter(string) converter { return nil }
 
 // followChanges subscribes to list changes on a stateless server. The server answers the request when the subscription
 // ends, which may be at any time.

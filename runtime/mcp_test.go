@@ -136,9 +136,9 @@ func TestProbeIsIgnored(t *testing.T) {
 // host asks again, and sends no initialize.
 func TestVersionRefusedAndListed(t *testing.T) {
 	fault(t)
-	s := mcpSpec(t, `read; say {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"not now","data":{"supported":`+
-		`["2026-07-28"]}}}; read; say {"jsonrpc":"2.0","id":2,"result":{"supportedVersions":["2026-07-28"],`+
-		`"capabilities":{}}}; until tools/list; answer {"tools":[]}; echo`, manifest.MCPVersionAuto)
+	s := patientSpec(t, `read; say {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"not now","data":{`+
+		`"supported":["2026-07-28"]}}}; read; say {"jsonrpc":"2.0","id":2,"result":{"supportedVersions":["2026-07-28"],`+
+		`"capabilities":{}}}; until tools/list; answer {"tools":[]}; echo`)
 	if h := start(t, s).Handshake(); h.ProtocolVersion != protocol.MCP20260728 {
 		t.Errorf("handshake = %+v", h)
 	}

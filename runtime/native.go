@@ -128,11 +128,11 @@ func (*native) outgoing(r *Request, token json.RawMessage) (string, json.RawMess
 	return r.Method, params, nil
 }
 
-func (*native) result(method string, raw json.RawMessage) json.RawMessage {
+func (*native) converter(method string) converter {
 	if method == protocol.MethodToolsCall {
-		return toolResult(raw)
+		return toolResult
 	}
-	return raw
+	return nil
 }
 
 func (*native) followChanges(context.Context, *jsonrpc.Conn) bool { return false }

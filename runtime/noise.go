@@ -142,7 +142,10 @@ func (o *observers) received(m *jsonrpc.Message) {
 		return
 	}
 	o.tap.Show(o.pid, false, m.Raw)
-	o.record.Frame(false, m.Of, m.Raw)
+	if o.record.On() {
+		m.Free = nil // the record keeps the frame
+		o.record.Frame(false, m.Of, m.Raw)
+	}
 }
 
 func (o *observers) sent(m *jsonrpc.Message) {

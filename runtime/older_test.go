@@ -88,7 +88,8 @@ func TestNoSecondStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fault(t)
-			s := mcpSpec(t, c.script, c.version)
+			s := patientSpec(t, c.script)
+			s.Manifest.Transport.MCPVersion = c.version
 			log := logTo(&s)
 			launch(t, s).end(protocol.ChildExited)
 			if n := strings.Count(log.String(), "starts"); n != 1 {

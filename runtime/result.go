@@ -10,20 +10,20 @@ import (
 
 // toolResult converts the answer of a non-MCP child to a CallToolResult. An object with a content array is returned
 // unchanged. A string becomes a text block. Any other value becomes a text block with its JSON; an object becomes
-// structuredContent too.
-func toolResult(raw json.RawMessage) json.RawMessage {
+// structuredContent too. own is false if the result is raw itself.
+func toolResult(raw json.RawMessage) (result json.RawMessage, own bool) {
 	raw = bytes.TrimSpace(raw)
 	switch {
 	case len(raw) == 0:
-		return json.RawMessage(`{"content":[]}`)
+		return json.RawMessage(`{"content":[]}`), true
 	case raw[0] == '"':
-		return textResult(raw, nil)
+		return textResult(raw, nil), true
 	case raw[0] != '{':
-		return textResult(rawjson.AppendText(nil, raw), nil)
+		return textResult(rawjson.AppendText(nil, raw), nil), true
 	case hasContent(raw):
-		return raw
+		return raw, false
 	}
-	return textResult(rawjson.AppendText(make([]byte, 0, len(raw)+len(raw)/4+2), raw), raw)
+	return textResult(rawjson.AppendText(make([]byte, 0, len(raw)+len(raw)/4+2), raw), raw), true
 }
 
 // textResult wraps a text, given as a JSON string.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/internal/observe/wiretap"
@@ -64,6 +65,8 @@ type Spec struct {
 	// process start and each connection. If it returns an error, there is no start or connection. Nil: there are no
 	// references.
 	Resolve func(ctx context.Context, s *Spec) (*Spec, error)
+	// Stored are the names of the secrets that Resolve replaces, sorted.
+	Stored []string
 	// Credentials are the names of the stored secrets that requests to a remote server have, sorted. Resolve sets it;
 	// error texts name them.
 	Credentials []string
@@ -210,6 +213,9 @@ type Handshake struct {
 	Undeclared      []string              // tools that it offers and [capabilities] does not list
 	Diagnostics     []protocol.Diagnostic // about rejected tools and hooks
 }
+
+// Spoken returns the protocol, of MCP with the revision.
+func (h *Handshake) Spoken() string { return strings.TrimSpace(h.Protocol + " " + h.ProtocolVersion) }
 
 // Info is a snapshot of one run.
 type Info struct {

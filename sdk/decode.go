@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unsafe"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
 )
@@ -66,8 +67,7 @@ func orObject(arguments json.RawMessage) json.RawMessage {
 func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (rest json.RawMessage) {
 	rawjson.Each(arguments, func(name []byte, value json.RawMessage) bool {
 		if field, ok := d.texts[string(name)]; ok && value[0] == '"' {
-			text, _ := rawjson.Text(value)
-			in.Field(field).SetString(text)
+			in.Field(field).SetString(textOf(value, len(arguments)))
 			return true
 		}
 		if rest == nil {
@@ -82,4 +82,14 @@ func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (res
 		return nil
 	}
 	return append(rest, '}')
+}
+
+// textOf returns the content of value, a string within arguments of that many bytes. A large text that is most of them
+// shares their memory, which nothing changes.
+func textOf(value json.RawMessage, arguments int) string {
+	text := rawjson.Unquote(value)
+	if len(text) >= largeResult && len(text) > arguments/2 {
+		return unsafe.String(&text[0], len(text))
+	}
+	return string(text)
 }

@@ -3,6 +3,7 @@ package sdk
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +26,8 @@ func TestDecoderAgreesWithJSON(t *testing.T) {
 		`{"text":null}`, `{"text":1}`, `{"TEXT":"folded","n":"x"}`, `{"text":"a","text":"b"}`,
 		`{"t\u0065xt":"escaped"}`,
 		`{"quoted":"\"q\"","-":"dash","Plain":"p","plain":"q"}`, `[]`, `"text"`, `null`, `{"unknown":"u","l":["text"]}`,
+		`{"n":1,"text":"` + strings.Repeat("é", largeResult) + `","l":["a"]}`,
+		`{"text":"` + strings.Repeat(`a\"`, largeResult) + `"}`,
 	} {
 		holds[struct {
 			Text   string   `json:"text"`
@@ -51,6 +54,6 @@ func holds[In any](t *testing.T, arguments string) {
 	wantErr := json.Unmarshal([]byte(arguments), &want)
 	got, err := newDecoder[In]().decode(json.RawMessage(arguments))
 	if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(got, want) {
-		t.Errorf("%s into %T: %+v, %v; want %+v, %v", arguments, got, got, err, want, wantErr)
+		t.Errorf("%.200s into %T: %.200v, %v; want %.200v, %v", arguments, got, got, err, want, wantErr)
 	}
 }

@@ -103,6 +103,7 @@ func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser
 	defer release()
 	conn := jsonrpc.NewConn(ndjson.New(r, w, ndjson.Options{}), jsonrpc.Options{
 		Handle:      x.handle,
+		Written:     releaseResult,
 		Notified:    x.notified,
 		Inline:      true,
 		MaxHandlers: 1024,

@@ -284,3 +284,47 @@ func TestStdoutGoesToStderr(t *testing.T) {
 		t.Errorf("stderr: %q", stderr)
 	}
 }
+
+// Large results that share buffers stay whole, and so does a result that the author keeps.
+func TestLargeResultsStayWhole(t *testing.T) {
+	kept := protocol.ToolResult(`{"content":[{"type":"text","text":"` + strings.Repeat("k", 200_000) + `"}]}`)
+	want := string(kept)
+	x := sdk.New("1")
+	sdk.AddTool(x, sdk.Tool{Name: "text"}, func(_ context.Context, in struct {
+		Letter string `json:"letter"`
+	}) (string, error) {
+		return strings.Repeat(in.Letter, 200_000), nil
+	})
+	sdk.AddTool(x, sdk.Tool{Name: "kept"}, func(context.Context, struct{}) (protocol.ToolResult, error) {
+		return kept, nil
+	})
+	h := serve(t, x)
+	h.lines.Buffer(nil, 1<<20)
+	for round := range 5 {
+		for _, letter := range "abc" {
+			h.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"text","arguments":`+
+				`{"letter":"%c"}}}`, letter, letter))
+		}
+		h.say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"kept"}}`)
+		for range 4 {
+			var answer struct {
+				ID     int             `json:"id"`
+				Result json.RawMessage `json:"result"`
+			}
+			if err := json.Unmarshal([]byte(h.hear()), &answer); err != nil {
+				t.Fatal(err)
+			}
+			expected := want
+			if answer.ID != 1 {
+				expected = strings.ReplaceAll(want, "k", string(rune(answer.ID)))
+			}
+			if string(answer.Result) != expected {
+				t.Fatalf("round %d: result %d is not whole: %.80s… of %d bytes", round, answer.ID, answer.Result,
+					len(answer.Result))
+			}
+		}
+	}
+	if string(kept) != want {
+		t.Error("the result that the author keeps was overwritten")
+	}
+}

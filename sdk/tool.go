@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/invopop/jsonschema"
 
@@ -74,13 +75,16 @@ func encode(out any) (json.RawMessage, error) {
 	case string:
 		return textResult(out, false), nil
 	case protocol.ToolResult:
-		return json.RawMessage(out), nil
+		if len(out) >= largeResult { // the author may use it again
+			return append(newResult(len(out)), out...), nil
+		}
+		return json.RawMessage(slices.Clip(out)), nil
 	}
 	value, err := json.Marshal(out)
 	if err != nil {
 		return nil, fmt.Errorf("the result does not encode: %w", err)
 	}
-	result := appendContent(make([]byte, 0, 3*len(value)+64), value)
+	result := appendContent(newResult(3*len(value)+64), value)
 	if value[0] == '{' {
 		result = append(append(result, `,"structuredContent":`...), value...)
 	}
@@ -88,7 +92,7 @@ func encode(out any) (json.RawMessage, error) {
 }
 
 func textResult(text string, isError bool) json.RawMessage {
-	result := appendContent(make([]byte, 0, len(text)+len(text)/16+64), text)
+	result := appendContent(newResult(len(text)+len(text)/16+64), text)
 	if isError {
 		result = append(result, `,"isError":true`...)
 	}
@@ -98,6 +102,33 @@ func textResult(text string, isError bool) json.RawMessage {
 // appendContent appends the start of a result, up to the end of its text block.
 func appendContent[T string | []byte](dst []byte, text T) []byte {
 	return append(rawjson.AppendText(append(dst, `{"content":[{"type":"text","text":`...), text), `}]`...)
+}
+
+// largeResults has the buffers of results of largeResult to maxKept bytes that were sent. New memory for each would
+// cost as much as all else: the system clears it, and the garbage collector runs after a few.
+var largeResults sync.Pool
+
+const (
+	largeResult = 64 << 10
+	maxKept     = 4 << 20
+)
+
+// newResult returns an empty buffer with room for size bytes.
+func newResult(size int) []byte {
+	if size >= largeResult {
+		if kept, ok := largeResults.Get().(*[]byte); ok && cap(*kept) >= size {
+			return (*kept)[:0]
+		}
+	}
+	return make([]byte, 0, size)
+}
+
+// releaseResult keeps the buffer of a result that was sent. All large results come from newResult or json.Marshal.
+func releaseResult(result json.RawMessage) {
+	if size := cap(result); size >= largeResult && size <= maxKept {
+		kept := []byte(result)
+		largeResults.Put(&kept)
+	}
 }
 
 func (t *Tool) descriptor() json.RawMessage {

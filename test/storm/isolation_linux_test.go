@@ -2,6 +2,7 @@ package storm
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -130,7 +131,7 @@ func callAll(t *testing.T, h *exthost.Host, d time.Duration) stormtest.Durations
 // provoke calls the hostile extension until stop is called.
 func provoke(h *exthost.Host) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	much := map[string]any{"text": strings.Repeat("x", 16<<10)} // a pipe holds 64 KiB
+	much := json.RawMessage(`{"text":"` + strings.Repeat("x", 16<<10) + `"}`) // a pipe holds 64 KiB
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {

@@ -1,8 +1,8 @@
 // Package rawjson validates JSON and edits members of raw objects, keeping all other bytes: the text of numbers,
 // the order of keys, unknown members.
 //
-// The editing functions expect valid JSON, which the transports check. They read an invalid object up to the first
-// error, and treat any other value as an empty object.
+// The functions that read or edit members expect valid JSON, which the transports check. Of an invalid object they read
+// some members, possibly invalid ones, and they treat any other value as an empty object.
 package rawjson
 
 import (
@@ -115,7 +115,7 @@ func members(obj []byte, yield func(member) bool) {
 		if err != nil {
 			return
 		}
-		if i, err = SkipValue(obj, from); err != nil ||
+		if i, err = skipValid(obj, from); err != nil ||
 			!yield(member{Unquote(obj[start:end]), start, i, obj[from:i:i]}) {
 			return
 		}

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -28,20 +29,35 @@ func Unquote(quoted []byte) []byte {
 }
 
 // AppendText appends text as a JSON string. Invalid UTF-8 becomes U+FFFD.
-func AppendText[T ~string | ~[]byte](dst []byte, text T) []byte {
+func AppendText[T ~string | ~[]byte](dst []byte, text T) []byte { return appendText(dst, string(text)) }
+
+func appendText(dst []byte, text string) []byte {
 	dst = append(dst, '"')
-	start := len(dst)
-	dst = append(dst, text...)
-	if i := skipPlain(dst, start); i < len(dst) {
-		dst = appendEscaped(dst[:i], text[i-start:])
+	// What follows a special byte is appended again, so the pieces are small until the text shows to be plain.
+	for i, size := 0, minPiece; i < len(text); size = min(2*size, 16<<10) {
+		start := len(dst)
+		dst = append(dst, text[i:min(i+size, len(text))]...)
+		plain := skipPlain(dst, start)
+		i += plain - start
+		if plain < len(dst) {
+			dst, i = appendSpecial(dst[:plain], text, i)
+			size = minPiece / 2
+		}
 	}
 	return append(dst, '"')
 }
 
-func appendEscaped[T ~string | ~[]byte](dst []byte, text T) []byte {
+const minPiece = 256 // bytes
+
+// appendSpecial appends text[i:] byte by byte, until several in a row are plain, and returns the index after them.
+func appendSpecial(dst []byte, text string, i int) ([]byte, int) {
 	const hex = "0123456789abcdef"
-	for i := 0; i < len(text); i++ {
+	for plain := 0; i < len(text) && plain < 16; i++ {
+		plain++
 		switch c := text[i]; {
+		case c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\':
+			dst = append(dst, c)
+			continue
 		case c == '"' || c == '\\':
 			dst = append(dst, '\\', c)
 		case c == '\n':
@@ -50,21 +66,32 @@ func appendEscaped[T ~string | ~[]byte](dst []byte, text T) []byte {
 			dst = append(dst, '\\', 't')
 		case c < ' ':
 			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		case c < utf8.RuneSelf:
-			dst = append(dst, c)
 		default:
-			r, size := utf8.DecodeRuneInString(string(text[i:min(i+utf8.UTFMax, len(text))]))
+			r, size := utf8.DecodeRuneInString(text[i:])
 			dst = utf8.AppendRune(dst, r)
 			i += size - 1
 		}
+		plain = 0
 	}
-	return dst
+	return dst, i
 }
 
 // Equal reports whether two values are equal apart from white space, the order of members and the spelling of
 // strings. Invalid JSON is compared by its bytes.
 func Equal(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || reflect.DeepEqual(decoded(a), decoded(b))
+}
+
+// Sum is a SHA-256 of a value, see [SumOf].
+type Sum [sha256.Size]byte
+
+// SumOf returns the digest of a value. It is the same for values that are [Equal], and differs for others.
+func SumOf(raw json.RawMessage) Sum {
+	v := decoded(raw)
+	if text, ok := v.(json.RawMessage); ok { // no JSON
+		return sha256.Sum256(text)
+	}
+	return sha256.Sum256(encoded(v))
 }
 
 // EqualSchemas is Equal for JSON schemas, which also ignores the order that [Unordered] removes.

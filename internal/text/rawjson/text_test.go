@@ -50,3 +50,35 @@ func TestTextRefusesOtherValues(t *testing.T) {
 		}
 	}
 }
+
+func TestSumOf(t *testing.T) {
+	values := []string{
+		`{"a":1,"b":[1,2]}`, `{ "b" : [1, 2], "a" : 1 }`, `{"a":1,"b":[2,1]}`, `{"a":1.0,"b":[1,2]}`, `1`, `1.0`, `"1"`,
+		`"a"`, `"\u0061"`, `null`, ``, `{}`, `[]`, `{"a":12345678901234567890}`, `{"a":12345678901234567891}`, `{"a"`,
+		`{"a":1} `, `"<"`, `"\u003c"`, `{"a":null}`, strings.Repeat("[", 20_000),
+	}
+	for _, a := range values {
+		for _, b := range values {
+			if equal := Equal([]byte(a), []byte(b)); (SumOf([]byte(a)) == SumOf([]byte(b))) != equal {
+				t.Errorf("%.20s and %.20s: equal is %t", a, b, equal)
+			}
+		}
+	}
+}
+
+// A text of a megabyte: letters, lines of 80, and a language that is not ASCII.
+func BenchmarkAppendText(b *testing.B) {
+	for name, text := range map[string]string{
+		"letters": strings.Repeat("x", 1<<20),
+		"lines":   strings.Repeat(strings.Repeat("x", 79)+"\n", 1<<20/80),
+		"utf8":    strings.Repeat("żółw 乌龟 ", 1<<20/16),
+	} {
+		b.Run(name, func(b *testing.B) {
+			buf := make([]byte, 0, 2<<20)
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				buf = AppendText(buf[:0], text)
+			}
+		})
+	}
+}

@@ -31,11 +31,14 @@ type CallOptions struct {
 	// dropped and counted, further requests refused. Nil drops all notifications and refuses all
 	// requests.
 	OnMessage func(ctx context.Context, m *Message) (json.RawMessage, error)
+	// Convert makes the result that Call returns. own reports that it shares no memory with the peer's result, whose
+	// frame may then be reused. Nil returns the peer's result.
+	Convert func(result json.RawMessage) (converted json.RawMessage, own bool)
 }
 
-// Call sends a request and waits for the answer. It returns the raw result, or an error: the [*Error] of the peer, an
-// [*InvalidResponse], [ErrTimeout], ctx's error, or one that wraps [ErrClosed]. [Written] reports whether the peer
-// may have seen the request. With a nil o only ctx bounds the call.
+// Call sends a request and waits for the answer. It returns the result, raw or converted by Convert, or an error: the
+// [*Error] of the peer, an [*InvalidResponse], [ErrTimeout], ctx's error, or one that wraps [ErrClosed]. [Written]
+// reports whether the peer may have seen the request. With a nil o only ctx bounds the call.
 //
 // A call that ends by ctx or a timeout is abandoned: it is still in flight until the peer answers
 // it, and the late answer is counted and dropped.
@@ -57,7 +60,14 @@ func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, 
 	if pc.inboxReady != nil {
 		c.endQuestions(pc)
 	}
-	return pc.result, pc.err
+	if pc.err != nil || pc.o.Convert == nil {
+		return pc.result, pc.err
+	}
+	result, own := pc.o.Convert(pc.result)
+	if own && pc.free != nil {
+		pc.free()
+	}
+	return result, nil
 }
 
 // send registers the call and writes its frame. On error the call is no longer registered.

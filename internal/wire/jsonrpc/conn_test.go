@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,14 +58,17 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// say sends a frame to the connection.
-func (w *wire) say(t *testing.T, format string, args ...any) {
+// say sends a frame to the connection, and returns how often its memory was given back.
+func (w *wire) say(t *testing.T, format string, args ...any) (freed *atomic.Int32) {
 	t.Helper()
 	m, err := Decode(fmt.Appendf(nil, format, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
+	freed = new(atomic.Int32)
+	m.Free = func() { freed.Add(1) }
 	w.toConn <- m
+	return freed
 }
 
 // serve starts a connection. At the end of the test it checks that Serve returns and no call is in flight.
@@ -372,6 +376,44 @@ func TestEnd(t *testing.T) {
 					t.Errorf("notification afterwards: %v", err)
 				}
 			})
+		})
+	}
+}
+
+// The memory of an answer is freed once: after it was converted to memory of its own, or when no call waits for it. It
+// is not freed while the result or an error refers to it.
+func TestAnswersAreFreed(t *testing.T) {
+	const result, fault = `"result":"x"`, `"error":{"code":1,"message":"m","data":{}}`
+	convert := func(own bool) func(json.RawMessage) (json.RawMessage, bool) {
+		return func(json.RawMessage) (json.RawMessage, bool) { return raw(`"converted"`), own }
+	}
+	for name, test := range map[string]struct {
+		convert func(json.RawMessage) (json.RawMessage, bool)
+		answer  string
+		want    string
+		freed   int32
+	}{
+		"as it is":         {nil, result, `"x"`, 0},
+		"converted":        {convert(true), result, `"converted"`, 1},
+		"converted, alias": {convert(false), result, `"converted"`, 0},
+		"error":            {convert(true), fault, "", 0},
+		"invalid":          {convert(true), result + "," + fault, "", 0},
+	} {
+		bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
+			done := call(t.Context(), c, "1", &CallOptions{Convert: test.convert})
+			id := (<-w.fromConn).ID
+			freed := w.say(t, `{"jsonrpc":"2.0","id":%s,%s}`, id, test.answer)
+			if got := <-done; got.result != test.want || (got.err == nil) != (test.want != "") {
+				t.Errorf("%s: %s, %v", name, got.result, got.err)
+			}
+			if freed.Load() != test.freed {
+				t.Errorf("%s: freed %d times, want %d", name, freed.Load(), test.freed)
+			}
+			again := w.say(t, `{"jsonrpc":"2.0","id":%s,%s}`, id, result)
+			synctest.Wait()
+			if again.Load() != 1 {
+				t.Errorf("%s: an answer without a call was freed %d times", name, again.Load())
+			}
 		})
 	}
 }

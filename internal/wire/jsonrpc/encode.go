@@ -47,11 +47,22 @@ func Append(dst []byte, m *Message) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendPayload appends raw JSON, compacted if it has line breaks.
+// appendPayload appends raw JSON, compacted if it has line breaks. It looks for them piece by piece, each of which is
+// then in the processor's cache to be copied.
 func appendPayload(b, raw []byte) ([]byte, error) {
-	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
-		return append(b, raw...), nil
+	const size = 16 << 10
+	begin := len(b)
+	for i := 0; i < len(raw); i += size {
+		piece := raw[i:min(i+size, len(raw))]
+		if bytes.IndexByte(piece, '\n') >= 0 || bytes.IndexByte(piece, '\r') >= 0 {
+			return appendCompacted(b[:begin], raw)
+		}
+		b = append(b, piece...)
 	}
+	return b, nil
+}
+
+func appendCompacted(b, raw []byte) ([]byte, error) {
 	buf := bytes.NewBuffer(b)
 	if err := json.Compact(buf, raw); err != nil {
 		return b, fmt.Errorf("jsonrpc: payload is not JSON: %w", err)

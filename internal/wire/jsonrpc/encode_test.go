@@ -2,10 +2,12 @@ package jsonrpc
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
 func TestAppend(t *testing.T) {
+	long := strings.Repeat("a", 100<<10)
 	for _, c := range []struct {
 		name string
 		m    Message
@@ -21,11 +23,13 @@ func TestAppend(t *testing.T) {
 		{"error", Message{ID: raw("1"), Error: raw("{}")}, `{"jsonrpc":"2.0","id":1,"error":{}}`},
 		{"line breaks", Message{ID: raw("1"), Result: raw("{\r\n \"a\": [1,\n2]\r}")},
 			`{"jsonrpc":"2.0","id":1,"result":{"a":[1,2]}}`},
+		{"a late line break", Message{ID: raw("1"), Result: raw(`["` + long + `",` + "\r" + `2]`)},
+			`{"jsonrpc":"2.0","id":1,"result":["` + long + `",2]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Append([]byte("x"), &c.m)
 			if err != nil || string(got) != "x"+c.want {
-				t.Errorf("got %s, %v\nwant x%s", got, err, c.want)
+				t.Errorf("got %.200s, %v\nwant x%.200s", got, err, c.want)
 			}
 		})
 	}

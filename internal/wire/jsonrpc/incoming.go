@@ -72,13 +72,19 @@ func (c *Conn) answer(m *Message) {
 	})
 	if c.o.Stray != nil && (unmatched || anonymous) {
 		stray := *m // a copy, so that only stray answers are allocated
+		stray.Free = nil
 		c.o.Stray(&stray, pc != nil)
 	}
 	switch {
 	case pc != nil:
+		pc.free = m.Free
 		pc.finish(result, err)
+		return
 	case unmatched:
 		c.countUnsolicited(m)
+	}
+	if m.Free != nil {
+		m.Free()
 	}
 }
 

@@ -26,6 +26,9 @@ type Message struct {
 	Invalid error
 	// Raw is the whole frame as read; ignored when writing.
 	Raw []byte
+	// Free, unless nil, gives the memory of the frame back to the transport. Only a [Conn] calls it, for an answer that
+	// no call waits for or that Convert has copied. Ignored when writing.
+	Free func()
 }
 
 // Error is a JSON-RPC error object. A handler's *Error is sent unchanged; Call returns the *Error of the peer's

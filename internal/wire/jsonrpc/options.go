@@ -14,6 +14,10 @@ type Options struct {
 	// internal error. ctx ends with the connection. Nil: method not found.
 	Handle func(ctx context.Context, req *Message) (json.RawMessage, error)
 
+	// Written is called with a result of Handle when no part of it is needed any more, so that its memory can be used
+	// again. It is not called for all results. Nil: the garbage collector has them.
+	Written func(result json.RawMessage)
+
 	// MaxHandlers is the max number of concurrent handlers; 0 means 64. Further requests are
 	// refused with CodeOverloaded. So are all requests while about 64 MiB of requests and
 	// notifications are queued or in progress, including those that belong to calls.
@@ -56,7 +60,8 @@ type Options struct {
 	// Stray is called for each answer without a waiting call, except late answers to abandoned
 	// calls, and for each error with id null. taken reports that such an error was used as the
 	// answer to the call on whose stream it came or, without a stream, to the only call in flight.
-	// Stray runs on the reading goroutine and must be quick. Nil ignores these answers.
+	// Stray runs on the reading goroutine and must be quick. It keeps no part of m, whose memory may be reused. Nil
+	// ignores these answers.
 	Stray func(m *Message, taken bool)
 
 	// Drain is how long handlers may keep running, and send their answers, after the peer closed

@@ -21,6 +21,7 @@ type pendingCall struct {
 
 	// The outcome, set before the send on done.
 	result json.RawMessage
+	free   func() // Message.Free of the answer
 	err    error
 
 	// Guarded by Conn.mu.

@@ -22,6 +22,9 @@ func (c *Conn) reply(id, result json.RawMessage, err error, later bool) {
 	} else {
 		err = c.t.Write(c.ctx, m)
 	}
+	if c.o.Written != nil {
+		c.o.Written(result)
+	}
 	if err != nil && c.ctx.Err() == nil && !Written(err) && !errors.Is(err, ErrClosed) {
 		c.refuse(id, &Error{Code: CodeInternal, Message: err.Error()}) // the result was not JSON
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/bits"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,35 @@ func (l *reader) line() (line []byte, shared, ok bool, err error) {
 	return bytes.TrimSuffix(line, []byte("\r")), shared, true, nil
 }
 
+// longLines are pools of long lines that were freed, by the bits of their capacity; lines of 16 MiB and more are not
+// kept. New memory for each line of megabytes would cost the faults of its pages, and a garbage collection every few
+// lines, which delay all connections.
+var longLines [25]sync.Pool
+
+// freeing returns the Free of a joined line. A closure in the reading loop would move the header of each line to the
+// heap.
+func freeing(line []byte) func() {
+	return func() {
+		if size := bits.Len(uint(cap(line))); size < len(longLines) {
+			longLines[size].Put(&line)
+		}
+	}
+}
+
+// lineOf returns an empty line with room for n bytes, and less than for twice as many, because the bounds of the
+// messages in memory count lengths. It returns nil if there is none.
+func lineOf(n int) []byte {
+	size := bits.Len(uint(n))
+	if size >= len(longLines) {
+		return nil
+	}
+	freed, ok := longLines[size].Get().(*[]byte)
+	if !ok || cap(*freed) < n {
+		return nil
+	}
+	return (*freed)[:0]
+}
+
 // join joins the parts of a long line. It copies part by part on purpose: a copy cannot be preempted, and one of
 // megabytes would block the whole program when a garbage collection is about to start.
 func (l *reader) join(last []byte) []byte {
@@ -90,8 +120,15 @@ func (l *reader) join(last []byte) []byte {
 	for _, p := range l.parts {
 		texts = append(texts, p.text)
 	}
-	whole := bytes.Join(append(texts, last), nil)
-	l.releaseParts()
+	texts = append(texts, last)
+	defer l.releaseParts()
+	whole := lineOf(l.partBytes + len(last))
+	if whole == nil {
+		return bytes.Join(texts, nil)
+	}
+	for _, text := range texts {
+		whole = append(whole, text...)
+	}
 	return whole
 }
 

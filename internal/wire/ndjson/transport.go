@@ -89,7 +89,7 @@ func (t *Transport) limitNoise([]byte, error) error {
 	return nil
 }
 
-// Read returns the next message. The caller owns its memory.
+// Read returns the next message. The caller owns its memory until it calls Free.
 func (t *Transport) Read() (jsonrpc.Message, error) {
 	for {
 		line, shared, err := t.next()
@@ -99,8 +99,13 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 			}
 			return jsonrpc.Message{}, err
 		}
+		free := func() {}
+		if !shared {
+			free = freeing(line)
+		}
 		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		if rawjson.SkipSpace(line, 0) == len(line) {
+			free()
 			t.countWasted()
 			continue
 		}
@@ -108,6 +113,7 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 			line = bytes.Clone(line)
 		}
 		m, err := jsonrpc.Decode(line)
+		m.Free = free
 		if broken := cmp.Or(err, m.Invalid); broken != nil && t.in.ended {
 			// A partial line of a peer that has ended answers no call.
 			err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, broken)
@@ -123,6 +129,7 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 		if err := t.noise(line, err); err != nil {
 			return jsonrpc.Message{}, err
 		}
+		free()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -218,6 +219,61 @@ func TestInterruptLosesNothing(t *testing.T) {
 	w.Close()
 	if m, err := l.Read(); err != nil || string(m.Raw) != frame {
 		t.Errorf("%s, %v", m.Raw, err)
+	}
+}
+
+// TestFreedLinesAreReused frees every second of many long lines. Later lines get their memory, unless they are much
+// shorter, and the kept ones stay as they are.
+func TestFreedLinesAreReused(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection may empty the pool
+	text := func(i int) string { return `"` + strings.Repeat(string(rune('a'+i%26)), 3*biggestBuffer) + `"` }
+	var stream strings.Builder
+	const n = 60
+	for i := range n {
+		stream.WriteString(answer(i, text(i)) + "\n")
+	}
+	stream.WriteString(answer(n, `"`+strings.Repeat("x", biggestBuffer)+`"`) + "\n")
+	l := readingTransport(strings.NewReader(stream.String()), Options{})
+	kept := make(map[int]jsonrpc.Message)
+	places := make(map[*byte]bool)
+	for i := range n {
+		m, err := l.Read()
+		if err != nil || string(m.Result) != text(i) {
+			t.Fatalf("line %d: %.40s, %v", i, m.Result, err)
+		}
+		places[&m.Raw[0]] = true
+		if i%2 == 0 {
+			m.Free()
+		} else {
+			kept[i] = m
+		}
+	}
+	for i, m := range kept {
+		if string(m.Result) != text(i) {
+			t.Errorf("line %d became %.40s", i, m.Result)
+		}
+		m.Free()
+	}
+	if len(places) == n {
+		t.Errorf("no memory of %d freed lines was used again", n/2)
+	}
+	if m, err := l.Read(); err != nil || cap(m.Raw) > 2*len(m.Raw) {
+		t.Errorf("a line of %d bytes takes %d, %v", len(m.Raw), cap(m.Raw), err)
+	}
+}
+
+// TestLongNoiseIsReused frees long lines that are no messages, once Noise has seen them.
+func TestLongNoiseIsReused(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection may empty the pool
+	const n = 30
+	places := make(map[*byte]bool)
+	noise := strings.Repeat("x", 3*biggestBuffer) + "\n"
+	l := readingTransport(strings.NewReader(strings.Repeat(noise, n)), Options{Noise: func(line []byte, _ error) error {
+		places[&line[0]] = true
+		return nil
+	}})
+	if _, err := l.Read(); err == nil || len(places) == n {
+		t.Errorf("%d lines have %d places, %v", n, len(places), err)
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 // blocking. A goroutine writes what the pipe does not take at once; it exists only while bytes wait.
 type writer struct {
 	w         io.WriteCloser
+	pipe      pipe // that w writes
 	sink      sink
 	timeout   time.Duration
 	closeRead func() error
@@ -229,7 +230,9 @@ func (w *writer) writeAll(b []byte) {
 				w.fail(err)
 				return
 			}
-			b = b[n:]
+			if b = b[n:]; len(b) > biggestBuffer {
+				w.pipe.enlarge(w.w)
+			}
 		}
 		if b = w.nextBatch(); b == nil {
 			return
@@ -294,5 +297,6 @@ func (w *writer) close() error {
 	w.mu.Unlock()
 	err := w.w.Close()
 	w.wg.Wait()
+	w.pipe.close()
 	return err
 }
