@@ -370,28 +370,6 @@ func TestNextRequestTriesAgain(t *testing.T) {
 	})
 }
 
-func TestWritable(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]string{
-		file:                                  "",
-		filepath.Join(dir, "a", "b", "audit"): "",
-		filepath.Join(file, "audit"):          "not a directory",
-		dir:                                   "is a directory",
-	} {
-		if err := Writable(path); want == "" && err != nil ||
-			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		}
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("left behind: %v, %v", entries, err)
-	}
-}
-
 func TestManyWriters(t *testing.T) {
 	l, path := begin(t, Options{MaxSize: 1, Keep: 100})
 	var wg sync.WaitGroup
@@ -533,6 +511,7 @@ func TestQuery(t *testing.T) {
 	l, path := begin(t, Options{})
 	now := time.Now().UTC()
 	for i, r := range []Record{
+		{Tool: "tool_0", Caller: "cat", Method: MethodAnswer, Outcome: Denied, Time: now.Add(-time.Hour)},
 		{Tool: "tool_1", Caller: "team/ann", Extension: "a", Outcome: OK, Time: now.Add(-time.Hour)},
 		{Tool: "tool_2", Caller: "bob", Extension: "a", Outcome: Denied, Time: now},
 		{
@@ -557,8 +536,8 @@ func TestQuery(t *testing.T) {
 	}{
 		{Query{Node: "we?"}, "3"},
 		{Query{Node: "?*"}, "3"},
-		{Query{Node: "."}, "1 2"},
-		{Query{Node: "*"}, "1 2 3"},
+		{Query{Node: "."}, "0 1 2"},
+		{Query{Node: "*"}, "0 1 2 3"},
 		{Query{ID: "d3"}, "3"},
 		{Query{ID: "w3"}, "3"},
 		{Query{ID: "w4"}, ""},
@@ -568,13 +547,13 @@ func TestQuery(t *testing.T) {
 		}
 	}
 	for want, q := range map[string]Query{
-		"1 2 3": {},
-		"2":     {Denied: true},
-		"2 3":   {Since: now.Add(-time.Minute)},
-		"1 2":   {Extension: "a"},
-		"3":     {Last: 1},
-		"1":     {Caller: "t*n"},
-		"":      {Tool: "tool_9"},
+		"0 1 2 3": {},
+		"2":       {Denied: true},
+		"2 3":     {Since: now.Add(-time.Minute)},
+		"1 2":     {Extension: "a"},
+		"3":       {Last: 1},
+		"1":       {Caller: "t*n"},
+		"":        {Tool: "tool_9"},
 	} {
 		if got := tools(read(t, path, q)); got != want {
 			t.Errorf("%+v: %q, want %q", q, got, want)

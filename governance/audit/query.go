@@ -46,7 +46,9 @@ func (q *Query) wants(r *Record) bool {
 		return q.Notes
 	}
 	fits := func(pattern, name string) bool { return pattern == "" || glob.Match(pattern, name) }
-	return (!q.Denied || r.Outcome == Denied) && !r.Time.Before(q.Since) &&
+	// a refused answer of a client says nothing about the call, which still waits for the operator
+	denied := r.Outcome == Denied && r.Method != MethodAnswer
+	return (!q.Denied || denied) && !r.Time.Before(q.Since) &&
 		(q.ID == "" || q.ID == r.ID || q.ID == r.Origin) &&
 		(q.Node == "" || (&governance.Exchange{Node: r.Node}).IsFrom([]string{q.Node})) &&
 		fits(q.Tool, r.Tool) && fits(q.Caller, r.Caller) && fits(q.Extension, r.Extension)

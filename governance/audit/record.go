@@ -27,6 +27,9 @@ const (
 	KindLost      Kind = "lost"      // records before this one could not be written
 )
 
+// MethodAnswer is the method of a record about an answer to an approval request that did not count.
+const MethodAnswer = "exthost/approvals/answer"
+
 // Outcome is the result of an exchange.
 type Outcome string
 

@@ -47,6 +47,9 @@ func write(path string, data []byte, mode fs.FileMode) error {
 		err = os.Rename(name, path)
 	}
 	if err != nil {
+		if at, ok := errors.AsType[*fs.PathError](err); ok && at.Path == name {
+			at.Path = path // its user knows no other name
+		}
 		return errors.Join(err, os.Remove(name))
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{"full": full})
+	processtest.Main(m, map[string]processtest.Verb{"full": full, "small": small})
 }
 
 // full writes 1 MiB to a file with a limit of 4 KiB and prints the error. It runs in its own process because the limit

@@ -165,3 +165,26 @@ func TestRemoveTemporary(t *testing.T) {
 		t.Errorf("left: %q, %v", names, err)
 	}
 }
+
+// A file can be written where it is or would be made, and looking leaves nothing behind.
+func TestWritable(t *testing.T) {
+	dir := t.TempDir()
+	existing := filepath.Join(dir, "file")
+	if err := os.WriteFile(existing, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		existing:                              "",
+		filepath.Join(dir, "a", "b", "audit"): "",
+		filepath.Join(existing, "audit"):      "not a directory",
+		dir:                                   "is a directory",
+	} {
+		if err := file.Writable(path); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -42,9 +43,10 @@ type Rotating struct {
 	max  int64
 	keep int
 
-	mu   sync.Mutex // guards f
+	mu   sync.Mutex // guards the fields below
 	f    *os.File
 	info fs.FileInfo // of f
+	torn bool        // the last write, of a full disk, left a part of its record
 }
 
 // OpenRotating opens path for appending; a new file gets mode 0600. It is rotated before a write that would make it
@@ -68,7 +70,15 @@ func (f *Rotating) Write(p []byte) (int, error) {
 	if now != nil && now.Size() > 0 && now.Size()+int64(len(p)) > f.max && Rotate(f.path, f.keep) == nil {
 		_ = f.reopen() // on failure, the old file is used further
 	}
-	return f.f.Write(p)
+	record := p
+	if f.torn { // so that the part is a line of its own
+		record = slices.Concat([]byte("\n"), p)
+	}
+	n, err := f.f.Write(record)
+	if n > 0 {
+		f.torn = n < len(record)
+	}
+	return min(n, len(p)), err
 }
 
 // reopen continues with the file that path names now.
@@ -80,7 +90,7 @@ func (f *Rotating) reopen() error {
 	if f.f != nil {
 		f.f.Close()
 	}
-	f.f, f.info = next, info
+	f.f, f.info, f.torn = next, info, false
 	return nil
 }
 
