@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,6 +131,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 			return unit.Events{State: func(e supervisor.Event) {
 				h.stats.feed.State(id, e)
 				h.reloads.started(id, e)
+				if e.Kind == supervisor.StateChanged && e.State == supervisor.Ready {
+					h.forgetDenials(strings.TrimPrefix(id, status.PolicyPrefix))
+				}
 			}}
 		},
 	})
@@ -230,6 +234,15 @@ func (h *Host) Status() status.Status {
 	s.Questions, s.Denials = h.stats.history.Questions(), h.stats.history.Denials(time.Now())
 	s.Verdict = s.Judge(time.Now())
 	return s
+}
+
+// forgetDenials ends what the status says about denials of a policy that was changed, removed or started again. Denials
+// that follow count anew.
+func (h *Host) forgetDenials(policy string) {
+	for _, u := range h.units.All() {
+		u.Base().Calls.ForgetDenials(policy)
+	}
+	h.stats.history.ForgetDenials(policy)
 }
 
 // load returns the memory of the host and its processes in bytes, and the calls in flight and queued, as

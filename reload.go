@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -271,6 +270,9 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	}
 	r.h.adopt(next)
 	forgetFailures(next, c)
+	for _, name := range c.Policies {
+		r.h.forgetDenials(name)
+	}
 	r.forgetMended(next, c)
 	if now.ListsOtherwise(next) {
 		r.h.life.announce.Add()
@@ -372,15 +374,16 @@ func (r *reloads) startPolicies(ctx context.Context, now, next *snapshot.Plan) e
 			fresh = append(fresh, p)
 		}
 	}
-	var failed []error
+	var refused config.Refused
 	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(fresh)) {
 		if err != nil {
-			failed = append(failed,
-				protocol.Errorf(protocol.ConfigInvalid, "policy %s does not start: %s", u.(*policies.Process).Name,
-					protocol.Reason(err)))
+			refused = append(refused, policies.Refusal(next.Config, u.(*policies.Process).Name, " does not start", err))
 		}
 	}
-	return errors.Join(failed...)
+	if refused == nil {
+		return nil
+	}
+	return protocol.Errorf(protocol.ConfigInvalid, "%w", refused)
 }
 
 // notStarted reports that u did not start. before is the running build that u was to replace; notStarted puts it back
@@ -433,19 +436,22 @@ func (r *reloads) notStartedYet(u unit.Runner, err error) {
 	}
 }
 
-// started removes the diagnostics about earlier starts of a unit when an instance is ready. A diagnostic with a
-// hint stays: it is about a newer build, and the ready instance belongs to the previous one.
+// started removes the diagnostics about earlier starts of a unit when an instance is ready. One about a newer build
+// stays: the ready instance belongs to the previous one.
 func (r *reloads) started(id string, e supervisor.Event) {
 	if e.Kind != supervisor.StateChanged || e.State != supervisor.Ready {
 		return
 	}
 	r.h.diagnostics.Remove(func(d protocol.Diagnostic) bool {
-		return d.Extension == id && d.Hint == "" && strings.HasPrefix(d.Message, unit.StartFailed)
+		return d.Extension == id && d.Hint != newerBuild && strings.HasPrefix(d.Message, unit.StartFailed)
 	})
 }
 
 // Restarted reports the outcome of a restart of u.
 func (r *reloads) Restarted(ctx context.Context, u unit.Runner, err error) {
+	if policy, ok := strings.CutPrefix(u.Base().ID(), status.PolicyPrefix); ok && err == nil {
+		r.h.forgetDenials(policy) // the event of the new process may come later
+	}
 	switch {
 	case err == nil:
 		r.forgetStart(u.Base().ID())

@@ -20,6 +20,10 @@ type evaluation struct {
 	again bool
 }
 
+// ErrTimeout is the cause of the ctx of a decision that took too long. The ctx of a caller that waits no more has
+// another cause.
+var ErrTimeout = errors.New("no decision in time")
+
 // evaluate asks m, bounded by its own timeout and by the time that remains for the chain.
 func (m *member) evaluate(ctx context.Context, flow Flow, x *Exchange, remaining time.Duration) evaluation {
 	if remaining <= 0 {
@@ -29,7 +33,7 @@ func (m *member) evaluate(ctx context.Context, flow Flow, x *Exchange, remaining
 		ctx = protocol.WithHeaders(ctx, nil)
 	}
 	limit := min(m.spec.Timeout, remaining)
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
 	began := time.Now()
 	d, err := m.decide(limited, flow, x)
@@ -177,7 +181,8 @@ func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err e
 	}
 	e := protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide%s: %w", m.spec.Name, about, err)
 	if m.spec.hasProcess() && !errors.Is(err, ErrDecided) {
-		e.Message += "; the operator brings it back with exthost restart policy:" + m.spec.Name
+		e.Next = "exthost restart policy:" + m.spec.Name
+		e.Message += "; the operator brings it back with " + e.Next
 	}
 	return r.refusal(e, m, Decision{Code: CodeUnavailable}, s)
 }

@@ -181,7 +181,7 @@ func (h Handler) withDefaults() Handler {
 
 // Approver asks a person.
 type Approver interface {
-	// Approve waits for a person's decision about e, which has the payload after all handlers. Nil approves; an error
-	// is the reason for the denial.
-	Approve(ctx context.Context, e *Event, reason string, how protocol.Asking) error
+	// Approve waits for a person's decision about e, which has the payload after all handlers; o says who asks, why and
+	// how. Nil approves; an error is the reason for the denial.
+	Approve(ctx context.Context, e *Event, o Outcome) error
 }

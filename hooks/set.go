@@ -323,7 +323,7 @@ func (s *Set) resolve(ctx context.Context, e *Event, o *Outcome) error {
 	}
 	asked := *e
 	asked.Payload = o.Payload
-	if err := s.o.Approver.Approve(ctx, &asked, o.Reason, o.Asking); err != nil {
+	if err := s.o.Approver.Approve(ctx, &asked, *o); err != nil {
 		return o.rejected(e, "approval_denied", "not approved: "+err.Error())
 	}
 	return nil

@@ -286,8 +286,8 @@ type person struct {
 	how   protocol.Asking
 }
 
-func (p *person) Approve(_ context.Context, e *Event, reason string, how protocol.Asking) error {
-	p.asked, p.how = append(p.asked, reason+" "+string(e.Payload)), how
+func (p *person) Approve(_ context.Context, e *Event, o Outcome) error {
+	p.asked, p.how = append(p.asked, o.By+" "+o.Reason+" "+string(e.Payload)), o.Asking
 	return p.said
 }
 
@@ -303,8 +303,8 @@ func TestAsk(t *testing.T) {
 		want     string // part of the error
 	}{
 		// the request shows the changed payload
-		{"yes", &person{}, []Handler{ask, change}, []string{`sure? {"a":2}`}, ""},
-		{"no", &person{said: errors.New("ana said no")}, []Handler{ask}, []string{`sure? {"a":1}`},
+		{"yes", &person{}, []Handler{ask, change}, []string{`1 sure? {"a":2}`}, ""},
+		{"no", &person{said: errors.New("ana said no")}, []Handler{ask}, []string{`1 sure? {"a":1}`},
 			"not approved: ana said no"},
 		{"denied anyway", &person{},
 			[]Handler{ask, says("3", BeforeToolCall, &Reply{Decision: Deny, Reason: "never"}, nil)}, nil,

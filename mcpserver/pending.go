@@ -27,7 +27,7 @@ import (
 // statePrefix is the prefix of the requestState of a pending call.
 const statePrefix = "exthost-"
 
-// inputTimeout is how long a client may take to return with the answers.
+// inputTimeout is how long a client may take to return with the answers, unless the questions wait longer.
 const inputTimeout = 5 * time.Minute
 
 // pendingRequest is a call in the backend that may need input from its client.
@@ -35,7 +35,7 @@ type pendingRequest struct {
 	server  *Server
 	session *protocol.Session
 	method  string
-	params  json.RawMessage
+	params  json.RawMessage         // nil once the call has asked, see about
 	cancel  context.CancelCauseFunc // ends the call
 
 	mu    sync.Mutex
@@ -46,6 +46,7 @@ type pendingRequest struct {
 
 	// The fields below are set once the call has asked a question or runs in its own goroutine.
 	state   string                   // the requestState, unguessable
+	about   map[string]rawjson.Sum   // of the members of params that say what is called, see isOf
 	inputs  map[string]*inputRequest // questions without an answer, by key
 	lastKey uint64
 	expiry  *time.Timer   // cancels the call; runs between the client's requests
@@ -59,6 +60,7 @@ type pendingRequest struct {
 type inputRequest struct {
 	method string
 	params json.RawMessage
+	until  time.Time // the question is taken back then; zero: not at a known time
 	result chan json.RawMessage
 }
 
@@ -115,12 +117,24 @@ func (p *pendingRequest) isOf(session *protocol.Session, m *jsonrpc.Message) boo
 		p.session.Extension != session.Extension || p.method != m.Method {
 		return false
 	}
-	for _, key := range []string{"name", "arguments", "uri"} {
-		if again := rawjson.Get(m.Params, key); again != nil && !rawjson.Equal(rawjson.Get(p.params, key), again) {
+	for key, sum := range sumsOf(m.Params) {
+		if p.about[key] != sum {
 			return false
 		}
 	}
 	return true
+}
+
+// sumsOf returns the digests of what params say about what is called. A call that waits for its client keeps these in
+// place of its params, which can be large.
+func sumsOf(params json.RawMessage) map[string]rawjson.Sum {
+	sums := make(map[string]rawjson.Sum)
+	for _, key := range []string{"name", "arguments", "uri"} {
+		if value := rawjson.Get(params, key); value != nil {
+			sums[key] = rawjson.SumOf(value)
+		}
+	}
+	return sums
 }
 
 // run makes the call. The error is errAnsweredEarly if a later request of the client is to get the outcome.
@@ -235,7 +249,8 @@ func (p *pendingRequest) sendRequest(ctx context.Context, method string, params 
 	if err := wire.CheckCapability(p.session.Capabilities, method, params); err != nil {
 		return nil, err
 	}
-	input := &inputRequest{method, params, make(chan json.RawMessage, 1)}
+	until, _ := ctx.Deadline()
+	input := &inputRequest{method, params, until, make(chan json.RawMessage, 1)}
 	key, err := p.ask(ctx, input)
 	if err != nil {
 		return nil, err
@@ -282,9 +297,14 @@ func (p *pendingRequest) suspendLocked() error {
 	}
 	if p.state == "" {
 		p.state = p.server.withHome(statePrefix + rand.Text())
+		p.about, p.params = sumsOf(p.params), nil
 		p.unhook = context.AfterFunc(p.server.closing, func() { p.cancel(errEnded) })
 	}
-	p.expiry = time.AfterFunc(inputTimeout, func() {
+	wait := inputTimeout
+	for _, input := range p.inputs {
+		wait = max(wait, time.Until(input.until))
+	}
+	p.expiry = time.AfterFunc(wait, func() {
 		if p.server.pending.remove(p.state, p) {
 			p.cancel(errNoInput)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
@@ -208,6 +209,49 @@ func TestPendingCallWithoutInputsIsAnswered(t *testing.T) {
 		if got := callPending(t, url, ""); strings.Contains(string(got), `"inputRequests":{}`) {
 			t.Fatalf("the client is asked nothing: %s", got)
 		}
+	}
+}
+
+// A client may take as long as the question waits, and no less than five minutes.
+func TestPendingCallWaitsForItsQuestion(t *testing.T) {
+	for _, tt := range []struct {
+		question, took time.Duration
+		answered       bool
+	}{
+		{0, 4 * time.Minute, true},
+		{0, 6 * time.Minute, false},
+		{time.Minute, 4 * time.Minute, true}, // the outcome says that it is late
+		{10 * time.Minute, 9 * time.Minute, true},
+		{10 * time.Minute, 11 * time.Minute, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			s := mcpserver.New(asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+				if runs++; tt.question > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.question)
+					defer cancel()
+				}
+				_, _ = c.Client.Call(ctx, "roots/list", nil)
+				return json.RawMessage(`{"content":[]}`), nil
+			}}, mcpserver.Options{})
+			defer s.Close()
+			post := func(members string) json.RawMessage {
+				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + members + canAsk + `}}`
+				r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
+				r.Header = mirrored(body)
+				r.Header.Set("Content-Type", "application/json")
+				w := httptest.NewRecorder()
+				s.Handler("").ServeHTTP(w, r)
+				return rawjson.Get(w.Body.Bytes(), "result")
+			}
+			asked := post("")
+			time.Sleep(tt.took) // synctest time
+			got := post(answers(asked, `{"roots":[]}`))
+			if answered := rawjson.Get(got, "content") != nil && runs == 1; answered != tt.answered {
+				t.Errorf("a question of %v, answered after %v: %d runs, %s", tt.question, tt.took, runs, got)
+			}
+		})
 	}
 }
 

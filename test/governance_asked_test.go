@@ -384,7 +384,11 @@ func TestHookAsksInTheClient(t *testing.T) {
 			done <- err
 		}()
 		if caller == "tablet" {
-			if err := deny(h.Host, h.waiting(1)[0].ID); err != nil {
+			q := h.waiting(1)[0]
+			if q.By() != "hook careful" {
+				t.Errorf("%s asks", q.By())
+			}
+			if err := deny(h.Host, q.ID); err != nil {
 				t.Error(err)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/exthost/exthost/governance/approval"
@@ -25,6 +26,7 @@ type victim struct {
 	id     string // of the question: a JSON-RPC id, or a key of the input requests
 	state  string // the requestState of a modern call
 	q      approval.Request
+	calls  sync.WaitGroup // of others, which end once the operator has denied them
 }
 
 const asksMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
@@ -250,7 +252,8 @@ var approvalAttacks = []struct {
 		v.send(v.header, "/x/mcp", `{"jsonrpc":"2.0","id":`+v.id+`,"result":`+accepted+`}`)
 	}},
 	{"a tool that another client calls with the same arguments", false, func(v *victim) {
-		go v.send(v.session("eve"), "/mcp", greetFrame("")) // until the operator denies it
+		eve := v.session("eve")
+		v.calls.Go(func() { v.send(eve, "/mcp", greetFrame("")) }) // until the operator denies it
 		v.waiting(2)
 	}},
 	{"the operators' API with the token of a client", false, func(v *victim) {
@@ -350,6 +353,7 @@ func TestAttacksOnApprovals(t *testing.T) {
 				_ = h.Admin().Deny(q.ID, "ann", "")
 			}
 			h.waiting(0)
+			v.calls.Wait()
 		})
 	}
 	h.t = t
@@ -364,7 +368,7 @@ func TestAttacksOnApprovals(t *testing.T) {
 			t.Errorf("the audit log has %q", line)
 		}
 	}
-	if refused < len(approvalAttacks) || answers < 10 {
+	if refused < len(approvalAttacks) || answers == 0 { // some come only after the call has ended
 		t.Errorf("the audit log has %d denials and %d answers that do not count", refused, answers)
 	}
 }

@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/stormtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // governed opens a host over one extension with these policies.
@@ -51,16 +53,62 @@ func TestPolicyInAProcess(t *testing.T) {
 	if err := hosttest.Greet(t, h, "die"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
 		t.Errorf("asked of one that dies: %v", err)
 	}
+	if p := h.Status().Policies[0].Process; p.FailedInRow != 1 || p.LastFailure.Kind != protocol.ChildExited {
+		t.Errorf("%d decisions failed in a row: %+v", p.FailedInRow, p.LastFailure)
+	}
 	if err := hosttest.Greet(t, h, "Ada"); err != nil {
 		t.Errorf("after its restart: %v", err)
 	}
 	p := h.Status().Policies
 	if len(p) != 1 || p[0].State != "ready" || p[0].Process == nil || p[0].Process.Restarts != 1 ||
-		p[0].Process.LastCrash == nil {
+		p[0].Process.LastCrash == nil || p[0].Process.FailedInRow != 0 {
 		t.Errorf("status: %+v", p)
 	}
 	if err := h.Admin().Restart(hosttest.Deadline(t), "policy:guard"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A policy that hangs lets nothing pass, although its process runs. The verdict names it first.
+func TestPolicyThatHangs(t *testing.T) {
+	processtest.Leaks(t)
+	guard := hosttest.GuardSpec(t, "guard", "mute")
+	guard.Timeout = 20 * time.Millisecond
+	h, _ := governed(t, exthost.Options{}, guard)
+	hosttest.Eventually(t, "three decisions too late", func() bool { // none counts that was not asked within 20 ms
+		if err := hosttest.Greet(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+			t.Errorf("a call: %v", err)
+		}
+		return h.Status().Policies[0].Process.FailedInRow == 3
+	})
+	v := h.Status().Verdict
+	if v.Word != status.NoCallPasses || v.Causes[0].ID != "policy:guard" ||
+		v.Causes[0].Next != "exthost restart policy:guard" ||
+		!strings.Contains(v.Text, "calls of policy guard time out, 3 in a row: no decision within 20ms") {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A caller that waits shorter than the policy may take, or cancels, says nothing about the policy.
+func TestPolicyOfImpatientCallers(t *testing.T) {
+	processtest.Leaks(t)
+	guard := hosttest.GuardSpec(t, "guard", "mute")
+	guard.Timeout = time.Minute
+	h, _ := governed(t, exthost.Options{}, guard)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if _, err := h.Call(ctx, "ext_x_greet", map[string]string{"name": "Ada"}); err == nil {
+			t.Error("a call passes")
+		}
+		cancel()
+		ctx, cancelCause := context.WithCancelCause(t.Context())
+		time.AfterFunc(20*time.Millisecond, func() { cancelCause(errors.New("the user pressed Stop")) })
+		if _, err := h.Call(ctx, "ext_x_greet", map[string]string{"name": "Ada"}); err == nil {
+			t.Error("a canceled call passes")
+		}
+	}
+	if v := h.Status().Verdict; v.Word != status.Ready {
+		t.Errorf("%+v", v)
 	}
 }
 
@@ -246,8 +294,9 @@ func TestReloadPolicies(t *testing.T) {
 	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil {
 		t.Error(err)
 	}
-	set(hosttest.GuardSpec(t, "guard", "exit 3"))
-	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err == nil || !strings.Contains(err.Error(), "guard") {
+	set(hosttest.GuardSpec(t, "guard", "err no rules; exit 3"))
+	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err == nil ||
+		!strings.Contains(err.Error(), "policy guard does not start: ") || !strings.Contains(err.Error(), "no rules") {
 		t.Errorf("a reload with a policy that does not start: %v", err)
 	}
 	if err := hosttest.Greet(t, h, "no"); protocol.KindOf(err) != protocol.Rejected {
@@ -255,6 +304,38 @@ func TestReloadPolicies(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
+}
+
+// What the status says about denials of a policy ends when the policy is started again, and when it is removed.
+func TestDenialsEndWithTheirPolicy(t *testing.T) {
+	processtest.Leaks(t)
+	var next config.Config
+	h, cfg := governed(t, exthost.Options{Reread: func() (*config.Config, error) { return &next, nil }},
+		hosttest.GuardSpec(t, "guard", "guard"))
+	next = *cfg
+	next.Plugins = nil
+	deniedUntil(t, h, "restart", func() error { return h.Admin().Restart(hosttest.Deadline(t), "policy:guard") })
+	deniedUntil(t, h, "removal", func() error {
+		_, err := h.Admin().Reload(hosttest.Deadline(t))
+		return err
+	})
+}
+
+// deniedUntil has policy guard deny three calls, and checks that the status says so until end.
+func deniedUntil(t *testing.T, h *exthost.Host, what string, end func() error) {
+	t.Helper()
+	for range 3 {
+		_ = hosttest.Greet(t, h, "no")
+	}
+	if s := h.Status(); s.Verdict.Word != status.Degraded || len(s.Denials) != 1 || s.Denials[0].Policy != "guard" {
+		t.Errorf("before the %s: %+v, %+v", what, s.Verdict, s.Denials)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if s := h.Status(); s.Verdict.Word != status.Ready || len(s.Denials) != 0 {
+		t.Errorf("after the %s: %+v, %+v", what, s.Verdict, s.Denials)
+	}
 }
 
 // An optional policy that is down fails no call, is counted, and is not asked once it is known to

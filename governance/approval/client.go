@@ -54,10 +54,10 @@ func (s *Store) askClient(ctx context.Context, a *asking) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done, program := make(chan struct{}), display.Cut(display.Escape(a.client.Program()), maxProgram)
 	question := a.question()
-	s.setAskedIn(a.request, cmp.Or(program, "a client without a name"))
+	s.setAskedIn(a, cmp.Or(program, "a client without a name"))
 	go func() {
 		defer close(done)
-		defer s.setAskedIn(a.request, "")
+		defer s.setAskedIn(a, "")
 		if err := s.confirm(ctx, a, question); err != nil && ctx.Err() == nil {
 			s.refuse(a.shown, err)
 		}
@@ -105,8 +105,7 @@ func (s *Store) confirm(ctx context.Context, a *asking, question string) (err er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := a.request
-	if i := slices.Index(s.pending, q); i >= 0 && q.Waiting && q.answer == a.answered {
+	if i := slices.Index(s.pending, a.request); i >= 0 && a.waitsLocked() {
 		s.settleLocked(i, answer)
 	}
 	return nil
@@ -119,7 +118,7 @@ func (s *Store) refuse(q Request, err error) {
 }
 
 // readAction returns the action of an answer to elicitation/create: accept, decline or cancel. An answer that says
-// anything else, or more than was asked, is an error.
+// anything else, or more than was asked, is an error; what every result of MCP may have says nothing.
 func readAction(answer json.RawMessage) (string, error) {
 	if len(answer) > maxAnswer {
 		return "", fmt.Errorf("the client's answer has %d bytes, more than %d", len(answer), maxAnswer)
@@ -134,6 +133,12 @@ func readAction(answer json.RawMessage) (string, error) {
 	if content := rawjson.Get(answer, "content"); content != nil && !rawjson.Equal(content, []byte("{}")) &&
 		string(content) != "null" {
 		return "", errors.New("the client's answer has content, and none was asked for")
+	}
+	for name := range rawjson.Members(answer) {
+		if !slices.Contains([]string{"action", "content", "_meta", "resultType"}, name) {
+			return "", fmt.Errorf("the client's answer has %s, and no such thing was asked for",
+				display.Cut(display.Escape(name), maxProgram))
+		}
 	}
 	action, _ := rawjson.Text(rawjson.Get(answer, "action"))
 	if !slices.Contains([]string{"accept", "decline", "cancel"}, action) {
@@ -161,18 +166,21 @@ func (a *asking) question() string {
 	if len(q.hidden) > 0 {
 		line("hidden characters in the arguments", "%v", q.hidden)
 	}
-	line("asked by", "policy %s", shown.Policy)
+	line("asked by", "%s", shown.By())
 	line("reason", "%s", shown.Reason)
 	line("expires", "in %s", shown.Expires.Sub(shown.Since).Round(time.Second))
 	line("id", "%s; an operator answers it with exthost calls approve %s", shown.ID, shown.ID)
 	return b.String()
 }
 
-// setAskedIn shows in the list that a client is asked too; "" is none.
-func (s *Store) setAskedIn(q *pendingRequest, client string) {
+// waitsLocked reports whether the call that asked waits for the answer; an equal call may have taken its place.
+func (a *asking) waitsLocked() bool { return a.request.Waiting && a.request.answer == a.answered }
+
+// setAskedIn shows in the list that the client is asked too; "" is none.
+func (s *Store) setAskedIn(a *asking, client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.AskedIn != client && slices.Contains(s.pending, q) {
+	if q := a.request; a.waitsLocked() && q.AskedIn != client && slices.Contains(s.pending, q) {
 		q.AskedIn = client
 		s.changeLocked()
 	}

@@ -105,6 +105,8 @@ func TestFirstAnswerCounts(t *testing.T) {
 	}{
 		{"accepted", protocol.InClient, saying(`{"action":"accept","content":{}}`, nil), false, approved, nil, 1, ""},
 		{"without content", protocol.InClient, saying(`{"action":"accept"}`, nil), false, approved, nil, 1, ""},
+		{"with what every result may have", protocol.InClient,
+			saying(`{"resultType":"complete","action":"accept","_meta":{"a":1}}`, nil), false, approved, nil, 1, ""},
 		{"declined", protocol.InClient, saying(`{"action":"decline"}`, nil), false, denied, nil, 1, ""},
 		{"declined, then operators", protocol.InClientThenOperator, saying(`{"action":"decline"}`, nil), true, denied,
 			nil, 1, ""},
@@ -217,6 +219,49 @@ func TestLateAnswers(t *testing.T) {
 	})
 }
 
+// TestCallIsMadeAgain repeats a call while the question about the first one is still being taken back: the request is
+// the second one's, and the answer took as long as the second question was open.
+func TestCallIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewStore(Options{})
+		slow := silent()
+		release := make(chan struct{})
+		slow.answer = func(context.Context) (string, error) {
+			<-release
+			return "", context.Canceled
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan error, 1)
+		go func() {
+			_, err := s.Ask(ctx, from(slow, `{}`), in(protocol.InClient))
+			first <- err
+		}()
+		synctest.Wait()
+		id := s.List()[0].ID
+		cancel()
+		synctest.Wait()
+		time.Sleep(10 * time.Second) // synctest time
+		again := from(saying(`{"action":"accept"}`, nil), `{}`)
+		again.ID = "second"
+		second := make(chan governance.Answer, 1)
+		go func() {
+			a, _ := s.Ask(t.Context(), again, in(protocol.InClient))
+			second <- a
+		}()
+		synctest.Wait()
+		close(release)
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if q := s.List()[0]; q.ID != id || q.Decision != "second" || !q.Waiting || q.AskedIn == "" {
+			t.Errorf("%+v", q)
+		}
+		if a := <-second; !a.Approved || a.After != time.Second {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
 // TestRightIsCheckedAgain takes the right away while the client is asked.
 func TestRightIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -247,7 +292,8 @@ func TestAnswersThatDoNotCount(t *testing.T) {
 		`{"action":["accept"]}`, `{"action":{"accept":true}}`, `{"ACTION":"accept"}`, `{"Action":"accept"}`,
 		`{"action":"decline","action":"accept"}`, `{"action":"accept","Action":"decline"}`,
 		`{"action":"accept","content":{"approve":false}}`, `{"action":"accept","content":[]}`,
-		`{"action":"accept","content":"{}"}`, `{"action":"accept"} {"action":"accept"}`, `{"action":"accept"`,
+		`{"action":"accept","content":"{}"}`, `{"action":"accept","until":"noon"}`, `{"action":"accept","":1}`,
+		`{"action":"accept"} {"action":"accept"}`, `{"action":"accept"`,
 		`{"result":{"action":"accept"}}`, `{"action":"accept","pad":"` + strings.Repeat("x", maxAnswer) + `"}`,
 		strings.Repeat("[", 100_000),
 	} {

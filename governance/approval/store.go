@@ -60,7 +60,7 @@ type Request struct {
 	Extension string    `json:"extension,omitempty"`
 	Tool      string    `json:"tool,omitempty"`
 	Method    string    `json:"method"`
-	Policy    string    `json:"policy"`    // the policy that asks
+	Policy    string    `json:"policy"`    // the policy that asks, or "hook NAME"
 	Reason    string    `json:"reason"`    // from the policy, masked
 	Arguments string    `json:"arguments"` // masked and truncated, for display
 	Hash      string    `json:"hash"`      // SHA-256 of the unmasked arguments
@@ -72,6 +72,14 @@ type Request struct {
 	Desk      string    `json:"desk,omitempty"`        // the cluster node at which the request waits; "" for this host
 	DeskOnly  bool      `json:"desk_only,omitempty"`   // only operators of the desk node may answer
 	AskedIn   string    `json:"asked_in,omitempty"`    // the client in which it is asked too, now; "" for none
+}
+
+// By names what asks in a sentence: a policy or a hook.
+func (q *Request) By() string {
+	if strings.HasPrefix(q.Policy, "hook ") {
+		return q.Policy
+	}
+	return "policy " + q.Policy
 }
 
 // Store holds the pending requests. It is a [governance.Approver]. Its methods are safe
@@ -235,7 +243,7 @@ func (s *Store) newRequest(ctx context.Context, x *governance.Exchange, q govern
 	}, nil
 }
 
-// add adds q, or gives the answer channel of q to an equal request whose caller has canceled. If
+// add adds q, or puts it in the place of an equal request whose caller has canceled, under that one's id. If
 // such a request is approved already, add removes it and returns the approval. An approval that
 // holds for the session is returned too, and stays.
 func (s *Store) add(q *pendingRequest, asksClient bool) (_ *pendingRequest, early governance.Answer, err error) {
@@ -252,8 +260,8 @@ func (s *Store) add(q *pendingRequest, asksClient bool) (_ *pendingRequest, earl
 				s.removeLocked(i)
 				return old, old.early, nil
 			}
-			old.Waiting, old.answer, old.Expires = true, q.answer, q.Expires
-			old.session, old.Reason = q.session, q.Reason
+			q.ID = old.ID
+			old.Request, old.session, old.answer = q.Request, q.session, q.answer
 			s.changeLocked()
 			return old, early, nil
 		}
@@ -281,7 +289,7 @@ func (s *Store) abandon(ctx context.Context, q *pendingRequest) (governance.Answ
 		return a, nil
 	default:
 	}
-	q.Waiting, q.answer = false, nil
+	q.Waiting, q.answer, q.AskedIn = false, nil, ""
 	if i := slices.Index(s.pending, q); i >= 0 && (s.o.Strict || !time.Now().Before(q.Expires)) {
 		s.removeLocked(i)
 	} else {

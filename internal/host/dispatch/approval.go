@@ -62,7 +62,7 @@ func (w waitsFor) Waiting() string { return string(w) }
 type Approver struct{ To governance.Approver }
 
 // Approve implements [hooks.Approver].
-func (a Approver) Approve(ctx context.Context, e *hooks.Event, reason string, how protocol.Asking) error {
+func (a Approver) Approve(ctx context.Context, e *hooks.Event, o hooks.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, governance.DefaultExpiry)
 	defer cancel()
 	x := governance.Exchange{
@@ -89,14 +89,14 @@ func (a Approver) Approve(ctx context.Context, e *hooks.Event, reason string, ho
 		x.ID, x.Risk, x.Client = c.Exchange.ID, c.Exchange.Risk, c.Exchange.Client
 	}
 	answer, err := a.To.Ask(ctx, &x, governance.ApprovalRequest{
-		Policy: "hooks",
+		Policy: hookPolicy(o.By),
 		Flow:   flow,
-		Reason: reason,
+		Reason: o.Reason,
 		Expiry: governance.DefaultExpiry,
-		Asking: how,
+		Asking: o.Asking,
 	})
 	if c != nil {
-		c.answered(answer)
+		c.answered(o.By, answer)
 	}
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && answer.Next != "":

@@ -173,7 +173,7 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 	result, err := d.carry(ctx, c)
 	d.count(c, counted, err)
 	if c.handed.reached {
-		d.keepFailure(c, err)
+		d.keepFailure(c, cmp.Or(err, c.refusedSecret(result)))
 	}
 	if err != nil {
 		return nil, c.Blame(err)
@@ -352,10 +352,25 @@ func (d *Dispatcher) keepDenial(c *Call, e *stats.Ended) {
 		calls.KeepDenial(&status.Denial{
 			Time:     e.At,
 			Tool:     e.Tool,
+			Policy:   e.Policy,
+			Next:     protocol.NextOf(e.Err),
 			Decision: e.Decision,
 			Reason:   d.o.History.Line(e.Err),
 		})
 	}
+}
+
+// refusedSecret returns an error if the tool reports that a server does not accept the secret that the extension is
+// given: MCP servers report that in a result.
+func (c *Call) refusedSecret(result json.RawMessage) error {
+	r, stored := protocol.ToolResult(result), c.Target.Base().Spec.Stored
+	if len(stored) == 0 || !r.IsError() {
+		return nil
+	}
+	if said := r.Text(); status.AfterRefusal(stored, said) != "" {
+		return protocol.Errorf(protocol.ExtensionError, "%s", said)
+	}
+	return nil
 }
 
 // keepFailure records for the status how a call failed at an instance, with secrets masked, and logs some
@@ -370,7 +385,13 @@ func (d *Dispatcher) keepFailure(c *Call, err error) {
 	case kind == protocol.Canceled || kind == protocol.InvalidArguments || status.Outcome(kind).IsDenial():
 		return
 	}
-	f := &status.Failure{Time: time.Now(), Tool: c.Exchange.Tool, Kind: kind, Reason: d.o.History.Line(err)}
+	f := &status.Failure{
+		Time:   time.Now(),
+		Tool:   c.Exchange.Tool,
+		Kind:   kind,
+		Reason: d.o.History.Line(err),
+		Next:   protocol.NextOf(err),
+	}
 	u.Calls.Failed(f)
 	if protocol.ProcessEnded(err) {
 		return

@@ -80,14 +80,17 @@ func (c *Call) beforeCall(ctx context.Context) error {
 	return c.Snapshot.Policies.Pipeline.Again(ctx, governance.Request, x)
 }
 
+// hookPolicy names a hook where the name of a policy is expected.
+func hookPolicy(hook string) string { return "hook " + hook }
+
 // callKey is the context key of the call whose hooks run.
 type callKey struct{}
 
-// answered records who answered the hooks of the call, for the audit log. A denial is recorded with the error.
-func (c *Call) answered(a governance.Answer) {
+// answered records who answered the hook by about the call, for the audit log. A denial is recorded with the error.
+func (c *Call) answered(by string, a governance.Answer) {
 	c.hooks.answer = a
 	if v := &c.Exchange.Verdict; a.Approved && v.Action == governance.Allow {
-		*v = governance.Verdict{Action: governance.Ask, Policy: "hooks"}.Answered(a)
+		*v = governance.Verdict{Action: governance.Ask, Policy: hookPolicy(by)}.Answered(a)
 	}
 }
 
@@ -99,7 +102,11 @@ func (c *Call) refused(by string, err error) error {
 		return err
 	}
 	code, _ := rawjson.Text(rawjson.Get(e.Data, "code"))
-	x.Verdict = governance.Verdict{Action: governance.Deny, Policy: "hook " + by, Code: code}.Answered(c.hooks.answer)
+	x.Verdict = governance.Verdict{
+		Action: governance.Deny,
+		Policy: hookPolicy(by),
+		Code:   code,
+	}.Answered(c.hooks.answer)
 	if x.ID != "" {
 		e.Data = rawjson.Set(e.Data, "decision_id", rawjson.Quote(x.ID))
 	}

@@ -137,7 +137,7 @@ func Give(spec *runtime.Spec, store Store, s Stated, variables ...string) error 
 			g.env[kv] = true
 		}
 	}
-	spec.Resolve = g.resolve
+	spec.Resolve, spec.Stored = g.resolve, slices.Sorted(maps.Keys(keys))
 	return g.missing()
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -19,7 +20,9 @@ import (
 	"github.com/exthost/exthost/internal/host/given"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/proc/process"
+	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 )
@@ -52,7 +55,33 @@ func (p *Process) ask(ctx context.Context, flow governance.Flow, x *governance.E
 	d, err = i.Instance.(governance.Policy).Decide(ctx, flow, x)
 	err = p.Mask(err)
 	release(err)
-	return d, i.IsUnsent(err), err
+	if unsent = i.IsUnsent(err); !unsent {
+		p.keep(ctx, err)
+	}
+	return d, unsent, err
+}
+
+// maxWhy is the length of the longest reason of a failed decision in the status, in bytes.
+const maxWhy = 240
+
+// keep counts a decision for the status, or why there was none.
+func (p *Process) keep(ctx context.Context, err error) {
+	kind := protocol.KindOf(err)
+	switch {
+	case err == nil:
+		p.Calls.Succeeded()
+		return
+	case ctx.Err() == nil:
+	case context.Cause(ctx) == governance.ErrTimeout:
+		kind = protocol.CallTimeout
+	default: // nobody waits for the decision any more
+		return
+	}
+	why := display.Cut(display.Visible(p.Env.Redactor.String(protocol.Reason(err))), maxWhy)
+	if kind == protocol.CallTimeout {
+		why = fmt.Sprintf("no decision within %s", p.Spec.Options.CallTimeout)
+	}
+	p.Calls.Failed(&status.Failure{Time: time.Now(), Kind: kind, Reason: why})
 }
 
 func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
@@ -35,15 +36,21 @@ type Set struct {
 // unchanged from before, which may be nil, keep their state; if all are unchanged, the pipeline is kept.
 func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	before = cmp.Or(before, new(Set))
+	var refused config.Refused
 	configured, err := governance.Members(cfg.Plugins, before.Members,
-		func(spec governance.Spec) (governance.Policy, error) {
+		func(spec governance.Spec) (p governance.Policy, err error) {
 			if spec.Kind == governance.KindBuiltin {
-				return s.newBuiltin(cfg, spec)
+				p, err = s.newBuiltin(cfg, spec)
+			} else {
+				p, err = s.newProcess(cfg, spec)
 			}
-			return s.newProcess(cfg, spec)
+			if err != nil {
+				refused = append(refused, Refusal(cfg, spec.Name, "", err))
+			}
+			return p, err
 		})
 	if err != nil {
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "plugins: %w", err)
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", refused)
 	}
 	set := &Set{
 		Members: slices.Concat(configured, s.auditMember(), s.programMembers()),
@@ -136,6 +143,20 @@ func (s *State) newBuiltin(cfg *config.Config, spec governance.Spec) (governance
 
 func sameMember(a, b governance.Member) bool {
 	return a.Policy == b.Policy && reflect.DeepEqual(a.Spec, b.Spec)
+}
+
+// Refusal is the error of a configuration with a policy that cannot be put in force, at the place that states it.
+func Refusal(cfg *config.Config, policy, what string, err error) protocol.Diagnostic {
+	d := protocol.Diagnostic{
+		Level:   protocol.LevelError,
+		Code:    string(protocol.ConfigInvalid),
+		Message: fmt.Sprintf("policy %s%s: %s", policy, what, protocol.Reason(err)),
+	}
+	if words := protocol.LastWords(err); words != "" && !strings.Contains(d.Message, words) {
+		d.Message += "; its last words: " + words
+	}
+	d.Path, d.Line, d.Column = cfg.PlaceOfPolicy(policy, "")
+	return d
 }
 
 // Changed returns the names of the policies that differ between the sets, sorted.

@@ -157,7 +157,7 @@ func (s *State) recordRefusedAnswer(q approval.Request, why string) {
 		Node:      q.Node,
 		Extension: q.Extension,
 		Tool:      q.Tool,
-		Method:    "exthost/approvals/answer",
+		Method:    audit.MethodAnswer,
 		Outcome:   audit.Denied,
 		Policy:    q.Policy,
 		Error:     why,

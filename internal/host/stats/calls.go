@@ -125,6 +125,13 @@ func (c *Calls) Denied(now time.Time) bool {
 // KeepDenial records a denial for the status.
 func (c *Calls) KeepDenial(d *status.Denial) { c.denial.Store(d) }
 
+// ForgetDenials ends the row of denials if the policy refused the latest.
+func (c *Calls) ForgetDenials(policy string) {
+	if last := c.denial.Load(); last != nil && last.Policy == policy {
+		c.deniedInRow.Store(0)
+	}
+}
+
 // At most failureLines failed calls of an extension are logged per failureSpan.
 const (
 	failureLines = 3

@@ -145,3 +145,30 @@ func TestDenialsInARow(t *testing.T) {
 		t.Errorf("%d in a row after a call that passed", x.DeniedInRow)
 	}
 }
+
+// What a policy has denied no longer counts once the policy is changed or started again; what others denied does.
+func TestForgottenDenials(t *testing.T) {
+	var c Calls
+	var h History
+	var x status.Extension
+	for _, policy := range []string{"other", "guard"} {
+		e := endedCall("rejected")
+		e.Policy = policy
+		h.End(e)
+		c.Requested(e.Outcome, false, 0)
+		c.Denied(e.At)
+		c.KeepDenial(&status.Denial{Policy: policy})
+	}
+	c.ForgetDenials("other")
+	if c.Describe(&x); x.DeniedInRow != 2 {
+		t.Errorf("the row that guard denied last has %d calls", x.DeniedInRow)
+	}
+	c.ForgetDenials("guard")
+	if c.Describe(&x); x.DeniedInRow != 0 {
+		t.Errorf("the row has %d calls", x.DeniedInRow)
+	}
+	h.ForgetDenials("guard")
+	if list := h.Denials(time.Now()); len(list) != 1 || list[0].Policy != "other" {
+		t.Errorf("%+v", list)
+	}
+}

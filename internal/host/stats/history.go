@@ -59,6 +59,7 @@ type Ended struct {
 type kept struct {
 	at                time.Time
 	event             status.CallEvent
+	undone            bool // it was denied by a policy that has been changed or started again since
 	reason            string
 	client            []byte
 	request, response payload
@@ -99,7 +100,7 @@ func (h *History) End(e *Ended) uint64 {
 	k := &h.ring[h.ended%keptCalls]
 	stages := append(k.event.Stages[:0], e.Stages...)
 	k.at, k.event, k.reason = e.At, e.CallEvent, reason
-	k.event.ID, k.event.Stages = h.ended, stages
+	k.event.ID, k.event.Stages, k.undone = h.ended, stages, false
 	for _, name := range []*string{&k.event.Method, &k.event.Tool, &k.event.Caller, &k.event.Protocol, &k.event.Code} {
 		*name = display.Cut(*name, maxName)
 	}
@@ -145,7 +146,7 @@ func (h *History) Recorded(n int) []Recorded {
 }
 
 // Denials returns the denials among the recorded calls, by caller and by what denied them, the latest first. Denials of
-// more than an hour ago do not count.
+// more than an hour ago do not count, nor do those before [History.ForgetDenials].
 func (h *History) Denials(now time.Time) (list []status.Denials) {
 	type rule struct{ caller, policy, code string }
 	at := make(map[rule]int)
@@ -153,7 +154,7 @@ func (h *History) Denials(now time.Time) (list []status.Denials) {
 	defer h.mu.Unlock()
 	for id := h.ended; id > 0 && id+keptCalls > h.ended; id-- {
 		k := &h.ring[id%keptCalls]
-		if !k.event.Outcome.IsDenial() || now.Sub(k.at) > denialsFor {
+		if !k.event.Outcome.IsDenial() || k.undone || now.Sub(k.at) > denialsFor {
 			continue
 		}
 		key := rule{k.event.Caller, k.event.Policy, cmp.Or(k.event.Code, string(k.event.Outcome))}
@@ -173,6 +174,15 @@ func (h *History) Denials(now time.Time) (list []status.Denials) {
 		})
 	}
 	return list[:min(len(list), mostDenials)]
+}
+
+// ForgetDenials removes the denials of a policy from [History.Denials]: it may decide otherwise now.
+func (h *History) ForgetDenials(policy string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.ring {
+		h.ring[i].undone = h.ring[i].undone || h.ring[i].event.Policy == policy
+	}
 }
 
 // whole returns a copy of the payload; nil if only its beginning is recorded.
