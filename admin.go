@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/host/operations"
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/host/snapshot"
@@ -42,11 +43,30 @@ func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
 	s.Host.OpenFiles, s.Host.MaxFiles = process.CountFiles(), process.OpenFiles()
+	s.Host.Full = a.full()
 	s.Clients = a.h.stats.history.Clients(a.h.gateway.Sessions.Clients(listingOf(a.h.snapshots.Load())))
 	s.NamedClients = a.h.clients.Describe()
 	s.SetMemory(process.SessionMemory())
 	s.Verdict = s.Judge(time.Now()) // knows more than that of Host.Status
 	return s
+}
+
+// full returns the places of the host's own files that have no room left.
+func (a Admin) full() (list []status.FullPlace) {
+	cfg := a.h.snapshots.Load().Config
+	for _, p := range []status.FullPlace{
+		{Of: "audit.path", Path: cfg.Audit.Path},
+		{Of: "log.file", Path: cfg.Log.File},
+		{Of: "the state directory", Path: a.h.env.StateDir},
+	} {
+		if p.Path == "" {
+			continue
+		}
+		if p.Reason = file.NoRoom(p.Path); p.Reason != "" {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // Logger returns the log of the host, for a server in front of it. It keeps the latest records for [Admin.Logs]

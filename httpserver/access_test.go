@@ -23,7 +23,7 @@ func (i *issuer) forge(alg string, sign func(signed []byte) []byte) http.Header 
 		"sub":   "ada",
 		"aud":   resource,
 		"scope": "tools",
-		"exp":   time.Now().Add(time.Minute).Unix(),
+		"exp":   time.Now().Add(time.Hour).Unix(),
 	})
 	signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"`+alg+`","kid":"k"}`)) + "." +
 		base64.RawURLEncoding.EncodeToString(claims)
@@ -41,11 +41,11 @@ func credentials(i *issuer) map[string]http.Header {
 		"two tokens":       {"Authorization": {"Bearer wrong", "Bearer operators-own"}},
 		"clients":          authorization("Bearer clients"),
 		"operator":         authorization("Bearer operators-own"),
-		"access":           i.header("ada", resource, "tools", time.Minute),
-		"no scope":         i.header("ada", resource, "other", time.Minute),
+		"access":           i.header("ada", resource, "tools", time.Hour),
+		"no scope":         i.header("ada", resource, "other", time.Hour),
 		"expired":          i.header("ada", resource, "tools", -time.Hour),
-		"another audience": i.header("ada", "https://other.example", "tools", time.Minute),
-		"named operator":   i.header("operator", resource, "tools", time.Minute),
+		"another audience": i.header("ada", "https://other.example", "tools", time.Hour),
+		"named operator":   i.header("operator", resource, "tools", time.Hour),
 		"alg none":         i.forge("none", func([]byte) []byte { return nil }),
 		"signed by nobody": i.forge("EdDSA", func([]byte) []byte { return nil }),
 		"HMAC of the key": i.forge("HS256",

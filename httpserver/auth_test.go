@@ -115,12 +115,12 @@ func TestOAuth(t *testing.T) {
 		header http.Header
 		status int
 	}{
-		"good":              {i.header("ada", resource, "tools other", time.Minute), 200},
-		"for somebody else": {i.header("ada", "https://other.example", "tools", time.Minute), 401},
+		"good":              {i.header("ada", resource, "tools other", time.Hour), 200},
+		"for somebody else": {i.header("ada", "https://other.example", "tools", time.Hour), 401},
 		"expired":           {i.header("ada", resource, "tools", -time.Hour), 401},
-		"without the scope": {i.header("ada", resource, "other", time.Minute), 403},
-		"without a subject": {i.header("", resource, "tools", time.Minute), 401},
-		"the operator":      {i.header("operator", resource, "tools", time.Minute), 401},
+		"without the scope": {i.header("ada", resource, "other", time.Hour), 403},
+		"without a subject": {i.header("", resource, "tools", time.Hour), 401},
+		"the operator":      {i.header("operator", resource, "tools", time.Hour), 401},
 		"the static one":    {authorization("Bearer static"), 200},
 		"half of that":      {authorization("Bearer stat"), 401},
 		"in the URL":        {nil, 401},
@@ -135,7 +135,7 @@ func TestOAuth(t *testing.T) {
 
 	// The caller is the token's subject, and sessions belong to it.
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"agent_id":"eve"}}}`
-	ada := i.header("ada", resource, "tools", time.Minute)
+	ada := i.header("ada", resource, "tools", time.Hour)
 	ada.Set("Mcp-Session-Id", send(t, http.MethodPost, url, ada, initialize).Header.Get("Mcp-Session-Id"))
 	if r := send(t, http.MethodPost, url, ada, list); r.StatusCode != http.StatusOK {
 		t.Errorf("her own session: %s", r.Status)
@@ -144,7 +144,7 @@ func TestOAuth(t *testing.T) {
 		t.Errorf("caller %q", caller)
 	}
 	for name, h := range map[string]http.Header{
-		"another subject":  i.header("bob", resource, "tools", time.Minute),
+		"another subject":  i.header("bob", resource, "tools", time.Hour),
 		"the static token": authorization("Bearer static"),
 	} {
 		h.Set("Mcp-Session-Id", ada.Get("Mcp-Session-Id"))
@@ -160,7 +160,7 @@ func TestOAuthIssuerIsAway(t *testing.T) {
 		Backend: newFake(),
 		OAuth:   &OAuth{Resource: resource, Issuer: i.url, KeysURL: "http://127.0.0.1:1/keys"},
 	}, nil)
-	r := send(t, http.MethodPost, "http://"+addr+"/mcp", i.header("ada", resource, "", time.Minute), initialize)
+	r := send(t, http.MethodPost, "http://"+addr+"/mcp", i.header("ada", resource, "", time.Hour), initialize)
 	if body, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusInternalServerError ||
 		strings.Contains(string(body), "127.0.0.1:1") {
 		t.Errorf("%s %s", r.Status, body)

@@ -323,7 +323,7 @@ func TestClientNameIsNoSubject(t *testing.T) {
 	want := map[string]int{"ada": http.StatusUnauthorized, "bob": http.StatusOK}
 	for range 2 {
 		for subject, status := range want {
-			if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Minute),
+			if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Hour),
 				initialize); r.StatusCode != status {
 				t.Errorf("the subject %s: %s", subject, r.Status)
 			}
@@ -341,7 +341,7 @@ func TestClientNameIsNoSubject(t *testing.T) {
 func TestClientTakesASubjectsName(t *testing.T) {
 	i, k, b := newIssuer(t), newKnown(t, "bob"), newFake()
 	host := "http://" + serve(t, Options{Backend: b, Clients: k, OAuth: &OAuth{Resource: resource, Issuer: i.url}}, nil)
-	hers, others := i.header("ada", resource, "", time.Minute), i.header("Ada", resource, "", time.Minute)
+	hers, others := i.header("ada", resource, "", time.Hour), i.header("Ada", resource, "", time.Hour)
 	ended := map[string]<-chan error{}
 	var stay []<-chan error
 	for name, h := range map[string]http.Header{"ada": hers, "Ada": others} {
@@ -391,7 +391,7 @@ func TestSubjectIsNoOtherCaller(t *testing.T) {
 		"client:ada":        http.StatusOK,
 		"token ":            http.StatusOK,
 	} {
-		if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Minute),
+		if r := send(t, http.MethodPost, url, i.header(subject, resource, "", time.Hour),
 			initialize); r.StatusCode != status {
 			t.Errorf("the subject %q: %s", subject, r.Status)
 		}

@@ -36,7 +36,7 @@ func testAccess(t *testing.T, b *browser, files *desk) {
 	fill("Toolset", "talk")
 	fill("Scope", "metrics")
 	press("Add")
-	b.await(field("Scope") + `.querySelector(".wrong").textContent.includes("leave out toolset and mode")`)
+	b.await(field("Scope") + `.querySelector(".wrong").textContent.includes("leave out toolset, mode and approves")`)
 	b.shoot("access-refused")
 	fill("Scope", "")
 	press("Add")

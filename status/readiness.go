@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/text/display"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -28,7 +30,7 @@ func (s *Status) Obstacles() (list []Obstacle) {
 		if full := p.unwritable(s.Audit); full != nil {
 			list = append(list, *full)
 		} else if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {
-			list = append(list, obstacle("policy "+p.Name, PolicyPrefix+p.Name, p.State, p.Reason, p.next())...)
+			list = append(list, p.obstacle()...)
 		}
 	}
 	for _, x := range s.Extensions {
@@ -75,8 +77,8 @@ func (s *Status) expired() []Obstacle {
 	return []Obstacle{{ID: "server.tls", Blocked: true, Text: d.Message, Next: d.Hint}}
 }
 
-// isCommand reports whether a next step is one command, and not several or a sentence.
-func isCommand(next string) bool {
+// IsCommand reports whether a next step is one command, and not several or a sentence.
+func IsCommand(next string) bool {
 	return strings.HasPrefix(next, "exthost ") && !strings.ContainsAny(next, ",;\n")
 }
 
@@ -95,6 +97,43 @@ func (p *Policy) next() string {
 		return ""
 	}
 	return p.Process.Next
+}
+
+// obstacle returns why p does not decide, with the last words of its process and the time of the next start; nil if it
+// decides.
+func (p *Policy) obstacle() []Obstacle {
+	id := PolicyPrefix + p.Name
+	list := obstacle("policy "+p.Name, id, p.State, p.Reason, p.next())
+	dead := p.State == string(supervisor.Failed) || p.State == string(supervisor.Restarting)
+	if list == nil || p.Process == nil || !dead {
+		return list
+	}
+	o := &list[0]
+	if !IsCommand(p.next()) {
+		o.Next = "exthost restart " + id
+	}
+	for _, i := range p.Process.Instances {
+		o.Text += lastWords(o.Text, i.Evidence)
+		if i.NextRetry != nil {
+			o.Text += "; next try at " + i.NextRetry.Local().Format(time.TimeOnly)
+		}
+	}
+	return list
+}
+
+// maxWords is the length of the longest last words in a cause, in bytes.
+const maxWords = 120
+
+// lastWords returns what a process said last, to follow text; "" if text says it.
+func lastWords(text string, e *protocol.Evidence) string {
+	if e == nil {
+		return ""
+	}
+	words := cmp.Or(e.Complaint(), e.Line)
+	if words == "" || strings.Contains(text, words) {
+		return ""
+	}
+	return "; its last words: " + display.Cut(words, maxWords)
 }
 
 // obstacle returns why something in a state does not serve, or nil. Idle extensions start with their first call
@@ -129,7 +168,7 @@ func obstacle(what, id, state, reason, next string) []Obstacle {
 // splitNext cuts the step next off the end of a reason. It returns "" for a step that the reason does not end with, and
 // for one that is not one command.
 func splitNext(reason, next string) (rest, command string) {
-	if rest, ends := strings.CutSuffix(reason, "; "+next); ends && isCommand(next) {
+	if rest, ends := strings.CutSuffix(reason, "; "+next); ends && IsCommand(next) {
 		return rest, next
 	}
 	return reason, ""

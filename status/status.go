@@ -5,6 +5,7 @@ package status
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/exthost/exthost/governance"
@@ -55,14 +56,33 @@ type Host struct {
 	// open files, connections among them; 0 if the system does not report it
 	OpenFiles int    `json:"open_files,omitempty"`
 	MaxFiles  uint64 `json:"max_files,omitempty"` // limit of OpenFiles; 0 if unknown
+	// the host's own files that cannot grow because their file system is full
+	Full []FullPlace `json:"full,omitempty"`
 }
+
+// FullPlace is where the host writes and no room is left.
+type FullPlace struct {
+	Of     string `json:"of"` // audit.path, log.file or the state directory
+	Path   string `json:"path"`
+	Reason string `json:"reason"` // such as: less than 64 KiB are free
+}
+
+// String describes the place and why it is full.
+func (p FullPlace) String() string { return p.Of + " (" + p.Path + "): " + p.Reason }
 
 // spareFiles is how many more files a host has to be able to open: the start of an extension takes some ten.
 const spareFiles = 12
 
-// FewFiles reports whether the host can hardly open another file or connection.
-func (h *Host) FewFiles() bool {
-	return h.MaxFiles > 0 && h.OpenFiles > 0 && h.OpenFiles+spareFiles > int(h.MaxFiles)
+// FewFiles reports whether the host can hardly open another file or connection, or could not when it was to start an
+// extension: that needs several at once, which the host may have again when it is asked.
+func (s *Status) FewFiles() bool {
+	h := s.Host
+	if h == nil || h.MaxFiles == 0 || h.OpenFiles == 0 {
+		return false
+	}
+	starved := func(x Extension) bool { return x.down() && strings.Contains(x.Reason, syscall.EMFILE.Error()) }
+	return h.OpenFiles+spareFiles > int(h.MaxFiles) ||
+		h.OpenFiles > int(h.MaxFiles)/2 && slices.ContainsFunc(s.Extensions, starved)
 }
 
 // Containment lists the mechanisms that end all processes of an extension with the extension and with the host,
@@ -186,6 +206,8 @@ type Extension struct {
 	LastDenial  *Denial  `json:"last_denial,omitempty"`
 	LastCrash   *Crash   `json:"last_crash,omitempty"` // kept after a restart
 
+	// names of the stored secrets that it is given at each start of a process and each connection
+	Secrets []string `json:"secrets,omitempty"`
 	// variables that are not passed on
 	EnvWithheld []string `json:"env_withheld,omitempty"`
 	// secret-like variables that the manifest declares and that are passed on
@@ -240,13 +262,16 @@ type Failure struct {
 	Time   time.Time     `json:"time"`
 	Tool   string        `json:"tool,omitempty"` // registered name; "" for other requests
 	Kind   protocol.Kind `json:"kind"`
-	Reason string        `json:"reason"` // as the caller got it, secrets masked, one line of at most 240 bytes
+	Reason string        `json:"reason"`         // as the caller got it, secrets masked, one line of at most 240 bytes
+	Next   string        `json:"next,omitempty"` // what the operator can do; "" if the host knows nothing
 }
 
 // Denial is a call that governance refused.
 type Denial struct {
 	Time     time.Time `json:"time"`
 	Tool     string    `json:"tool,omitempty"`        // registered name; "" for other requests
+	Policy   string    `json:"policy,omitempty"`      // the policy or hook that refused it
+	Next     string    `json:"next,omitempty"`        // what the operator can do; "" if the host knows nothing
 	Decision string    `json:"decision_id,omitempty"` // for exthost calls
 	Reason   string    `json:"reason"`                // as the caller got it, secrets masked, at most 240 bytes
 }

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -125,7 +126,7 @@ func (s *Status) causes(now time.Time) (list []Obstacle) {
 		}
 	}
 	for _, p := range s.Policies {
-		add(p.cause(s.Audit)...)
+		add(p.cause(s, now)...)
 	}
 	add(s.workers(now)...)
 	for _, o := range s.Obstacles() {
@@ -139,7 +140,7 @@ func (s *Status) causes(now time.Time) (list []Obstacle) {
 	rank := func(o Obstacle) int {
 		leftOut := func(x Extension) bool { return x.ID == o.ID && x.LeftOut() }
 		switch {
-		case o.ID == openFiles: // it explains the others
+		case o.ID == openFiles, o.ID == fullDisk: // it explains the others
 			return -1
 		case o.All:
 			return 0
@@ -164,22 +165,36 @@ func (o *Obstacle) settle() {
 }
 
 // cause returns why a policy that is in force does not decide; nil if it does.
-func (p *Policy) cause(log *Audit) []Obstacle {
+func (p *Policy) cause(s *Status, now time.Time) []Obstacle {
 	id := PolicyPrefix + p.Name
-	if full := p.unwritable(log); full != nil {
+	if full := p.unwritable(s.Audit); full != nil {
 		full.All = true
 		return []Obstacle{*full}
 	}
 	if p.State == StateDisabled {
 		return nil
 	}
-	list := obstacle("policy "+p.Name, id, p.State, p.Reason, p.next())
+	list := p.obstacle()
+	stands := p.Process != nil && p.State != string(supervisor.Spawning)
+	if list == nil && p.Process != nil {
+		list = p.undecided(s, now)
+		stands = p.Process.FailedInRow >= inRow
+	}
 	for i := range list {
 		list[i].Next = cmp.Or(list[i].Next, "exthost logs "+id)
-		stands := p.Process != nil && p.State != string(supervisor.Spawning)
 		list[i].All = stands && p.Required && p.Mode == governance.ModeEnforce && !p.Selective
 	}
 	return list
+}
+
+// undecided returns why a policy whose process runs does not decide: it dies again and again, or does not answer.
+func (p *Policy) undecided(s *Status, now time.Time) []Obstacle {
+	about := "policy " + p.Name
+	o := cmp.Or(p.Process.stopped(about, now, s), p.Process.failing(about, now))
+	if o == nil {
+		return nil
+	}
+	return []Obstacle{*o}
 }
 
 // unwritable returns why the policy that keeps the audit log cannot write it; nil if it can, and for any other policy.
@@ -227,9 +242,41 @@ func (s *Status) workers(now time.Time) (list []Obstacle) {
 		each("destination", &s.Destinations[i].Extension, s.Destinations[i].Refuses)
 	}
 	for i := range list {
+		list[i].blame(s)
 		list[i].All = wanted > 0 && served == 0 && !s.Starting
 	}
 	return list
+}
+
+// refusedSecret matches what programs say whose credentials a server has refused.
+var refusedSecret = regexp.MustCompile(`(?i)\b(401|unauthori[sz]ed)\b`)
+
+// AfterRefusal returns the command that replaces a stored secret of a program if what it said means that a server has
+// refused the secret; "" if it does not, or without secrets.
+func AfterRefusal(secrets []string, said string) string {
+	if len(secrets) == 0 || !refusedSecret.MatchString(said) {
+		return ""
+	}
+	return "exthost secret set " + secrets[0]
+}
+
+// blame names the secrets that a worker is given if its own words say that they are refused, unless the host knows
+// more.
+func (o *Obstacle) blame(s *Status) {
+	if o.Next != "exthost logs "+o.ID {
+		return
+	}
+	names := func(x *Extension) {
+		if next := AfterRefusal(x.Secrets, o.Text); x.ID == o.ID && next != "" {
+			o.Text, o.Next = o.Text+"; it is given the secret "+strings.Join(x.Secrets, " and "), next
+		}
+	}
+	for i := range s.Extensions {
+		names(&s.Extensions[i])
+	}
+	for i := range s.Destinations {
+		names(&s.Destinations[i].Extension)
+	}
 }
 
 // serves reports whether a call may reach an instance.
@@ -266,7 +313,7 @@ func (x *Extension) cause(what string, now time.Time, s *Status) *Obstacle {
 	if x.down() { // a first start is an obstacle of the host, any other is for a call or a reload
 		return nil
 	}
-	return cmp.Or(x.hindered(about), x.failing(about, now))
+	return cmp.Or(x.hindered(about), x.failing(about, now), x.denied(about))
 }
 
 // stopped returns why x does not run, or not for long.
@@ -287,6 +334,7 @@ func (x *Extension) stopped(about string, now time.Time, s *Status) *Obstacle {
 		reason, next := splitNext(x.LastCrash.Reason, x.LastCrash.Next)
 		o.Next = cmp.Or(next, o.Next)
 		o.Text = fmt.Sprintf("%s %s, %d restarts so far: %s", about, what, x.RestartsInRow, reason)
+		o.Text += lastWords(o.Text, x.LastCrash.Evidence)
 	case x.State == string(supervisor.Spawning), x.State == string(supervisor.Draining):
 		return nil
 	case x.down():
@@ -321,21 +369,41 @@ func (x *Extension) hindered(about string) *Obstacle {
 // failing returns what became of the latest calls of x, unless they succeeded.
 func (x *Extension) failing(about string, now time.Time) *Obstacle {
 	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID}
-	f, d := x.LastFailure, x.LastDenial
+	f := x.LastFailure
+	if f == nil || x.FailedInRow == 0 {
+		return nil
+	}
+	older := func(i Instance) bool { return !i.StartedAt.After(f.Time) }
+	replaced := len(x.Instances) > 0 && !slices.ContainsFunc(x.Instances, older) // since that failure
 	switch {
-	case f != nil && x.FailedInRow > 0 && f.Kind == protocol.CallTimeout &&
-		(x.FailedInRow >= inRow || now.Sub(f.Time) < late):
+	case f.Kind == protocol.CallTimeout && !replaced && (x.FailedInRow >= inRow || now.Sub(f.Time) < late):
 		o.Text = fmt.Sprintf("calls of %s time out, %d in a row: %s", about, x.FailedInRow, f.Reason)
 		o.Next = "exthost restart " + x.ID
 		if x.Transport == manifest.KindExec { // its process has ended
 			o.Text += "; raise call_timeout under [runtime] if it is only slow"
 			o.Next = "exthost logs " + x.ID
 		}
-	case f != nil && x.FailedInRow >= inRow:
+	case IsCommand(f.Next) && !replaced: // no further call will succeed before
+		o.Text, o.Next = fmt.Sprintf("calls of %s fail: %s", about, withoutNext(f.Reason, f.Next)), f.Next
+	case x.FailedInRow >= inRow:
 		o.Text = fmt.Sprintf("the last %d calls of %s failed: %s", x.FailedInRow, about, f.Reason)
+	default:
+		return nil
+	}
+	return o
+}
+
+// denied returns why governance refuses the latest calls of x, or holds back tools of it.
+func (x *Extension) denied(about string) *Obstacle {
+	o := &Obstacle{ID: x.ID, Next: "exthost logs " + x.ID}
+	switch d := x.LastDenial; {
 	case d != nil && x.DeniedInRow >= inRow:
-		o.Text = fmt.Sprintf("the last %d calls of %s were denied: %s", x.DeniedInRow, about, d.Reason)
-		if o.Next = "exthost calls --failed"; d.Decision != "" {
+		o.Text = fmt.Sprintf("the last %d calls of %s were denied: %s", x.DeniedInRow, about,
+			withoutNext(d.Reason, d.Next))
+		switch o.Next = "exthost calls --failed"; {
+		case IsCommand(d.Next):
+			o.Next = d.Next
+		case d.Decision != "":
 			o.Next = "exthost calls " + d.Decision
 		}
 	case len(x.Withheld) > 0:
@@ -345,6 +413,14 @@ func (x *Extension) failing(about string, now time.Time) *Obstacle {
 		return nil
 	}
 	return o
+}
+
+// withoutNext cuts off the end of a reason that names the step next, which may have been cut itself.
+func withoutNext(reason, next string) string {
+	if i := strings.LastIndex(reason, "; "); i >= 0 && IsCommand(next) && strings.Contains(reason[i:], "exthost ") {
+		return reason[:i]
+	}
+	return reason
 }
 
 func reasonOf(f *Failure) string {
@@ -366,7 +442,10 @@ func (x *Extension) downCause(about string, s *Status) *Obstacle {
 		return nil
 	}
 	o := list[0]
-	if x.LeftOut() && !isCommand(x.next()) {
+	if len(x.Instances) > 0 {
+		o.Text += lastWords(o.Text, x.Instances[0].Evidence)
+	}
+	if x.LeftOut() && !IsCommand(x.next()) {
 		for _, d := range s.Diagnostics {
 			if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
 				o.Next = d.Hint
@@ -383,12 +462,19 @@ func (x *Extension) downCause(about string, s *Status) *Obstacle {
 	return &o
 }
 
-// openFiles is the id of the cause that the host can hardly open another file.
-const openFiles = "open files"
+// The ids of causes that explain others: the host can hardly open another file, or write one.
+const (
+	openFiles = "open files"
+	fullDisk  = "full disk"
+)
 
-// configured returns the causes in files, rules, the server, the cluster and the process of the host.
-func (s *Status) configured(now time.Time) (list []Obstacle) {
-	if h := s.Host; h != nil && h.FewFiles() {
+// limits returns what keeps the host's process from opening and writing files.
+func (s *Status) limits() (list []Obstacle) {
+	h := s.Host
+	if h == nil {
+		return nil
+	}
+	if s.FewFiles() {
 		list = append(list, Obstacle{
 			ID: openFiles,
 			Text: fmt.Sprintf("the host has %d of at most %d files and connections open, too few are left to start an "+
@@ -397,7 +483,23 @@ func (s *Status) configured(now time.Time) (list []Obstacle) {
 			Next: "exthost check",
 		})
 	}
-	list = append(list, s.broken()...)
+	var full []string
+	for _, p := range h.Full {
+		full = append(full, p.String())
+	}
+	if full != nil {
+		list = append(list, Obstacle{
+			ID:   fullDisk,
+			Text: "a disk is full, make room: " + strings.Join(full, ", "),
+			Next: "exthost check",
+		})
+	}
+	return list
+}
+
+// configured returns the causes in files, rules, the server, the cluster and the process of the host.
+func (s *Status) configured(now time.Time) (list []Obstacle) {
+	list = append(s.limits(), s.broken()...)
 	for _, p := range s.Policies {
 		for _, d := range p.Diagnostics {
 			d.Extension = "" // the text names the policy
@@ -430,6 +532,13 @@ func (s *Status) configured(now time.Time) (list []Obstacle) {
 // broken returns the errors of files, one for each file or part of the host.
 func (s *Status) broken() (list []Obstacle) {
 	for _, d := range s.Diagnostics {
+		if d.Code == string(protocol.Untrusted) && s.keeps(d) && IsCommand(d.Hint) {
+			list = append(list, Obstacle{
+				ID:   d.Extension,
+				Text: "extension " + d.Extension + " runs as it was before, because " + d.Message,
+				Next: d.Hint,
+			})
+		}
 		if d.Level != protocol.LevelError {
 			continue
 		}
@@ -439,6 +548,9 @@ func (s *Status) broken() (list []Obstacle) {
 		switch {
 		case d.Code == string(protocol.ConfigInvalid) && d.Extension == "":
 			o.ID, o.Next = "configuration", "exthost reload"
+			if IsCommand(d.Hint) {
+				d.Hint, o.Next = "", d.Hint
+			}
 			o.Text = "the configuration on disk cannot be used, and the one before it stays in force: " + d.String()
 		case d.Code == string(protocol.ManifestInvalid):
 			o.Text, o.Next = "a manifest is broken: "+d.String(), "exthost reload"

@@ -80,6 +80,23 @@ func TestVerdict(t *testing.T) {
 			LastCrash:     &Crash{Time: now, Reason: "it said: exthost secret set hub"},
 		}), Degraded, []string{"extension x keeps losing its server, 4 restarts so far: it said: exthost secret set " +
 			"hub"}, logs},
+		"a call with a refused secret": {beside(Extension{State: "ready", FailedInRow: 1, LastFailure: &Failure{
+			Time:   now,
+			Reason: "the server does not accept the secret hub; exthost secret s…",
+			Next:   "exthost secret set hub",
+		}}), Degraded, []string{"calls of extension x fail: the server does not accept the secret hub; next: "},
+			"exthost secret set hub"},
+		"a child with a refused secret": {beside(Extension{
+			State:         "restarting",
+			Secrets:       []string{"hub"},
+			RestartsInRow: 2,
+			LastCrash: &Crash{
+				Time:     now,
+				Reason:   "exit status 1",
+				Evidence: &protocol.Evidence{Stderr: []string{"Error: 401 Unauthorized"}},
+			},
+		}), Degraded, []string{"exit status 1; its last words: Error: 401 Unauthorized; it is given the secret hub; "},
+			"exthost secret set hub"},
 		"a crash loop of yesterday": {
 			beside(Extension{State: "ready", RestartsInRow: 4, LastCrash: &Crash{Time: now.Add(-time.Hour)}}), Ready,
 			nil, ""},
@@ -91,6 +108,12 @@ func TestVerdict(t *testing.T) {
 			[]string{"extension x is failed: no python3"}, logs},
 		"a hang": {beside(Extension{State: "ready", FailedInRow: 1, LastFailure: failure(protocol.CallTimeout, 0)}),
 			Degraded, []string{"calls of extension x time out, 1 in a row: why"}, "exthost restart x"},
+		"a hang of a process that was replaced": {beside(Extension{
+			State:       "ready",
+			FailedInRow: 1,
+			LastFailure: failure(protocol.CallTimeout, time.Second),
+			Instances:   []Instance{{State: "ready", StartedAt: now}},
+		}), Ready, nil, ""},
 		"a timeout of an exec tool": {beside(Extension{
 			State:       "ready",
 			Transport:   "exec",
@@ -106,6 +129,16 @@ func TestVerdict(t *testing.T) {
 			DeniedInRow: 5,
 			LastDenial:  &Denial{Decision: "d1", Reason: "policy who: no"},
 		}), Degraded, []string{"the last 5 calls of extension x were denied: policy who: no"}, "exthost calls d1"},
+		"a policy that does not answer": {beside(Extension{
+			State:       "ready",
+			DeniedInRow: 3,
+			LastDenial: &Denial{
+				Decision: "d1",
+				Reason:   "policy guard could not decide: it did not answer; the operator brings it back with exthost rest…",
+				Next:     "exthost restart policy:guard",
+			},
+		}), Degraded, []string{"were denied: policy guard could not decide: it did not answer; next: "},
+			"exthost restart policy:guard"},
 		"an open breaker": {
 			beside(Extension{State: "ready", Instances: []Instance{{State: "ready", Breaker: "open", Reason: "boom"}}}),
 			Degraded, []string{"the breaker of extension x is open: boom"}, logs},
@@ -131,7 +164,39 @@ func TestVerdict(t *testing.T) {
 		}}}, Ready, nil, ""},
 		"a dead policy": {policy(Policy{State: "failed", Required: true, Reason: "exit status 3", Process: &Extension{}}),
 			NoCallPasses, []string{"policy guard is failed: exit status 3"},
+			"exthost restart policy:guard"},
+		"the last words of a dead policy": {policy(Policy{State: "failed", Reason: "exit status 3", Process: &Extension{
+			Instances: []Instance{{
+				Evidence:  &protocol.Evidence{Stderr: []string{"Error: no rules"}},
+				NextRetry: new(now.Local()),
+			}},
+		}}), Degraded, []string{"is failed: exit status 3; its last words: Error: no rules; next try at " +
+			now.Local().Format(time.TimeOnly)}, "exthost restart policy:guard"},
+		"a policy that hangs": {policy(Policy{State: "ready", Required: true, Process: &Extension{
+			ID:          "policy:guard",
+			State:       "ready",
+			FailedInRow: 3,
+			LastFailure: failure(protocol.CallTimeout, 0),
+		}}), NoCallPasses, []string{"calls of policy guard time out, 3 in a row: why"}, "exthost restart policy:guard"},
+		"a slow decision": {policy(Policy{State: "ready", Required: true, Process: &Extension{
+			ID:          "policy:guard",
+			State:       "ready",
+			FailedInRow: 1,
+			LastFailure: failure(protocol.CallTimeout, 0),
+		}}), Degraded, []string{"calls of policy guard time out, 1 in a row"}, "exthost restart policy:guard"},
+		"a policy that dies at each decision": {policy(Policy{State: "ready", Required: true, Process: &Extension{
+			ID:            "policy:guard",
+			State:         "ready",
+			FailedInRow:   4,
+			RestartsInRow: 3,
+			LastCrash:     crash,
+		}}), NoCallPasses, []string{"policy guard keeps crashing, 3 restarts so far: exit status 3"},
 			"exthost logs policy:guard"},
+		"a policy that decides again": {policy(Policy{State: "ready", Required: true, Process: &Extension{
+			ID:        "policy:guard",
+			State:     "ready",
+			LastCrash: crash,
+		}}), Ready, nil, ""},
 		"a policy that changed": {
 			policy(Policy{
 				State:    "failed",
@@ -146,9 +211,9 @@ func TestVerdict(t *testing.T) {
 		"a dead policy of some tools": {
 			policy(Policy{State: "failed", Required: true, Selective: true, Process: &Extension{}}),
 			Degraded, []string{"policy guard is failed"},
-			"exthost logs policy:guard"},
+			"exthost restart policy:guard"},
 		"a dead optional policy": {policy(Policy{State: "restarting", Process: &Extension{}}), Degraded,
-			[]string{"policy guard is restarting"}, "exthost logs policy:guard"},
+			[]string{"policy guard is restarting"}, "exthost restart policy:guard"},
 		"counters out of reach": {policy(Policy{State: "restarting", Required: true, Reason: "no hub"}), Degraded,
 			[]string{"policy guard is restarting: no hub"}, "exthost logs policy:guard"},
 		"a rule that matches nothing": {policy(Policy{
@@ -163,10 +228,32 @@ func TestVerdict(t *testing.T) {
 		}, NoCallPasses,
 			[]string{"the audit log cannot be written: no space left on device; make room or access for /var/audit"},
 			"exthost check"},
+		"full disks of the host": {Status{
+			Extensions: []Extension{{ID: "x", State: "failed"}},
+			Host: &Host{Full: []FullPlace{
+				{Of: "log.file", Path: "/var/log/x", Reason: "less than 64 KiB are free"},
+				{Of: "the state directory", Path: "/var/lib/x", Reason: "no inode is free"},
+			}},
+		}, NoCallPasses, []string{"NO CALL PASSES: a disk is full, make room: log.file (/var/log/x): less than 64 " +
+			"KiB are free, the state directory (/var/lib/x): no inode is free (and 1 more)"}, "exthost check"},
 		"a broken configuration": {
 			file(protocol.Diagnostic{Code: "config_invalid", Path: "/x/exthost.yaml", Line: 3, Message: "unknown key"}),
 			Degraded, []string{"the one before it stays in force: /x/exthost.yaml:3: unknown key"},
 			"exthost reload"},
+		"a configuration that nobody has agreed to": {
+			file(protocol.Diagnostic{Code: "config_invalid", Message: "it is not trusted", Hint: "exthost trust"}),
+			Degraded, []string{"the one before it stays in force: it is not trusted; next: "}, "exthost trust"},
+		"code that nobody has agreed to": {Status{
+			Extensions: []Extension{up},
+			Diagnostics: []protocol.Diagnostic{{
+				Level:     protocol.LevelWarn,
+				Code:      "untrusted",
+				Extension: "up",
+				Message:   "it changed since it was trusted: main.py",
+				Hint:      "exthost trust up",
+			}},
+		}, Degraded, []string{"extension up runs as it was before, because it changed since it was trusted: main.py"},
+			"exthost trust up"},
 		"a broken manifest": {
 			file(protocol.Diagnostic{Code: "manifest_invalid", Extension: "up", Path: "/x/plugin.toml", Message: "typo"}),
 			Degraded,
@@ -185,6 +272,15 @@ func TestVerdict(t *testing.T) {
 			Host:       &Host{OpenFiles: 80, MaxFiles: 90},
 		}, NoCallPasses, []string{"NO CALL PASSES: the host has 80 of at most 90 files"},
 			"exthost check"},
+		"a start without a descriptor": {Status{
+			Extensions: []Extension{up, {ID: "x", State: "restarting", Reason: "pipe2: too many open files"}},
+			Host:       &Host{OpenFiles: 70, MaxFiles: 90},
+		}, Degraded, []string{"the host has 70 of at most 90 files and connections open", "(and 1 more)"},
+			"exthost check"},
+		"an extension without a descriptor": {Status{
+			Extensions: []Extension{up, {ID: "x", State: "failed", Reason: "it refused initialize: too many open files"}},
+			Host:       &Host{OpenFiles: 30, MaxFiles: 90},
+		}, Degraded, []string{"extension x is failed: it refused"}, logs},
 		"many files": {Status{Extensions: []Extension{up}, Host: &Host{OpenFiles: 80, MaxFiles: 1024}}, Ready, nil, ""},
 		"no cluster": {Status{Extensions: []Extension{up}, Cluster: &Cluster{Name: "main", Reason: "refused"}}, Degraded,
 			[]string{"the host is not connected to cluster main: refused"}, "exthost cluster check"},

@@ -335,7 +335,7 @@ func (d *Destination) Status() status.Destination {
 	s.Listens = d.listen
 	d.mu.Unlock()
 	if hs := cmp.Or(d.Handshake(), d.Legacy.Handshake()); hs != nil {
-		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
+		s.Protocol, s.Hooks = hs.Spoken(), hs.Hooks
 		for _, t := range hs.Tools {
 			s.Tools = append(s.Tools, d.ToolName(t.Name))
 		}

@@ -7,14 +7,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
-	"github.com/exthost/exthost/internal/text/strict"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -31,7 +29,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 	}
 	diags := slices.Clone(p.LeftOut)
 	known := p.absent()
-	known.Clients, known.Place = clients, p.placeOf
+	known.Clients, known.Place = clients, p.Config.PlaceOfPolicy
 	for x := range p.Ordered {
 		offered, found := x.Tools()
 		if known.Extensions = append(known.Extensions, x.ID()); len(offered) == 0 {
@@ -79,15 +77,6 @@ func argumentNames(schema json.RawMessage) []string {
 	var named map[string]json.RawMessage
 	_ = json.Unmarshal(rawjson.Get(schema, "properties"), &named) // an invalid schema names none
 	return slices.Sorted(maps.Keys(named))
-}
-
-// placeOf returns where a file states a field of a policy; "" if no file does.
-func (p *Plan) placeOf(policy, field string) (file string, line, column int) {
-	i := slices.IndexFunc(p.Config.Plugins, func(s governance.Spec) bool { return s.Name == policy })
-	if i < 0 {
-		return "", 0, 0
-	}
-	return p.Config.Origins.Place(strict.Index("plugins", i) + "." + field)
 }
 
 // risksOf returns the function that returns the risks of an extension's tools: the operator's word counts before that

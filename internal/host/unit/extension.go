@@ -388,7 +388,7 @@ func (x *Extension) Status() status.Extension {
 	}
 	points := make(map[string]bool)
 	if hs := x.Handshake(); hs != nil {
-		s.Protocol = hs.Protocol
+		s.Protocol = hs.Spoken()
 		for _, name := range hs.Hooks {
 			points[name] = true
 		}

@@ -36,6 +36,7 @@ func Describe(c discovery.Candidate) status.Extension {
 func (u *Unit) Status() status.Extension {
 	s := Describe(u.Candidate)
 	s.StateDir, s.Activation = u.Spec.StateDir, u.Spec.Options.Activation
+	s.Secrets = u.Spec.Stored
 	s.EnvWithheld, s.EnvPassedSecrets = u.report.Withheld, u.report.PassedSecrets
 	if u.Spec.Options.Isolate == manifest.IsolatePID && process.CanIsolate {
 		s.Containment = process.HoldsNamespace
