@@ -10,7 +10,7 @@ import (
 // Unix returns the process at the other end of c: the one that connected, even if it has passed the descriptor on, or
 // the one that listens. The caller must call Close.
 func Unix(c *net.UnixConn) (Process, error) {
-	p := Process{handle: -1}
+	p := Process{UID: -1, handle: -1}
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return p, err

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/file"
 )
 
 // identify reads the peer's credentials from a socket.
@@ -17,6 +19,8 @@ func (p *Process) identify(fd int) error {
 	switch {
 	case err == nil:
 		p.handle = handle
+	case file.Exhausted(err):
+		return err
 	case !errors.Is(err, unix.ENOPROTOOPT): // ENOPROTOOPT: Linux before 6.5
 		p.handle = hasEnded
 	}

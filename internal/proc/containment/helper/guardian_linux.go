@@ -34,13 +34,10 @@ const (
 	Ready = 4
 )
 
-// sweepLimit bounds the sweep after the host has ended: a process in uninterruptible sleep cannot be killed.
+// sweepLimit bounds the sweep after the host has ended. A process in uninterruptible sleep cannot be killed, and an
+// exec takes seconds on a machine that is short of processor time: when the host is killed while it starts a child,
+// the child remains stopped in its exec, because its tracer is gone.
 const sweepLimit = time.Minute
-
-// patience is how long the guardian keeps looking at processes that are in an exec. When the host
-// is killed while it starts a child, the child remains stopped in its exec, because its tracer is
-// gone. On a machine that is short of processor time, an exec takes seconds.
-const patience = 30 * time.Second
 
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == GuardianName {
@@ -55,7 +52,7 @@ func runGuardian(lifeline pipe, readyPipe int) {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // see process.Conceal
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP)
-	q := sweep.Sweeper{Known: make(map[int]uint64), Patience: patience}
+	q := sweep.Sweeper{Known: make(map[int]uint64)}
 	_ = unix.SetNonblock(int(lifeline), false)
 	ready, lock := false, ""
 	for lines := bufio.NewScanner(lifeline); lines.Scan(); {

@@ -3,11 +3,17 @@ package lineage
 import (
 	"os"
 	"strings"
+
+	"github.com/exthost/exthost/internal/file"
 )
 
-// Hiding explains that /proc hides other users' processes, and how to change that; "" if it hides none.
+// Hiding explains why processes are not visible, and how to change that: /proc hides those of other users, or no
+// descriptor is left to read it. It returns "" if neither is so.
 func Hiding() string {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if file.Exhausted(err) {
+		return NoDescriptor
+	}
 	if err != nil {
 		return ""
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+
+	"github.com/exthost/exthost/internal/file"
 )
 
 // OfSocket tells whether a socket, given by its inode and the uid of its creator, is held by a
@@ -17,12 +19,15 @@ import (
 // process outside this pid namespace, a unix socket with the descriptor in a queued message, or an
 // io_uring. If no holder is visible, OfSocket returns [Unknown] in two cases: a descendant may hold
 // the socket invisibly; or a descendant may have created it, and no other process may hold it
-// invisibly.
+// invisibly. It also returns Unknown if descriptors for the search are lacking.
 func OfSocket(inode uint32, uid int) Relation {
 	h := holders{socket: fmt.Sprintf("socket:[%d]", inode), creator: uid, invisible: nested()}
-	for _, pid := range numbers("/proc") {
-		p, alive := read(pid)
-		if !alive || p.dead {
+	all, err := numbers("/proc")
+	h.blind = err != nil
+	for _, pid := range all {
+		p, err := read(pid)
+		h.blind = h.blind || file.Exhausted(err)
+		if err != nil || p.dead {
 			continue
 		}
 		relation := Of(pid)
@@ -44,10 +49,11 @@ type holders struct {
 	invisible  bool // an unrelated process may hold it invisibly
 	candidate  bool // there is a descendant that may have created it
 	descendant bool // a descendant may hold it invisibly
+	blind      bool // there were not enough descriptors to see what is visible
 }
 
 func (h *holders) addUnrelated(p process) {
-	held, hidden := holds(p.file(""), h.socket, false)
+	held, hidden := h.holds(p.file(""), false)
 	h.seen = h.seen || held
 	h.invisible = h.invisible || hidden && p.uid == h.creator
 }
@@ -57,8 +63,10 @@ func (h *holders) addDescendant(p process) bool {
 	creator := p.uid == h.creator || os.Geteuid() == 0 // root's children can create sockets as any user
 	h.candidate = h.candidate || creator
 	// A thread can have descriptors that the main thread of its process does not have.
-	for _, thread := range numbers(p.file("task")) {
-		held, hidden := holds(p.file(fmt.Sprintf("task/%d/", thread)), h.socket, true)
+	threads, err := numbers(p.file("task"))
+	h.blind = h.blind || file.Exhausted(err)
+	for _, thread := range threads {
+		held, hidden := h.holds(p.file(fmt.Sprintf("task/%d/", thread)), true)
 		if held {
 			return true
 		}
@@ -70,6 +78,8 @@ func (h *holders) addDescendant(p process) bool {
 // relation returns the relation of the holder if no descendant was seen to hold the socket.
 func (h *holders) relation() Relation {
 	switch {
+	case h.blind:
+		return Unknown
 	case h.creator == 0 && os.Geteuid() != 0 && !privileged.Load():
 		return Unrelated // no child runs as root, and only root's children could hold the socket invisibly
 	case !h.seen && (h.descendant || h.candidate && !h.invisible):
@@ -85,11 +95,12 @@ func nested() bool {
 	return err != nil || namespace != initial
 }
 
-// holds reports whether a process or thread has file open, and whether it may have open files that are not visible. dir
-// is its directory below /proc, with a trailing slash. If within is set, holds also considers files inside of
-// descriptors: in queued messages of unix sockets, and in io_urings.
-func holds(dir, file string, within bool) (held, hidden bool) {
+// holds reports whether a process or thread has the socket open, and whether it may have open files that are not
+// visible. dir is its directory below /proc, with a trailing slash. If within is set, holds also considers files
+// inside of descriptors: in queued messages of unix sockets, and in io_urings.
+func (h *holders) holds(dir string, within bool) (held, hidden bool) {
 	f, err := os.Open(dir + "fd")
+	h.blind = h.blind || file.Exhausted(err)
 	if err != nil {
 		return false, !errors.Is(err, fs.ErrNotExist) // a process that has ended holds nothing
 	}
@@ -98,7 +109,7 @@ func holds(dir, file string, within bool) (held, hidden bool) {
 	hidden = err != nil
 	for _, name := range names {
 		to, _ := os.Readlink(dir + "fd/" + name)
-		if to == file {
+		if to == h.socket {
 			return true, false
 		}
 		hidden = hidden || within && containsFiles.MatchString(to) && filesWithin(dir+"fdinfo/"+name)
@@ -120,17 +131,17 @@ func filesWithin(info string) bool {
 var heldFiles = regexp.MustCompile(`(?m)^(scm_fds|UserFiles):\s*[1-9]`)
 
 // numbers returns the numeric entries of a directory.
-func numbers(dir string) (all []int) {
+func numbers(dir string) (all []int, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer f.Close()
-	names, _ := f.Readdirnames(-1)
+	names, err := f.Readdirnames(-1)
 	for _, name := range names {
 		if n, err := strconv.Atoi(name); err == nil {
 			all = append(all, n)
 		}
 	}
-	return all
+	return all, err
 }

@@ -42,6 +42,10 @@ const (
 	Unrelated
 )
 
+// NoDescriptor says why a process could not be looked at, and what to do.
+const NoDescriptor = "no descriptor of the host is left to look at it; end some clients, or raise the hard limit of " +
+	"the host (ulimit -Hn, or LimitNOFILE of systemd) and start it again"
+
 // privileged is set once a child was started that may gain privileges.
 var privileged atomic.Bool
 

@@ -25,7 +25,7 @@ func Of(pid int) Relation {
 func OfSocket(uint32, int) Relation { return Unrelated }
 
 // Nested returns false: there are no pid namespaces on this system.
-func Nested(int) bool { return false }
+func Nested(int) (nested, visible bool) { return false, true }
 
 // Hiding returns "": no process is hidden on this system.
 func Hiding() string { return "" }

@@ -2,11 +2,14 @@ package lineage
 
 import (
 	"bytes"
+	"cmp"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
 
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/containment/sweep"
 )
 
@@ -46,9 +49,9 @@ func Of(pid int) Relation {
 	if pid == os.Getpid() {
 		return Unrelated
 	}
-	first, ok := read(pid)
+	first, err := read(pid)
 	switch {
-	case !ok:
+	case err != nil:
 		return Unknown
 	case first.marked():
 		return Descendant
@@ -56,15 +59,18 @@ func Of(pid int) Relation {
 		return Unrelated
 	}
 	for p, depth := first, 0; depth < maxDepth; depth++ {
+		cookie, err := p.hasCookie()
 		switch {
-		case p.pid == os.Getpid() || p.hasCookie():
+		case p.pid == os.Getpid() || cookie:
 			return Descendant
+		case file.Exhausted(err):
+			return Unknown
 		case p.pid == 1:
 			return first.orphan()
 		case p.parent == 0: // its parent is outside the pid namespace; the parent of a descendant never is
 			return Unrelated
 		}
-		if p, ok = p.up(); !ok {
+		if p, err = p.up(); err != nil {
 			return Unknown
 		}
 	}
@@ -79,20 +85,20 @@ func (p process) orphan() Relation {
 	return Unrelated // at worst, it descends from a child that may gain privileges
 }
 
-// up returns the parent of p; false if p has ended or its parent kept changing.
-func (p process) up() (process, bool) {
+// up returns the parent of p; an error if p has ended or its parent kept changing.
+func (p process) up() (process, error) {
 	for range 10 {
-		parent, ok := read(p.parent)
-		now, alive := read(p.pid)
-		if !alive || now.start != p.start {
-			return parent, false
+		parent, missing := read(p.parent)
+		now, err := read(p.pid)
+		if err != nil || now.start != p.start {
+			return parent, cmp.Or(err, fs.ErrNotExist)
 		}
-		if ok && now.parent == p.parent {
-			return parent, true
+		if missing == nil && now.parent == p.parent {
+			return parent, nil
 		}
 		p = now // was reparented
 	}
-	return p, false
+	return p, errIncomplete
 }
 
 // maxEnviron bounds how much of an environment is read: a process can present its whole memory as its environment.
@@ -100,23 +106,23 @@ const maxEnviron = 8 << 20
 
 // hasCookie reports whether the environment of p has the mark of a child of this process. It is false if the
 // environment cannot be read.
-func (p process) hasCookie() bool {
+func (p process) hasCookie() (bool, error) {
 	f, err := os.Open(p.file("environ"))
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer f.Close()
 	environ, _ := io.ReadAll(io.LimitReader(f, maxEnviron))
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
 		if marks, ok := bytes.CutPrefix(kv, []byte(sweep.CookieVar+"=")); ok {
-			return bytes.Contains(marks, []byte(ID))
+			return bytes.Contains(marks, []byte(ID)), nil
 		}
 	}
-	return false
+	return false, nil
 }
 
-// Nested reports whether the process pid is in a nested pid namespace, or not visible.
-func Nested(pid int) bool {
-	p, ok := read(pid)
-	return !ok || p.nested
+// Nested reports whether the process pid is in a nested pid namespace. visible is false if that cannot be read.
+func Nested(pid int) (nested, visible bool) {
+	p, err := read(pid)
+	return p.nested, err == nil
 }

@@ -9,7 +9,7 @@ func Of(int) Relation { return Unrelated }
 func OfSocket(uint32, int) Relation { return Unrelated }
 
 // Nested returns false: there are no pid namespaces on this system.
-func Nested(int) bool { return false }
+func Nested(int) (nested, visible bool) { return false, true }
 
 // Hiding returns "": nothing is known about hidden processes on this system.
 func Hiding() string { return "" }

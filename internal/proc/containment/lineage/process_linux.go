@@ -3,6 +3,7 @@ package lineage
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -24,24 +25,28 @@ type process struct {
 
 func (p process) file(name string) string { return "/proc/" + strconv.Itoa(p.pid) + "/" + name }
 
-// read returns the process pid; false if it has ended or is hidden.
-func read(pid int) (process, bool) {
+// errIncomplete is returned for a process that /proc does not tell enough about.
+var errIncomplete = errors.New("/proc does not tell enough about the process")
+
+// read returns the process pid. The error says why it is not visible: it has ended or is hidden, or no descriptor is
+// left, see [file.Exhausted].
+func read(pid int) (process, error) {
 	p := process{pid: pid, filters: -1}
 	stat, err := os.ReadFile(p.file("stat"))
 	if err != nil {
-		return p, false
+		return p, err
 	}
 	// The name may contain any character. The start time is the 20th field after it.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return p, false
+		return p, errIncomplete
 	}
 	p.dead = fields[0][0] == 'Z' || fields[0][0] == 'X'
 	p.start, _ = strconv.ParseUint(string(fields[19]), 10, 64)
 	p.parent, _ = strconv.Atoi(string(fields[1]))
 	status, err := os.ReadFile(p.file("status"))
 	if err != nil {
-		return p, false
+		return p, err
 	}
 	privileges, limited := false, false
 	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
@@ -61,6 +66,8 @@ func read(pid int) (process, bool) {
 			p.nested = len(strings.Fields(value)) > 1
 		}
 	}
-	p.limit, limited = sweep.Limit(pid)
-	return p, privileges && limited // the line NoNewPrivs exists since Linux 4.10
+	if p.limit, limited = sweep.Limit(pid); !privileges || !limited { // the line NoNewPrivs exists since Linux 4.10
+		return p, errIncomplete
+	}
+	return p, nil
 }

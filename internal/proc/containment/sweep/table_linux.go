@@ -15,10 +15,12 @@ type stat struct {
 	dead, exiting        bool
 	stopped              bool // by a signal or a debugger
 	kernel               bool // thread of the kernel
+	bare                 bool // has an empty environment, and is not in the middle of an exec
 
-	marks []byte // value of CookieVar, set by [reader.processes]
-	limit uint64 // its mark, set by [reader.processes]; 0 if unknown
-	blank bool   // empty environment, as in the middle of an exec: read it again
+	// Set by [reader.addMarks].
+	marks []byte // value of CookieVar
+	limit uint64 // its mark; 0 if unknown
+	blank bool   // in the middle of an exec, where there is no environment yet: read it again
 }
 
 // Flags of a task: PF_EXITING, and PF_KTHREAD, which has no environment.
@@ -35,8 +37,11 @@ const maxEnviron = 8 << 20
 
 // read returns the content of /proc/pid/name, valid until the next call; nil if the process has ended or may not be
 // read.
-func (r *reader) read(pid int, name string) []byte {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func (r *reader) read(pid int, name string) []byte { return r.file(strconv.Itoa(pid) + "/" + name) }
+
+// file is [reader.read] for any file of /proc.
+func (r *reader) file(name string) []byte {
+	fd, err := unix.Open("/proc/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
@@ -82,11 +87,34 @@ func (r *reader) stat(pid int) (s stat, ok bool) {
 		stopped: f[0][0] == 'T' || f[0][0] == 't',
 	}
 	s.start, _ = strconv.ParseUint(string(f[19]), 10, 64)
+	if len(f) > 48 { // endcode, which an exec sets after env_start and env_end; all are 0 until then
+		s.bare = string(f[24]) != "0" && string(f[47]) == string(f[48]) && string(f[48]) != "0"
+	}
 	return s, true
 }
 
+// lastPID returns the pid that the system has given last, to a process or a thread; 0 if unknown.
+func (r *reader) lastPID() int {
+	f := bytes.Fields(r.file("loadavg"))
+	if len(f) < 5 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(f[4]))
+	return pid
+}
+
+// look is what one scan of /proc has read.
+type look struct {
+	processes []stat
+	// forks is set if a process was started meanwhile: the scan may have missed it, and its parent may have ended
+	// before the scan came to it.
+	forks bool
+}
+
 // processes returns all processes except skip. Marks are read only for those that run and started at or after since.
-func (r *reader) processes(skip map[int]bool, since uint64) (all []stat) {
+func (r *reader) processes(skip map[int]bool, since uint64) (seen look) {
+	before := r.lastPID()
+	defer func() { seen.forks = before == 0 || before != r.lastPID() }()
 	for _, pid := range pids() {
 		if skip[pid] {
 			continue
@@ -96,23 +124,24 @@ func (r *reader) processes(skip map[int]bool, since uint64) (all []stat) {
 			continue
 		}
 		if !s.dead && !s.kernel && s.start >= since {
-			s.limit, _ = r.limit(pid)
-			s.marks, s.blank = r.marks(pid)
+			r.addMarks(&s)
 		}
-		all = append(all, s)
+		seen.processes = append(seen.processes, s)
 	}
-	return all
+	return seen
 }
 
-// marks returns the marks in the environment of pid; blank reports that the environment is empty.
-func (r *reader) marks(pid int) (marks []byte, blank bool) {
-	environ := r.read(pid, "environ")
+// addMarks reads the marks of s.
+func (r *reader) addMarks(s *stat) {
+	s.limit, _ = r.limit(s.pid)
+	environ := r.read(s.pid, "environ")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
 		if marks, ok := bytes.CutPrefix(kv, []byte(CookieVar+"=")); ok {
-			return bytes.Clone(marks), false
+			s.marks = bytes.Clone(marks)
+			return
 		}
 	}
-	return nil, environ != nil && len(environ) == 0
+	s.blank = environ != nil && len(environ) == 0 && !s.bare
 }
 
 // hasMark reports whether marks contains mark or, if mark ends with ".", any mark that begins with it.
