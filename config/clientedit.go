@@ -75,24 +75,38 @@ func plannedClient(o LoadOptions, c ClientEdit) (p plannedEdit, err error) {
 	return p, err
 }
 
-// checkClient returns the error for values of a client that the configuration would refuse.
-func checkClient(o LoadOptions, cfg *Config, c Client) error {
-	for _, part := range []struct {
+// unknownWord returns the error for a value of a client that is none of the words which the configuration has for it.
+func unknownWord(c Client) error {
+	type part struct {
 		field, value string
 		words        []string
-	}{
-		{"mode", c.Mode, []string{toolsearch.ModeAll, toolsearch.ModeSearch, toolsearch.ModeAuto}},
-		{"scope", c.Scope, []string{ScopeMetrics}},
-	} {
-		if part.value != "" && !slices.Contains(part.words, part.value) {
+		optional     bool
+	}
+	parts := []part{
+		{"mode", c.Mode, []string{toolsearch.ModeAll, toolsearch.ModeSearch, toolsearch.ModeAuto}, true},
+		{"scope", c.Scope, []string{ScopeMetrics}, true},
+	}
+	for _, risk := range c.Approves {
+		parts = append(parts, part{"approves", string(risk), risk.Values(), false})
+	}
+	for _, part := range parts {
+		if !(part.optional && part.value == "") && !slices.Contains(part.words, part.value) {
 			return misfit(protocol.InvalidArguments, part.field, text.Nearest(part.value, part.words),
 				fmt.Sprintf("%s is %s, not %.80q", part.field, strings.Join(part.words, " or "), part.value))
 		}
 	}
+	return nil
+}
+
+// checkClient returns the error for values of a client that the configuration would refuse.
+func checkClient(o LoadOptions, cfg *Config, c Client) error {
+	if err := unknownWord(c); err != nil {
+		return err
+	}
 	switch {
-	case c.Scope != "" && (c.Toolset != "" || c.Mode != ""):
+	case c.Scope != "" && (c.Toolset != "" || c.Mode != "" || len(c.Approves) > 0):
 		return misfit(protocol.InvalidArguments, "scope", "",
-			fmt.Sprintf("a client of scope %s is listed no tools: leave out toolset and mode", c.Scope))
+			fmt.Sprintf("a client of scope %s is listed no tools: leave out toolset, mode and approves", c.Scope))
 	case c.Scope != "" && c.TokenHash == "":
 		return misfit(protocol.InvalidArguments, "scope", "",
 			fmt.Sprintf("a client of scope %s needs a token: exthost client rotate gives it one", c.Scope))
@@ -132,5 +146,20 @@ func clientSettings(was, c Client) (set []edit.Setting) {
 			set = append(set, edit.Setting{Key: s.key, Value: edit.Text(s.now)})
 		}
 	}
+	if !slices.Equal(was.Approves, c.Approves) {
+		set = append(set, edit.Setting{Key: "approves", Value: risks(c.Approves)})
+	}
 	return set
+}
+
+// risks returns list as the value of a setting, or nil for an empty one.
+func risks(list []protocol.Risk) any {
+	var value []any
+	for _, risk := range list {
+		value = append(value, string(risk))
+	}
+	if value == nil {
+		return nil
+	}
+	return value
 }

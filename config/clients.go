@@ -34,11 +34,13 @@ func (f *finisher) checkClients(clients map[string]Client) {
 	}
 }
 
-func riskNames(list []protocol.Risk) (names []string) {
-	for _, r := range list {
-		names = append(names, string(r))
+// RiskNames returns the list as a text.
+func RiskNames(list []protocol.Risk) string {
+	names := make([]string, len(list))
+	for i, r := range list {
+		names[i] = string(r)
 	}
-	return names
+	return strings.Join(names, ", ")
 }
 
 // checkScope refuses what has no meaning for a client that calls no tools.
@@ -49,7 +51,7 @@ func (f *finisher) checkScope(name string, c Client) {
 	for _, other := range []struct{ key, value string }{
 		{"toolset", c.Toolset},
 		{"mode", c.Mode},
-		{"approves", strings.Join(riskNames(c.Approves), ", ")},
+		{"approves", RiskNames(c.Approves)},
 	} {
 		if other.value != "" {
 			f.fail(strict.Join("server.clients", name)+"."+other.key, "leave it out, or the scope",

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/text/strict"
 )
 
@@ -28,6 +32,15 @@ func (o *Origins) Place(key string) (file string, line, column int) {
 	}
 	pos, _ := o.stated.At(key)
 	return pos.File, pos.Line, pos.Column
+}
+
+// PlaceOfPolicy returns where a file states a policy or, unless it is "", a field of it; "" if no file does.
+func (c *Config) PlaceOfPolicy(name, field string) (file string, line, column int) {
+	i := slices.IndexFunc(c.Plugins, func(s governance.Spec) bool { return s.Name == name })
+	if i < 0 {
+		return "", 0, 0
+	}
+	return c.Origins.Place(strings.TrimSuffix(strict.Index("plugins", i)+"."+field, "."))
 }
 
 // Setting is one value of a [Config], as `config show` prints it.

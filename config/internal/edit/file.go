@@ -51,7 +51,13 @@ func Write(name string, apply func(data []byte) (changed []byte, line int, err e
 	if err != nil {
 		return 0, false, err
 	}
-	return line, created, file.WriteAtomic(name, changed)
+	if err := file.WriteAtomic(name, changed); err != nil {
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
+			err = path.Err
+		}
+		return 0, false, fmt.Errorf("it was left as it is: %w", err)
+	}
+	return line, created, nil
 }
 
 // ByHand is the error for a file in a notation that this package cannot change.

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/text/strict"
+	"github.com/exthost/exthost/protocol"
 )
 
 // known is a row of exthost client list.
@@ -30,6 +31,8 @@ type known struct {
 	Toolset  string     `json:"toolset,omitempty"`   // of its own; "": server.toolset
 	Mode     string     `json:"mode,omitempty"`      // of its own; "": tools.mode
 	Scope    string     `json:"scope,omitempty"`     // all that its token opens; "": tools
+	// the risks of the calls that its person may approve in it; none: operators answer
+	Approves []protocol.Risk `json:"approves,omitempty"`
 }
 
 func list(c *console.Console) *cobra.Command {
@@ -79,6 +82,7 @@ func find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 			Toolset:  of.Toolset,
 			Mode:     of.Mode,
 			Scope:    of.Scope,
+			Approves: of.Approves,
 		}
 		if running != nil {
 			k.join(&connected)
@@ -136,6 +140,9 @@ func (k *known) sees() string {
 	}
 	if k.Mode != "" {
 		parts = append(parts, "mode "+k.Mode)
+	}
+	if len(k.Approves) > 0 {
+		parts = append(parts, "approves "+config.RiskNames(k.Approves))
 	}
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }

@@ -8,13 +8,15 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/protocol"
 )
 
-// view is what a client sees, as the flags of exthost client add and set state it. A flag that is not given changes
-// nothing.
+// view is what a client sees and may approve, as the flags of exthost client add and set state it. A flag that is not
+// given changes nothing.
 type view struct {
 	flags                *cobra.Command
 	toolset, mode, scope string
+	approves             []string
 }
 
 func (v *view) addFlags(cmd *cobra.Command) {
@@ -24,6 +26,8 @@ func (v *view) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.mode, "mode", "", "how tools are listed to it: `all`, search or auto (default tools.mode)")
 	cmd.Flags().StringVar(&v.scope, "scope", "",
 		"`metrics`: its token opens /metrics, and no tools (default: tools)")
+	cmd.Flags().StringSliceVar(&v.approves, "approves", nil,
+		"the `RISKS` of calls that its person may approve in it: read, write, destroy (default none)")
 }
 
 // of returns c with the stated values.
@@ -36,6 +40,12 @@ func (v *view) of(c config.Client) config.Client {
 			*part.to = *part.value
 		}
 	}
+	if v.flags.Flags().Changed("approves") {
+		c.Approves = nil
+		for _, risk := range v.approves {
+			c.Approves = append(c.Approves, protocol.Risk(risk))
+		}
+	}
 	return c
 }
 
@@ -43,16 +53,18 @@ func set(c *console.Console) *cobra.Command {
 	var v view
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Change what a client sees",
+		Short: "Change what a client sees and may approve",
 		Args:  console.One("the NAME of a client"),
-		Long: "Change the toolset of a client, how tools are listed to it, or its scope. Its token stays. An\n" +
-			"empty value takes a setting away: --toolset= . Hosts that run apply the change at once; with\n" +
-			"another toolset or scope, its sessions end and it has to connect again.",
-		Example: "  exthost client set laptop --toolset review --mode search\n  exthost client set laptop --toolset=",
+		Long: "Change the toolset of a client, how tools are listed to it, its scope, or what its person may\n" +
+			"approve. Its token stays. An empty value takes a setting away: --toolset= . Hosts that run\n" +
+			"apply the change at once; with another toolset or scope, its sessions end and it has to\n" +
+			"connect again.",
+		Example: "  exthost client set laptop --toolset review --mode search\n" +
+			"  exthost client set laptop --approves read,write\n  exthost client set laptop --toolset=",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !v.stated() {
 				return console.Usagef("exthost client set "+args[0]+" --toolset NAME",
-					"state what to change: --toolset, --mode or --scope")
+					"state what to change: --toolset, --mode, --scope or --approves")
 			}
 			cfg, err := load(c)
 			if err != nil {
@@ -75,5 +87,5 @@ func set(c *console.Console) *cobra.Command {
 
 // stated reports whether a flag is given.
 func (v *view) stated() bool {
-	return slices.ContainsFunc([]string{"toolset", "mode", "scope"}, v.flags.Flags().Changed)
+	return slices.ContainsFunc([]string{"toolset", "mode", "scope", "approves"}, v.flags.Flags().Changed)
 }
