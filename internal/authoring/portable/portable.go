@@ -50,9 +50,13 @@ func Write(ctx context.Context, from, to, name string) (*Package, error) {
 	if err := agentplugin.ValidateName(name); err != nil {
 		return nil, err
 	}
+	real, err := filepath.EvalSymlinks(from) // a link to the folder has no files
+	if err != nil {
+		return nil, err
+	}
 	p := &packing{
 		name:    name,
-		from:    filepath.Clean(from),
+		from:    real,
 		to:      filepath.Clean(to),
 		servers: map[string]server{},
 		written: map[string]bool{},

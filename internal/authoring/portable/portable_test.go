@@ -162,3 +162,19 @@ func TestWriteLeavesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestWriteOfALink takes the files of a folder that a link names.
+func TestWriteOfALink(t *testing.T) {
+	from := folder(t, map[string]string{
+		"plugin.toml": about + "[transport]\ncommand = \"./run\"\nprotocol = \"mcp\"\n",
+		"run":         "#!/bin/sh\n",
+	})
+	link := from + "-link"
+	if err := os.Symlink(from, link); err != nil {
+		t.Skip("NOT TESTED: links cannot be made: ", err)
+	}
+	p, err := Write(t.Context(), link, filepath.Join(t.TempDir(), "out"), "weather")
+	if err != nil || !slices.Equal(p.Files, []string{"mcp.json", "plugin.json", "run"}) {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

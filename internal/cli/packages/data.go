@@ -14,34 +14,47 @@ import (
 	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
-// dataOf returns the directory with the data of an extension.
-func dataOf(id string, plugin bool) (string, error) {
+// dataOf returns the directories with the data of an extension and of its servers, of a portable plugin its
+// PLUGIN_DATA. They may be missing.
+func dataOf(id string, portable bool) (dirs []string, err error) {
 	state, err := exthost.DefaultStateDir()
-	if plugin {
-		return filepath.Join(state, unit.Plugins, id), err
+	if portable || err != nil {
+		return []string{filepath.Join(state, unit.Plugins, id)}, err
 	}
-	return filepath.Join(state, id), err
+	dirs = []string{filepath.Join(state, id)}
+	entries, err := os.ReadDir(state)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	for _, e := range entries {
+		if server, of := strings.CutPrefix(e.Name(), id+"."); of && e.IsDir() && server != "" {
+			dirs = append(dirs, filepath.Join(state, e.Name()))
+		}
+	}
+	return dirs, err
 }
 
 // hasPluginData reports whether there is the data of a plugin of that name.
 func hasPluginData(name string) bool {
-	dir, err := dataOf(name, true)
+	dirs, err := dataOf(name, true)
 	if err != nil || agentplugin.ValidateName(name) != nil {
 		return false
 	}
-	_, err = os.Lstat(dir)
+	_, err = os.Lstat(dirs[0])
 	return err == nil
 }
 
 // tellData prints that a new plugin gets the data of an earlier one of its name, which another person may have written.
-func tellData(c *console.Console, name string) error {
-	dir, err := dataOf(name, true)
+func tellData(c *console.Console, name string, portable bool) error {
+	dirs, err := dataOf(name, portable)
 	if err != nil {
 		return err
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		c.Tell(console.Safe("  it gets the data that a plugin of that name has written: " + measure(dir) +
-			"; exthost remove " + name + " --data deletes it"))
+	for _, dir := range dirs {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+			c.Tell(console.Safe("  it gets the data that a plugin of that name has written: " + measure(dir) +
+				"; exthost remove " + name + " --data deletes it"))
+		}
 	}
 	return nil
 }
@@ -52,29 +65,31 @@ type eraser struct {
 	dirs []string
 }
 
-// ask shows what would be deleted, and asks unless yes is set.
-func (r *eraser) ask(ctx context.Context, ids []string, plugins map[string]bool, yes bool) error {
+// ask shows what would be deleted, and asks unless yes is set. portable are the ids of portable plugins.
+func (r *eraser) ask(ctx context.Context, ids []string, portable map[string]bool, yes bool) error {
 	for _, id := range ids {
-		dir, err := dataOf(id, plugins[id])
+		dirs, err := dataOf(id, portable[id])
 		if err != nil {
 			return err
 		}
-		info, err := os.Lstat(dir)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if !info.IsDir() {
-			return &console.Error{
-				Code: console.ExitFailed,
-				Text: dir + " is no directory, and is not deleted",
-				Hint: "look at it, and remove it yourself",
+		for _, dir := range dirs {
+			info, err := os.Lstat(dir)
+			if errors.Is(err, os.ErrNotExist) {
+				continue
 			}
+			if err != nil {
+				return err
+			}
+			if !info.IsDir() {
+				return &console.Error{
+					Code: console.ExitFailed,
+					Text: dir + " is no directory, and is not deleted",
+					Hint: "look at it, and remove it yourself",
+				}
+			}
+			r.c.Tell(console.Safe(fmt.Sprintf("deletes the data of %s: %s", id, measure(dir))))
+			r.dirs = append(r.dirs, dir)
 		}
-		r.c.Tell(console.Safe(fmt.Sprintf("deletes the data of %s: %s", id, measure(dir))))
-		r.dirs = append(r.dirs, dir)
 	}
 	if yes || len(r.dirs) == 0 {
 		return nil

@@ -49,8 +49,9 @@ type draft struct {
 	pkg    *packages.Package
 	asked  *trust.Pending
 
-	store  *store.Store // of a plugin, which the folder has a copy of; nil: plugin.toml runs a program
-	placed bool         // the plugin's files may be in the folder
+	store    *store.Store // of a plugin, which the folder has a copy of; nil: plugin.toml runs a program
+	portable bool         // the plugin is one of Agent Plugins, and not translated
+	placed   bool         // the plugin's files may be in the folder
 
 	carried []store.Copy // data files taken over from the previous version
 }
@@ -82,9 +83,17 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 }
 
 // absent returns an error if the id is in use. An id whose folder has no manifest is not in use: the files in the
-// folder belong to the user, or to a package that was removed, and they stay.
+// folder belong to the user, or to a package that was removed, and they stay. Files of a plugin that a killed command
+// has left are taken back first.
 func (d *draft) absent() error {
 	f, err := readLock(d.cfg)
+	if err != nil {
+		return err
+	}
+	s, err := hosts.PackageStore()
+	if err == nil {
+		err = s.Withdraw(d.dir)
+	}
 	if err != nil {
 		return err
 	}
@@ -415,14 +424,18 @@ func (d *draft) prefix(id string) string {
 }
 
 // failed returns the error of extensions that did not start. Servers of a plugin that did not start are named, and
-// leave the others and the skills.
+// leave the others, the skills and the hooks.
 func (d *draft) failed(list []status.Extension, ready int) error {
 	if len(list) == 0 {
 		return nil
 	}
-	if d.store != nil && (ready > 0 || len(skills.Read(d.dir).Skills) > 0) {
+	said := func(x status.Extension, what string) string {
+		return strings.Join(append([]string{fmt.Sprintf("%s did not start%s: %s", x.ID, what,
+			cmp.Or(x.Reason, x.State))}, console.LastWords(hosts.Evidence(x))...), "\n")
+	}
+	if d.store != nil && (ready > 0 || d.hasMore()) {
 		for _, x := range list {
-			d.c.Tell(console.Safe(fmt.Sprintf("%s did not start: %s", x.ID, cmp.Or(x.Reason, x.State))))
+			d.c.Tell(console.SafeText(said(x, "")))
 		}
 		return nil
 	}
@@ -431,13 +444,24 @@ func (d *draft) failed(list []status.Extension, ready int) error {
 	if d.pkg == nil { // the extension existed before
 		left = ""
 	}
-	lines := append([]string{fmt.Sprintf("%s did not start%s: %s", x.ID, left, cmp.Or(x.Reason, x.State))},
-		console.LastWords(hosts.Evidence(x))...)
 	hint := "arguments of the program follow --, variables are named with --env"
-	if d.store != nil {
+	switch {
+	case slices.Contains([]string{manifest.KindHTTP, manifest.KindSSE}, x.Transport): // the reason says what to do
+		hint = "the same command again, once its server answers"
+	case d.store != nil:
 		hint = "extensions.entries." + x.ID + ".env gives it variables; exthost validate lists what it states"
 	}
-	return &console.Error{Code: console.ExitExtension, Text: console.SafeText(strings.Join(lines, "\n")), Hint: hint}
+	return &console.Error{Code: console.ExitExtension, Text: console.SafeText(said(x, left)), Hint: hint}
+}
+
+// hasMore reports whether a plugin has skills, or hooks that see more than the calls of its own tools.
+func (d *draft) hasMore() bool {
+	m := packages.ReadPlugin(d.dir).Manifest
+	hooked := m != nil && slices.ContainsFunc(m.Hooks, func(h manifest.HookSpec) bool {
+		return !slices.Contains([]manifest.HookEvent{manifest.BeforeToolCall, manifest.AfterToolCall,
+			manifest.ToolCallFailed}, manifest.HookEvent(h.Event))
+	})
+	return hooked || len(skills.Read(d.dir).Skills) > 0
 }
 
 // acceptTools shows how the tools of one extension differ from those that the user accepted last, and accepts them

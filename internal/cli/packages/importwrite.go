@@ -170,13 +170,25 @@ func (f importing) trust(ctx context.Context, c *console.Console, file importFil
 	return nil
 }
 
-// addFile writes one file and trusts it. It reports whether the file has changed.
-func (f importing) addFile(ctx context.Context, c *console.Console, file importFile, configured bool) (bool, error) {
-	changed, err := f.writeFile(c, file)
+// addFile writes one file and trusts it. It reports whether the file has changed. A file that could not be trusted
+// becomes what it was, because the next import would take it for another's.
+func (f importing) addFile(ctx context.Context, c *console.Console, add importFile, configured bool) (bool, error) {
+	before, absent := os.ReadFile(add.Path)
+	changed, err := f.writeFile(c, add)
 	if err != nil || !changed {
 		return false, err
 	}
-	return true, f.trust(ctx, c, file, configured)
+	err = f.trust(ctx, c, add, configured)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(absent, fs.ErrNotExist):
+		err = errors.Join(err, os.Remove(add.Path))
+		_ = os.Remove(filepath.Dir(add.Path)) // it may hold other files
+	default:
+		err = errors.Join(err, file.WriteAtomic(add.Path, before))
+	}
+	return false, err
 }
 
 // writeFile writes one file. It reports whether the file has changed.

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/listing/skills"
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
@@ -35,8 +36,11 @@ func draftOf(c *console.Console, cfg *config.Config, id string, e lock.Entry) (*
 	if err != nil {
 		return nil, err
 	}
-	if packages.IsPlugin(d.dir) || packages.IsPlugin(tree) {
-		d.store = &s
+	for _, dir := range []string{d.dir, tree} {
+		if packages.IsPlugin(dir) {
+			d.store, d.portable = &s, packages.PluginFile(dir) == agentplugin.FileName
+			break
+		}
 	}
 	return d, nil
 }
@@ -45,7 +49,7 @@ func draftOf(c *console.Console, cfg *config.Config, id string, e lock.Entry) (*
 // the user has agreed.
 func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.Config, s store.Store,
 	p *packages.Package, source string, args []string) (err error) {
-	d, err := t.pluginDraft(c, cfg, s, p, source, args)
+	d, err := t.pluginDraft(c, cfg, p, source, args)
 	if err == nil {
 		err = noTwin(ctx, cfg, p.Run.Plugin)
 	}
@@ -58,9 +62,13 @@ func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.C
 			err = errors.Join(err, d.undo())
 		}
 	}()
+	tree, err := s.Path(p.Tree)
+	if err != nil {
+		return err
+	}
 	describe(c, p, nil)
-	tellInvalid(c, p.Run)
-	if err := tellData(c, d.id); err != nil {
+	tellInvalid(c, p.Run, tree)
+	if err := tellData(c, d.id, p.Run.Plugin.Manifest.Portable); err != nil {
 		return err
 	}
 	if err := d.askAndPlace(ctx, "", t.yes, "exthost add "+source+" --yes"); err != nil {
@@ -74,8 +82,8 @@ func (t *terms) addPlugin(ctx context.Context, c *console.Console, cfg *config.C
 
 // pluginDraft returns the draft of a new plugin. It refuses what a plugin cannot be given, and a folder that is in use
 // by more than what an exthost add has left that was killed.
-func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, s store.Store, p *packages.Package, source string,
-	args []string) (*draft, error) {
+func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, p *packages.Package, source string, args []string,
+) (*draft, error) {
 	name := p.Run.Plugin.Identity.Name
 	switch {
 	case t.id != "" && t.id != name:
@@ -89,9 +97,6 @@ func (t *terms) pluginDraft(c *console.Console, cfg *config.Config, s store.Stor
 	d, err := newDraft(c, cfg, name)
 	if err == nil {
 		err = d.absent()
-	}
-	if err == nil {
-		err = s.Withdraw(d.dir)
 	}
 	if err != nil {
 		return nil, err
@@ -137,8 +142,8 @@ func noTwin(ctx context.Context, cfg *config.Config, p *agentplugin.Plugin) erro
 	return nil
 }
 
-// tellInvalid prints which parts of a plugin are not used.
-func tellInvalid(c *console.Console, r packages.Run) {
+// tellInvalid prints which parts of a plugin are not used. dir holds its files.
+func tellInvalid(c *console.Console, r packages.Run, dir string) {
 	for _, note := range r.Notes {
 		c.Tell(console.Safe("  " + note))
 	}
@@ -147,7 +152,22 @@ func tellInvalid(c *console.Console, r packages.Run) {
 			c.Tell(console.Safe(fmt.Sprintf("  the server %q is not used: %s", s.Name, s.Reason)))
 		}
 	}
+	found := skills.Read(dir)
+	if found.Err != nil {
+		c.Tell(console.Safe(fmt.Sprintf("  no skill is used: %v", found.Err)))
+	}
+	invalid := slices.DeleteFunc(found.Reports, func(s skills.Report) bool { return s.Valid })
+	for n, s := range invalid {
+		if n == maxInvalid {
+			c.Tell(fmt.Sprintf("  %d more skills are not used; exthost skills list names them", len(invalid)-n))
+			break
+		}
+		c.Tell(console.Safe(fmt.Sprintf("  the skill %q is not used: %s", s.Name, s.Reason)))
+	}
 }
+
+// maxInvalid bounds the skills that are named because they are not used.
+const maxInvalid = 5
 
 // askAndPlace asks the user about the files of the plugin in the store, copies them into its folder, in place of those
 // of the tree before, and writes the lock file.
@@ -262,7 +282,7 @@ func (t *terms) upgradePlugin(ctx context.Context, d *draft, p *packages.Package
 	for _, line := range append(lines, pluginChanges(d.dir, tree)...) {
 		d.c.Tell(console.Safe(line))
 	}
-	tellInvalid(d.c, p.Run)
+	tellInvalid(d.c, p.Run, tree)
 	if err := d.askAndPlace(ctx, d.entry.Tree, t.yes, "exthost upgrade "+d.id+" --yes"); err != nil {
 		return err
 	}

@@ -54,13 +54,13 @@ func removeAll(ctx context.Context, c *console.Console, ids []string, data, yes 
 		return err
 	}
 	ids = distinct(ids)
-	plugins := map[string]bool{}
+	portable := map[string]bool{}
 	var drafts []*draft
 	for _, id := range ids { // before anything is removed
 		e := f.Extensions[id]
 		switch {
 		case e.Tree == "" && data && hasPluginData(id):
-			plugins[id] = true
+			portable[id] = true
 			continue
 		case e.Tree == "":
 			return notLocked(id)
@@ -69,11 +69,11 @@ func removeAll(ctx context.Context, c *console.Console, ids []string, data, yes 
 		if err != nil {
 			return err
 		}
-		drafts, plugins[id] = append(drafts, d), d.store != nil
+		drafts, portable[id] = append(drafts, d), d.portable
 	}
 	r := &eraser{c: c}
 	if data {
-		if err := r.ask(ctx, ids, plugins, yes); err != nil {
+		if err := r.ask(ctx, ids, portable, yes); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (d *draft) remove(ctx context.Context, e lock.Entry, erased bool) error {
 	}
 	tellLeft(d.c, "kept, because exthost add did not write them", store.Left{Dir: d.dir, Files: left})
 	if !erased {
-		if err := tellState(d.c, d.id, d.store != nil); err != nil {
+		if err := tellState(d.c, d.id, d.portable); err != nil {
 			return err
 		}
 	}
@@ -129,15 +129,21 @@ func (d *draft) removeFiles(e lock.Entry) (left []string, err error) {
 	return nil, nil
 }
 
-// tellState prints that the data of an extension is kept.
-func tellState(c *console.Console, id string, plugin bool) error {
-	dir, err := dataOf(id, plugin)
+// tellState prints that the data of an extension is kept. That of an extension that is not in the lock file any more is
+// only known for portable plugins, whose data lies apart.
+func tellState(c *console.Console, id string, portable bool) error {
+	dirs, err := dataOf(id, portable)
 	if err != nil {
 		return err
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		c.Tell(console.Safe("kept, its state directory " + dir + ", which only exthost remove " + id +
-			" --data deletes"))
+	who := "you delete"
+	if portable {
+		who = "exthost remove " + id + " --data deletes"
+	}
+	for _, dir := range dirs {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+			c.Tell(console.Safe("kept, its state directory " + dir + ", which only " + who))
+		}
 	}
 	return nil
 }

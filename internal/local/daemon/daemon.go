@@ -36,6 +36,7 @@ type Info struct {
 	// file with a copy of the log, see log.file of the configuration; "" for none
 	LogCopy string `json:"log_copy,omitempty"`
 
+	Command string      `json:"command,omitempty"` // that started the host, quoted for a shell, without secrets
 	Guarded bool        `json:"guarded,omitempty"` // a guardian kills the host's processes if the host is killed
 	Marks   sweep.Marks `json:"marks,omitzero"`    // of the host's processes; zero on systems without marks
 
@@ -143,7 +144,13 @@ func claimPlace(stateDir, runtimeDir string, p place, info Info) (*Daemon, error
 	d.info.Dir, _ = os.Getwd()
 	d.info.PID, d.info.Began, d.info.Socket, d.info.Clients = os.Getpid(), time.Now().Truncate(time.Second), "", ""
 	d.info.Marks = sweep.OwnMarks()
-	if err := errors.Join(d.write(), d.listen(stateDir, runtimeDir), d.write()); err != nil {
+	if err = d.write(); err == nil {
+		err = d.listen(stateDir, runtimeDir)
+	}
+	if err == nil {
+		err = d.write()
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/peer"
 )
 
@@ -71,7 +72,7 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 	case errors.Is(err, syscall.EAGAIN): // the accept queue of a hanging host is full
 		info.Seen = info.PID
 		return info, nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, file.Exhausted(err): // neither tells whether a host answers
 		return info, err
 	}
 	return info, ErrNotRunning

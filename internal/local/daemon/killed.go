@@ -16,6 +16,12 @@ type Killed struct {
 	Exact bool      // its guardian has noted At
 }
 
+// HasRun reports whether a host has run with a state directory.
+func HasRun(stateDir string) bool {
+	_, err := os.Stat(filepath.Join(stateDir, place(0).lock())) // hosts leave it
+	return err == nil
+}
+
 // LastKilled returns the host that used a state directory last, if it was killed; nil if it ended by itself or runs.
 func LastKilled(stateDir string) (last *Killed) {
 	var newest time.Time

@@ -59,10 +59,15 @@ func (g *userListener) Accept() (net.Conn, error) {
 		g.seats.lend(checkSeats) // until the next Accept
 		other, err := peer.Unix(conn)
 		other.Close()
-		if err == nil && slices.Contains(g.users, other.UID) {
+		// The user is known without a descriptor. Who needs the process too has one answer more: that it is not known.
+		if (err == nil || file.Exhausted(err)) && slices.Contains(g.users, other.UID) {
 			return conn, nil
 		}
-		g.log.Warn("another user was kept from the socket of the host", "uid", other.UID, "error", err)
+		if err != nil {
+			g.log.Warn("a process that cannot be told was kept from the socket of the host", "error", err)
+		} else {
+			g.log.Warn("another user was kept from the socket of the host", "uid", other.UID)
+		}
 		_ = conn.Close()
 		g.seats.returned()
 	}
@@ -156,14 +161,12 @@ func (s *seats) give(n int) bool {
 	return n > 0
 }
 
-// lend closes n seats if some are missing, until returned is called.
+// lend closes n seats until returned is called, whether or not others are left: that is not known before they are used.
 func (s *seats) lend(n int) {
-	if s.short() {
-		s.mu.Lock()
-		s.lent = true
-		s.mu.Unlock()
-		s.give(n)
-	}
+	s.mu.Lock()
+	s.lent = true
+	s.mu.Unlock()
+	s.give(n)
 }
 
 // returned opens the lent seats again.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/proc/containment/lineage"
 	"github.com/exthost/exthost/internal/proc/peer"
 )
@@ -19,6 +20,9 @@ func Refusal(conn net.Conn) string {
 		return ""
 	}
 	other, err := peer.Unix(c)
+	if file.Exhausted(err) {
+		return "the host cannot tell which process asks: " + lineage.NoDescriptor
+	}
 	if err != nil {
 		return "the host cannot tell which process asks: " + err.Error()
 	}
@@ -28,7 +32,11 @@ func Refusal(conn net.Conn) string {
 		// /proc hides root's processes from other users, and no extension of this host runs as root
 		relation = lineage.Unrelated
 	}
-	why := refusal(other.PID, relation, lineage.Hiding)
+	nested, visible := lineage.Nested(other.PID)
+	if !visible {
+		relation = lineage.Unknown
+	}
+	why := refusal(other.PID, nested, relation, lineage.Hiding)
 	if !other.Alive() { // its pid may have been reused meanwhile
 		return "the process that connected to the host has ended, and the host takes no orders over what it left"
 	}
@@ -48,9 +56,9 @@ func OfRoot(conn net.Conn) bool {
 }
 
 // refusal formats the reason to refuse a process. hiding is [lineage.Hiding].
-func refusal(pid int, relation lineage.Relation, hiding func() string) string {
+func refusal(pid int, nested bool, relation lineage.Relation, hiding func() string) string {
 	switch {
-	case runtime.GOOS == "linux" && (pid == 0 || lineage.Nested(pid)):
+	case runtime.GOOS == "linux" && pid == 0, nested: // without a pid, it is in a namespace beside or above
 		return "this process is in another pid namespace than the host, as its isolated extensions are, and the host " +
 			"takes no orders from there; run the command outside of the container or namespace"
 	case relation == lineage.Descendant:

@@ -207,6 +207,7 @@ var peerVerbs = map[string]processtest.Verb{
 	"abandon2":   abandon2,
 	"avenge":     avenge,
 	"unmarkable": unmarkable,
+	"tight":      tight,
 }
 
 // newUser returns the user that runs this test.
@@ -413,14 +414,100 @@ func TestChildrenWithPrivileges(t *testing.T) {
 // TestRefusalOfHiddenProcess: where /proc hides processes, the refusal says so and what to do.
 func TestRefusalOfHiddenProcess(t *testing.T) {
 	hides := func() string { return "hidden; next" }
-	if why := refusal(os.Getpid(), lineage.Unknown, hides); !strings.HasSuffix(why, ": hidden; next") {
+	if why := refusal(os.Getpid(), false, lineage.Unknown, hides); !strings.HasSuffix(why, ": hidden; next") {
 		t.Error(why)
 	}
-	if why := refusal(os.Getpid(), lineage.Unknown, func() string { return "" }); !strings.Contains(why,
+	if why := refusal(os.Getpid(), false, lineage.Unknown, func() string { return "" }); !strings.Contains(why,
 		"no_new_privs") {
 		t.Error(why)
 	}
-	if why := refusal(os.Getpid(), lineage.Unrelated, hides); why != "" {
+	if why := refusal(os.Getpid(), false, lineage.Unrelated, hides); why != "" {
 		t.Error(why)
+	}
+}
+
+// tight acts as a host whose descriptors are all in use but one.
+func tight(state string) {
+	d, err := Claim(state, "", Info{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l := d.Listener(slog.New(slog.DiscardHandler))
+	defer l.Close()
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64})
+	for last := -1; ; {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			_ = unix.Close(last)
+			break
+		}
+		last = fd
+	}
+	fmt.Println(d.Info().Socket)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		judge(conn)
+	}
+}
+
+// TestLastDescriptor: the operator is admitted where there is a descriptor for the connection, and none to find out who
+// asks.
+func TestLastDescriptor(t *testing.T) {
+	processtest.Leaks(t)
+	u := newUser(t)
+	host := u.Command("tight " + shortDir(t))
+	_, out := processtest.Piped(t, host)
+	defer func() { _ = host.Process.Kill(); _ = host.Wait() }()
+	socket, err := out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if got := u.Says(t, "ask "+strings.TrimSpace(socket)); got != admitted {
+			t.Errorf("the user: %s", got)
+		}
+	}
+}
+
+// TestRefusalWithoutDescriptors: a host that cannot look at a process for want of descriptors says so, and nothing else
+// about the process.
+func TestRefusalWithoutDescriptors(t *testing.T) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ends[1])
+	f := os.NewFile(uintptr(ends[0]), "")
+	conn, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	why := Refusal(conn)
+	_, visible := lineage.Nested(os.Getpid())
+	socket := lineage.OfSocket(1, os.Geteuid())
+	hidden := refusal(os.Getpid(), false, lineage.Unknown, lineage.Hiding)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	for _, why := range []string{why, hidden} {
+		if !strings.HasSuffix(why, ": "+lineage.NoDescriptor) {
+			t.Error(why)
+		}
+	}
+	if visible || socket != lineage.Unknown {
+		t.Errorf("the process counts as visible: %t; the holders of a socket: %d", visible, socket)
 	}
 }

@@ -96,15 +96,19 @@ func (h *Host) Run(ctx context.Context, l net.Listener) {
 		h.idle(ctx)
 		cancel()
 	})
-	for {
+	for refused := false; ; {
 		conn, err := l.Accept()
 		switch {
 		case err == nil:
+			refused = false
 			running.Go(func() { h.take(ctx, conn) })
 		case ctx.Err() != nil:
 			return
 		default:
-			h.Log.Warn("a client could not be accepted", "error", err)
+			if !refused { // the next attempts fail for the same reason
+				h.Log.Warn("a client could not be accepted", "error", err)
+			}
+			refused = true
 			if !pause(ctx) { // for instance because of too many open files
 				return
 			}

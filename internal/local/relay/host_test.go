@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -138,4 +139,42 @@ func TestTurnOutlivesItsRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.Close()
+}
+
+// refusing is a listener that has no descriptor for a connection.
+type refusing struct {
+	net.Listener
+	attempts chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *refusing) Accept() (net.Conn, error) {
+	l.attempts <- struct{}{}
+	return nil, errors.New("too many open files")
+}
+
+// Close implements net.Listener.
+func (*refusing) Close() error { return nil }
+
+// TestRefusedClientsAreLoggedOnce: while nobody can be accepted, the log says so once, and not ten times a second.
+func TestRefusedClientsAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		h := NewHost(HostOptions{Log: slog.New(slog.NewTextHandler(&text, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		l, ended := &refusing{attempts: make(chan struct{})}, make(chan struct{})
+		go func() { h.Run(ctx, l); close(ended) }()
+		for range 5 {
+			<-l.attempts
+		}
+		cancel()
+		select {
+		case <-l.attempts:
+			<-ended
+		case <-ended:
+		}
+		if n := bytes.Count(text.Bytes(), []byte("could not be accepted")); n != 1 {
+			t.Errorf("%d lines:\n%s", n, &text)
+		}
+	})
 }

@@ -170,7 +170,8 @@ func (r *reader) skills(f *format) {
 	}
 	for _, stated := range r.paths("skills") {
 		name, ok := local(stated)
-		if !ok || name != "." && name != "skills" && path.Dir(name) != "skills" && r.exists(name) {
+		away := name != "." && name != "skills" && path.Dir(name) != "skills" && r.exists(name)
+		if !ok || away && !r.arranged {
 			r.note("skills", true, "%s: skills are served from skills/ alone", stated)
 		}
 	}

@@ -27,10 +27,15 @@ func Translate(dir string, listed *marketplace.Plugin) (p *Plugin, ok bool, err 
 		return nil, true, fmt.Errorf("it has a %s of its own; copy the folder into a search path to run it",
 			manifest.FileName)
 	}
-	if err := arrange(dir, listed); err != nil {
+	notes, err := arrange(dir, listed)
+	if err != nil {
 		return nil, true, err
 	}
-	if p, err = Read(dir, listed); err != nil {
+	if p, err = read(dir, listed, true); p != nil {
+		p.Notes = append(notes, p.Notes...)
+		p.Notes = p.Notes[:min(len(p.Notes), maxNotes)]
+	}
+	if err != nil {
 		return p, true, err
 	}
 	return p, true, os.WriteFile(filepath.Join(dir, manifest.FileName), p.TOML(), 0o444)
@@ -45,77 +50,126 @@ func hasParts(dir string) bool {
 }
 
 // arrange puts the skills that the plugin has elsewhere below skills/. It removes all others if the entry of a
-// marketplace states all of the plugin.
-func arrange(dir string, listed *marketplace.Plugin) error {
+// marketplace states all of the plugin. notes name the skills that it leaves where they are.
+func arrange(dir string, listed *marketplace.Plugin) (notes []Note, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
-	r := &reader{listed: listed, root: root, plugin: &Plugin{}}
+	r := &arranger{
+		reader:  &reader{listed: listed, root: root, plugin: &Plugin{}},
+		entries: maxArranged,
+		bytes:   maxArrangedBytes,
+	}
 	if r.manifest(formatOf(cmp.Or(find(dir), Claude))) != nil {
-		return nil // Read says why
+		return nil, nil // Read says why
 	}
-	folders := r.skillFolders()
-	if len(folders) == 0 {
-		return nil
+	folders, err := r.skillFolders()
+	if err != nil || len(folders) == 0 {
+		return r.plugin.Notes, err
 	}
-	const chosen = ".exthost-skills"
+	if r.exists(chosen) { // copied into itself, it would grow without end
+		return nil, fmt.Errorf("it has a %s, where the skills that it names elsewhere would be collected", chosen)
+	}
 	for _, from := range folders {
 		if err := r.copy(from, path.Join(chosen, path.Base(from))); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if r.alone() {
 		if err := root.RemoveAll("skills"); err != nil {
-			return err
+			return nil, err
 		}
-		return root.Rename(chosen, "skills")
+		return r.plugin.Notes, root.Rename(chosen, "skills")
 	}
 	if err := root.MkdirAll("skills", 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	for _, from := range folders {
-		to := path.Join("skills", path.Base(from))
-		if r.exists(to) {
-			continue // one in the place for skills comes first
-		}
-		if err := root.Rename(path.Join(chosen, path.Base(from)), to); err != nil {
-			return err
+		if err := root.Rename(path.Join(chosen, path.Base(from)), path.Join("skills", path.Base(from))); err != nil {
+			return nil, err
 		}
 	}
-	return root.RemoveAll(chosen)
+	return r.plugin.Notes, root.RemoveAll(chosen)
+}
+
+// chosen is the folder in which skills are collected.
+const chosen = ".exthost-skills"
+
+// Bounds of arrange. They stop a plugin that names nested folders as skills, each of which is copied with all below it.
+const (
+	maxArranged      = 16384    // files and directories
+	maxArrangedBytes = 64 << 20 // of the files
+	maxSkillFile     = 16 << 20 // bytes of one
+)
+
+// arranger is the state of one call of arrange.
+type arranger struct {
+	*reader
+	entries int   // files and directories that may still be looked at
+	bytes   int64 // that may still be copied
+}
+
+// look counts files and directories.
+func (r *arranger) look(n int) error {
+	if r.entries -= n; r.entries < 0 {
+		return fmt.Errorf("where it names skills there are over %d files and directories", maxArranged)
+	}
+	return nil
 }
 
 // skillFolders returns the folders of the skills that the manifest or the marketplace's entry names.
-func (r *reader) skillFolders() (list []string) {
-	add := func(name string) {
-		if r.exists(path.Join(name, skillFile)) && !slices.Contains(list, name) && len(list) < maxSkills {
-			list = append(list, name)
-		}
-	}
+func (r *arranger) skillFolders() (list []string, err error) {
 	for _, stated := range r.paths("skills") {
 		name, ok := local(stated)
 		if !ok || name == "." {
 			continue
 		}
-		if add(name); r.exists(path.Join(name, skillFile)) {
-			continue
+		in := []string{name}
+		if !r.exists(path.Join(name, skillFile)) {
+			entries, _ := fs.ReadDir(r.root.FS(), name)
+			if err := r.look(len(entries)); err != nil {
+				return nil, err
+			}
+			in = nil
+			for _, e := range entries {
+				if at := path.Join(name, e.Name()); e.IsDir() && r.exists(path.Join(at, skillFile)) {
+					in = append(in, at)
+				}
+			}
 		}
-		entries, _ := fs.ReadDir(r.root.FS(), name)
-		for _, e := range entries {
-			add(path.Join(name, e.Name()))
+		if in == nil && name != "skills" {
+			r.note("skills", true, "%s: neither it nor a folder in it has a %s", stated, skillFile)
+		}
+		for _, from := range in {
+			if r.wanted(from, list) {
+				list = append(list, from)
+			}
 		}
 	}
-	if !r.alone() {
-		list = slices.DeleteFunc(list, func(name string) bool { return path.Dir(name) == "skills" })
+	return list, nil
+}
+
+// wanted reports whether the skill in the folder from is to be copied. A second one of a name is not, and is named.
+func (r *arranger) wanted(from string, list []string) bool {
+	if slices.Contains(list, from) || len(list) == maxSkills || !r.alone() && path.Dir(from) == "skills" {
+		return false
 	}
-	return list
+	twin := func(other string) bool { return path.Base(other) == path.Base(from) }
+	if slices.ContainsFunc(list, twin) || !r.alone() && r.exists(path.Join("skills", path.Base(from))) {
+		r.note("skills", true, "%s: another skill of the plugin has that name, and comes first", from)
+		return false
+	}
+	return true
 }
 
 // copy copies the files of a folder.
-func (r *reader) copy(from, to string) error {
+func (r *arranger) copy(from, to string) error {
 	return fs.WalkDir(r.root.FS(), from, func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = r.look(1)
+		}
 		if err != nil {
 			return err
 		}
@@ -124,8 +178,12 @@ func (r *reader) copy(from, to string) error {
 			return r.root.MkdirAll(filepath.FromSlash(at), 0o755)
 		}
 		data, info, err := file.ReadRegularIn(r.root, filepath.FromSlash(name), maxSkillFile+1)
-		if err == nil && len(data) > maxSkillFile {
+		switch r.bytes -= int64(len(data)); {
+		case err != nil:
+		case len(data) > maxSkillFile:
 			err = errors.New("it is too large for a file of a skill")
+		case r.bytes < 0:
+			err = fmt.Errorf("with it, the skills that it names have over %d MiB", maxArrangedBytes>>20)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -133,6 +191,3 @@ func (r *reader) copy(from, to string) error {
 		return r.root.WriteFile(filepath.FromSlash(at), data, info.Mode().Perm())
 	})
 }
-
-// maxSkillFile bounds a file of a skill, as its reader does.
-const maxSkillFile = 16 << 20

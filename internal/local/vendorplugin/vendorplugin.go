@@ -68,10 +68,11 @@ const (
 
 // reader is the state of one call of Read.
 type reader struct {
-	listed *marketplace.Plugin // nil: it comes from no marketplace
-	root   *os.Root
-	fields map[string]json.RawMessage
-	plugin *Plugin
+	listed   *marketplace.Plugin // nil: it comes from no marketplace
+	arranged bool                // see read
+	root     *os.Root
+	fields   map[string]json.RawMessage
+	plugin   *Plugin
 }
 
 // find returns the format of the plugin in a folder; "" if none of the formats has a manifest there.
@@ -105,7 +106,10 @@ func Root(path string) (dir string, ok bool) {
 // Read reads the plugin in a folder, in the first of the formats that it has a manifest of. listed is its entry in a
 // marketplace, nil for none: it states what the manifest does not, and without a manifest all, in the format of Claude
 // Code. The error says why nothing of the plugin can be used.
-func Read(dir string, listed *marketplace.Plugin) (*Plugin, error) {
+func Read(dir string, listed *marketplace.Plugin) (*Plugin, error) { return read(dir, listed, false) }
+
+// read is Read. arranged means that the skills that the plugin names are below skills/ by now.
+func read(dir string, listed *marketplace.Plugin, arranged bool) (*Plugin, error) {
 	name := find(dir)
 	if name == "" && listed != nil {
 		name = Claude
@@ -120,9 +124,10 @@ func Read(dir string, listed *marketplace.Plugin) (*Plugin, error) {
 	defer root.Close() // read only
 	f := formatOf(name)
 	r := &reader{
-		listed: listed,
-		root:   root,
-		plugin: &Plugin{Format: name, Manifest: f.manifest, Hints: map[string]string{}},
+		listed:   listed,
+		arranged: arranged,
+		root:     root,
+		plugin:   &Plugin{Format: name, Manifest: f.manifest, Hints: map[string]string{}},
 	}
 	if err := r.manifest(f); err != nil {
 		return nil, err

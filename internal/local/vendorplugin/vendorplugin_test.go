@@ -492,3 +492,69 @@ func TestTranslate(t *testing.T) {
 		})
 	}
 }
+
+// TestNamedSkills: skills that a manifest names in ways that would cost disk, time or the sense of a skill are refused
+// or left where they are, and named.
+func TestNamedSkills(t *testing.T) {
+	const manifest = ".claude-plugin/plugin.json"
+	named := func(paths ...string) string {
+		list, err := json.Marshal(paths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{"name": "p", "skills": ` + string(list) + `}`
+	}
+	large := map[string]string{}
+	var nested []string
+	for i, at := 0, "a"; i < 5; i, at = i+1, fmt.Sprintf("%s/a%d", at, i) { // the deepest file is in all five
+		nested, large[at+"/SKILL.md"] = append(nested, at), skill
+	}
+	large[nested[4]+"/big"] = strings.Repeat("x", 14<<20)
+	large[manifest] = named(nested...)
+	listings := map[string]string{}
+	for i := range 200 {
+		listings[fmt.Sprintf("d/%d", i)] = ""
+	}
+	listings[manifest] = named(slices.Repeat([]string{"./d"}, 100)...)
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string // part of the error
+		note  string // without an error
+	}{
+		"in themselves": {map[string]string{
+			manifest:                   named("./.exthost-skills"),
+			".exthost-skills/SKILL.md": skill,
+		}, "it has a .exthost-skills", ""},
+		"large together":    {large, "have over 64 MiB", ""},
+		"listed very often": {listings, "over 16384 files and directories", ""},
+		"twins": {map[string]string{
+			manifest:       named("./a/s", "./b/s"),
+			"a/s/SKILL.md": skill,
+			"b/s/SKILL.md": skill,
+			"b/s/x":        "x",
+		}, "", "skills (left out): b/s: another skill of the plugin has that name, and comes first"},
+		"no skill": {map[string]string{
+			manifest:            named("./docs"),
+			"docs/readme.md":    "x",
+			"skills/s/SKILL.md": skill,
+		}, "", "skills (left out): ./docs: neither it nor a folder in it has a SKILL.md"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t, c.files)
+			p, _, err := Translate(dir, nil)
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+				return
+			}
+			if err != nil || !slices.Equal(said(p), []string{c.note}) {
+				t.Errorf("%+v, %v; want the note %q alone", p, err, c.note)
+			}
+			entries, _ := os.ReadDir(filepath.Join(dir, "skills", "s"))
+			if len(entries) != 1 {
+				t.Errorf("the skill has %v", entries)
+			}
+		})
+	}
+}

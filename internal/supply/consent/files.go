@@ -49,6 +49,14 @@ func (f Files) Digest() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
+// Count returns the number of files. The package of the extension is none.
+func (f Files) Count() int {
+	if _, ok := f[PackageKey]; ok {
+		return len(f) - 1
+	}
+	return len(f)
+}
+
 // own returns the files within the folder itself, the only files that bundled extensions load.
 func (f Files) own() Files {
 	own := Files{}

@@ -109,6 +109,17 @@ func (s Store) Put(r *Record) error {
 	return file.WritePrivate(s.path(r.Dir, r.Kind), append(data, '\n'))
 }
 
+// Modified returns when a record was last stored or removed; the zero time if there is none.
+func (s Store) Modified() time.Time {
+	if info, err := os.Stat(s.dir); err == nil {
+		return info.ModTime()
+	}
+	return time.Time{}
+}
+
+// Writable returns an error if records could not be stored.
+func (s Store) Writable() error { return file.Writable(filepath.Join(s.dir, "any.json")) }
+
 func (s Store) Forget(dir string, kind Kind) error {
 	return ignoreMissing(os.Remove(s.path(dir, kind)))
 }

@@ -161,7 +161,8 @@ func (m *Marketplace) Lists(name string) bool {
 	return slices.ContainsFunc(m.Plugins, func(p Plugin) bool { return p.Name == name })
 }
 
-func shown(name string) string { return display.Cut(display.Visible(name), 100) }
+// shown returns a text of the file for people and scripts, of one line and bounded.
+func shown(name string) string { return display.Cut(display.Escape(name), 100) }
 
 // pluginOf reads one entry.
 func pluginOf(entry json.RawMessage, root string) Plugin {
@@ -175,8 +176,9 @@ func pluginOf(entry json.RawMessage, root string) Plugin {
 		return Plugin{Name: e.Name, Reason: "its entry cannot be read: " + err.Error()}
 	}
 	p := Plugin{Name: e.Name, Description: e.Description, Entry: entry, Alone: e.Strict != nil && !*e.Strict}
-	if strings.ContainsAny(e.Name, "/\\#@\x00") || strings.HasPrefix(e.Name, ".") {
-		p.Reason = "its name has a character that the name of a plugin does not have"
+	if strings.ContainsAny(e.Name, "/\\#@\x00") || strings.HasPrefix(e.Name, ".") || shown(e.Name) != e.Name {
+		p.Name = shown(e.Name)
+		p.Reason = "its name has a character that the name of a plugin does not have, or is too long"
 		return p
 	}
 	var err error

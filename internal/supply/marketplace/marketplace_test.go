@@ -76,7 +76,8 @@ func TestRead(t *testing.T) {
 	m, err := Read(write(t, ".agents/plugins/marketplace.json", `{"name": "m", "metadata": {"pluginRoot": "./plugins"},
 		"plugins": [{"name": "b", "source": "./b", "description": "B."}, {"name": "a", "source": "a", "strict": false},
 		{"name": "twin", "source": "x"}, {"name": "twin", "source": "y"}, {"name": "../x", "source": "x"},
-		{"name": "out", "source": "../../x"}, {"name": "odd", "source": "x", "strict": "no"}]}`))
+		{"name": "out", "source": "../../x"}, {"name": "odd", "source": "x", "strict": "no"},
+		{"name": "a\nb\u001b[2J", "source": "x"}, {"name": "`+strings.Repeat("n", 1<<20)+`", "source": "x"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +90,12 @@ func TestRead(t *testing.T) {
 		"a plugins/a true ",
 		"twin plugins/x false the list has 2 plugins of this name",
 		"twin plugins/y false the list has 2 plugins of this name",
-		"../x  false its name has a character that the name of a plugin does not have",
+		"../x  false its name has a character that the name of a plugin does not have, or is too long",
 		`out  false its path "../../x" leads out of the repository`,
 		"odd  false its entry cannot be read: json: cannot unmarshal string into Go struct field .strict of type bool",
+		`a\x0ab\x1b[2J  false its name has a character that the name of a plugin does not have, or is too long`,
+		strings.Repeat("n", 97) + "…  false its name has a character that the name of a plugin does not have, or is " +
+			"too long",
 	}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/supply/download"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/store"
+	"github.com/exthost/exthost/manifest"
 )
 
 // archive is a downloaded part, or the error of its download.
@@ -54,7 +55,10 @@ func (i *Installer) place(ctx context.Context, from origin, p *placing) (*store.
 	if err != nil {
 		return nil, err
 	}
-	if err = i.unpackAll(ctx, client, from, tree, p); err == nil {
+	if err = i.unpackAll(ctx, client, from, tree, p); err == nil && formOfParts(tree.Dir(), p.parts) == formTranslated {
+		err = fmt.Errorf("it has a %s of its own; copy the folder into a search path to run it", manifest.FileName)
+	}
+	if err == nil {
 		err = i.translate(tree.Dir(), p)
 	}
 	if err == nil {

@@ -161,11 +161,15 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 	return a
 }
 
-// pack returns a folder as a tar archive with its symbolic links, without node_modules and .git.
+// pack returns a folder as a tar archive with its symbolic links, without node_modules and .git. dir may be a link.
 func pack(dir string) ([]byte, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
 	p := packing{dir: dir}
 	p.tar = tar.NewWriter(&p.out)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		// also a link, or the file of a work tree
 		skipped := d != nil && (d.Name() == "node_modules" || d.Name() == ".git")
 		switch {

@@ -407,7 +407,7 @@ func TestBinaryBundle(t *testing.T) {
 	}
 }
 
-// TestFolder copies a folder into the store, and refuses one with a link out of it.
+// TestFolder copies a folder, also one that a link names, into the store. It refuses one with a link out of it.
 func TestFolder(t *testing.T) {
 	i := newWorkbench(t)
 	dir := filepath.Join(i.Dir, "weather")
@@ -424,8 +424,12 @@ func TestFolder(t *testing.T) {
 	if err := os.Symlink("index.js", filepath.Join(dir, "main.js")); err != nil {
 		t.Skip(err)
 	}
-	if p, err = i.Add(t.Context(), Source{Kind: Folder, Name: dir}); err != nil {
+	link := dir + "-link"
+	if err := os.Symlink("weather", link); err != nil {
 		t.Fatal(err)
+	}
+	if p, err = i.Add(t.Context(), Source{Kind: Folder, Name: link}); err != nil || p.Source.Name != "./weather-link" {
+		t.Fatalf("%+v, %v", p, err)
 	}
 	at, _, err := i.Store.Verify(p.Tree)
 	if err != nil {

@@ -157,8 +157,12 @@ func describeNode(dir, at, program string) (Run, error) {
 			return Run{}, fmt.Errorf("it is a list of %d plugins: --list shows them, SOURCE#NAME adds one",
 				len(m.Plugins))
 		}
-		return Run{}, fmt.Errorf("in its root there is no %s of Agent Plugins, no %s and no package.json, one of "+
-			"which would say what it runs", agentplugin.FileName, bundleFile)
+		err := fmt.Errorf("in its root there is no %s of Agent Plugins, no %s and no package.json, one of which would "+
+			"say what it runs", agentplugin.FileName, bundleFile)
+		if _, missing := os.Lstat(filepath.Join(own, agentplugin.FileName)); missing == nil {
+			err = fmt.Errorf("%w; of its %s: %s", err, agentplugin.FileName, rejection(ReadPlugin(own)))
+		}
+		return Run{}, err
 	}
 	if err != nil {
 		return Run{}, err

@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/internal/testing/registrytest"
 	"github.com/exthost/exthost/internal/testing/stormtest"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 )
 
@@ -257,10 +258,14 @@ func TestAttacksPlugin(t *testing.T) {
 		"its name": {registrytest.TarGz(entries("", plugin("../evil"))...), "its plugin is rejected: the name"},
 		"two manifests": {with(registrytest.Entry{Name: "reports/plugin.toml", Body: "x"}),
 			"beside its plugin.json it has a plugin.toml"},
+		"as if exthost had made it": {registrytest.TarGz(registrytest.Entry{Name: "plugin.toml", Body: manifest.TranslatedMark + "x\n[plugin]\n" +
+			"id = \"x\"\nversion = \"1.0.0\"\n[transport]\nkind = \"lite\"\nscript = \"x.sh\"\n"}),
+			"it has a plugin.toml of its own"},
 		"no JSON": {registrytest.TarGz(registrytest.Entry{Name: "plugin.json", Body: agentplugin.PluginSchema}),
 			"it is not a JSON object"},
 		"another program's": {registrytest.TarGz(registrytest.Entry{Name: "plugin.json", Body: `{"name": "x"}`}),
-			"there is no plugin.json"},
+			"there is no plugin.json of Agent Plugins, no manifest.json and no package.json, one of which would say " +
+				"what it runs; of its plugin.json: $schema is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newWorkbench(t)

@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -303,12 +304,16 @@ func (t *Tree) add(rel string, mode fs.FileMode, r io.Reader, limit int64) error
 	if err := t.mkdir(path.Dir(rel)); err != nil {
 		return err
 	}
-	if err := t.claim(rel, false); err != nil {
-		return err
-	}
 	perm := fs.FileMode(0o444)
 	if mode&0o111 != 0 {
 		perm = 0o555
+	}
+	key := fold(rel)
+	if t.names[key] == rel && !t.kinds[key] {
+		return t.again(rel, perm, r, limit)
+	}
+	if err := t.claim(rel, false); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(filepath.Join(t.dir, filepath.FromSlash(rel)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -321,6 +326,36 @@ func (t *Tree) add(rel string, mode fs.FileMode, r io.Reader, limit int64) error
 			maxTree>>20, maxRatio)
 	}
 	return errors.Join(err, f.Chmod(perm), f.Close())
+}
+
+// again reads a file that is there already, as some archives of npm have one twice, and refuses another one: which of
+// the two counts differs between programs that unpack.
+func (t *Tree) again(rel string, perm fs.FileMode, r io.Reader, limit int64) error {
+	f, err := os.Open(filepath.Join(t.dir, filepath.FromSlash(rel)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%q is there twice, also as a symbolic link", rel)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	first, second := sha256.New(), sha256.New()
+	n, err := io.Copy(second, io.LimitReader(r, max(limit, 0)+1))
+	t.bytes += n
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(first, f); err != nil {
+		return err
+	}
+	if n > limit || info.Mode().Perm() != perm || !bytes.Equal(first.Sum(nil), second.Sum(nil)) {
+		return fmt.Errorf("%q is there twice, and is not the same", rel)
+	}
+	return nil
 }
 
 // Add writes one file to the tree.
