@@ -49,8 +49,8 @@ func set(c *console.Console) *cobra.Command {
 		Use:   "set NAME",
 		Short: "Store a secret, read from stdin or asked for",
 		Long: "Store a secret, in place of an earlier one of that name. The value is read from stdin, without\n" +
-			"the end of its last line; on a terminal it is asked for and not shown. A running host gives it\n" +
-			"to what starts from then on; exthost restart ID starts an extension again.",
+			"the end of its last line; on a terminal it is asked for and not shown. The running host of this\n" +
+			"directory starts again what is given the secret.",
 		Example: "  exthost secret set github\n  gh auth token | exthost secret set github",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -76,8 +76,7 @@ func set(c *console.Console) *cobra.Command {
 			if err := s.Set(name, value); err != nil {
 				return fmt.Errorf("%s is not stored: %w", name, err)
 			}
-			return hosts.Apply(cmd.Context(), c, cfg,
-				name+" is stored, and counts from the next start of what is given it")
+			return renew(cmd.Context(), c, cfg, name)
 		},
 	}
 }
