@@ -279,7 +279,7 @@ func TestServePortTaken(t *testing.T) {
 	}
 	defer taken.Close()
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
-	out, err := program(dir, "serve", "--listen", taken.Addr().String()).CombinedOutput()
+	out, err := program(dir, "serve", "--listen", taken.Addr().String(), "--node", "n").CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitFailed {
 		t.Errorf("serve on a taken port ends with %v", err)
@@ -292,7 +292,8 @@ func TestServePortTaken(t *testing.T) {
 		}
 		want += fmt.Sprintf("; %s listens there, pid %d", strings.TrimSpace(string(self)), os.Getpid())
 	}
-	want += "\n  next: stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port\n"
+	want += "; stop that, or take another port, here any free one\n" +
+		"  next: exthost serve --node n --listen 127.0.0.1:0\n"
 	if string(out) != want {
 		t.Errorf("it says\n%swant\n%s", out, want)
 	}

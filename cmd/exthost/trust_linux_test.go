@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,5 +151,74 @@ func TestAsksOnATerminal(t *testing.T) {
 	want(read, "has changed", "changed since ", ": lib.py\n")
 	if strings.Contains(read, "configuration:") || code != console.ExitDenied || out != "" {
 		t.Errorf("after a change: exit %d, %q\n%s", code, out, read)
+	}
+}
+
+// A question at the start of serve ends with the program, and with a yes in another terminal.
+func TestQuestionsEndElsewhere(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
+	for _, yes := range []bool{false, true} {
+		person, tty := terminal(t)
+		cmd := program(dir, "serve", "--listen", "127.0.0.1:0")
+		cmd.Stdin, cmd.Stderr, cmd.Env = tty, tty, append(cmd.Env, "EXTHOST_TRUST=", "NO_COLOR=1")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		tty.Close()
+		kill := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		read, asked, ended := "", false, false
+		for buf := make([]byte, 4096); ; {
+			n, err := person.Read(buf)
+			if err != nil { // the program has ended
+				break
+			}
+			read += string(buf[:n])
+			switch {
+			case !asked && strings.Contains(read, "d details: ") && yes:
+				asked = true
+				trust := program(dir, "trust", "--all", "--yes")
+				trust.Env = append(trust.Env, "EXTHOST_TRUST=")
+				if out, err := trust.CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, out)
+				}
+			case !asked && strings.Contains(read, "d details: "),
+				!ended && strings.Contains(read, "Ctrl-C stops everything"):
+				asked, ended = true, true
+				_ = cmd.Process.Signal(unix.SIGTERM)
+			}
+		}
+		_ = cmd.Wait()
+		if !kill.Stop() || !asked || yes != strings.Contains(read, "agreed to elsewhere") ||
+			yes != strings.Contains(read, "1 tool") {
+			t.Errorf("yes elsewhere: %t; exit %d\n%s", yes, cmd.ProcessState.ExitCode(), read)
+		}
+	}
+}
+
+// An import that cannot be recorded as trusted leaves no extension behind, which the next import would not trust.
+func TestImportWithoutRoomForTrust(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{
+		"state/exthost/trust": "a file in the place of the folder",
+		"mcp.json":            `{"mcpServers": {"one": {"command": "cat"}}}`,
+	})
+	imports := func() (string, error) {
+		cmd := program(dir, "import", "mcp.json", "--write", "--trust", "ask")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := imports()
+	if _, missing := os.Stat(filepath.Join(dir, "extensions/one")); err == nil || !errors.Is(missing, fs.ErrNotExist) {
+		t.Errorf("%v, %v: %s", err, missing, out)
+	}
+	if err := os.Remove(filepath.Join(dir, "state/exthost/trust")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := imports(); err != nil || !strings.Contains(out, "1 file written: extensions/one/plugin.toml") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if list, _ := ask(t, dir, "status", "--trust", "ask"); strings.Contains(list, "untrusted") {
+		t.Errorf("after the next import:\n%s", list)
 	}
 }

@@ -111,7 +111,7 @@ extensions: {entries: {lost: {env: {TOKEN: "secret://absent"}}}}
 		"lost":         {"the secret absent is not stored", "exthost secret set absent"},
 		"kit":          {`plugin.toml:11:1: unknown key "lable"`, "exthost reload"},
 		"policy:typo":  {`matches no tool; did you mean "ext_kit_say"?`, "exthost policy list"},
-		"policy:guard": {"policy guard is failed", "exthost logs policy:guard"},
+		"policy:guard": {"policy guard is failed", "exthost restart policy:guard"},
 	} {
 		awaitCause(t, dir, id, want)
 	}
@@ -131,6 +131,88 @@ extensions: {entries: {lost: {env: {TOKEN: "secret://absent"}}}}
 				t.Errorf("a restart of %s leaves the cause %+v", id, o)
 			}
 		}
+	}
+}
+
+// What was changed and nobody has agreed to leads to exthost trust, and not to another reload.
+func TestChangesWithoutConsent(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{
+		"exthost.yaml":               "log: {level: info}\n",
+		"extensions/kit/plugin.toml": kitManifest,
+	})
+	ask(t, dir, "trust", "--all", "--yes", "--trust", "ask")
+	s := startServe(t, dir, "--trust", "ask")
+	defer s.end(t, os.Interrupt)
+	for file, want := range map[string][3]string{
+		"exthost.yaml":           {"configuration", "changed since it was trusted: exthost.yaml", "exthost trust"},
+		"extensions/kit/main.sh": {"kit", "runs as it was before", "exthost trust kit"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("# changed\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ask(t, dir, "reload")
+		awaitCause(t, dir, want[0], [2]string{want[1], want[2]})
+		ask(t, dir, "trust", "--all", "--yes", "--trust", "ask")
+		if v := verdictOf(t, dir); v.Word != status.Ready {
+			t.Errorf("after the answer: %+v", v)
+		}
+	}
+}
+
+// A secret that is refused leads to a command that stores another, which the running host applies.
+func TestRefusedSecretIsReplaced(t *testing.T) {
+	processtest.Leaks(t)
+	const refuses = `
+CALLED=answer
+answer() {
+	[ "$TOKEN" = second-value ] || { echo "Error: 401 Unauthorized" >&2; exit 3; }
+	echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"answered"}]}}'
+}
+`
+	const reports = `CALLED=report
+report() { echo '{"jsonrpc":"2.0","id":'$id',"result":{"isError":true,"content":[{"type":"text","text":"401"}]}}'; }
+`
+	dir := project(t, map[string]string{
+		"extensions/hub/plugin.toml":  native("hub"),
+		"extensions/hub/main.sh":      refuses + mute,
+		"extensions/page/plugin.toml": native("page"),
+		"extensions/page/main.sh":     reports + mute,
+		"config-home/exthost/exthost.yaml": "extensions: {entries: {hub: {env: {TOKEN: \"secret://hub\"}}, " +
+			"page: {env: {TOKEN: \"secret://hub\"}}}}\n",
+	})
+	store := func(value string) string {
+		cmd := program(dir, "secret", "set", "hub")
+		cmd.Stdin = strings.NewReader(value)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("secret set: %v, %s", err, out)
+		}
+		return string(out)
+	}
+	store("first-value")
+	s := startServe(t, dir, "--trust", "off")
+	defer s.end(t, os.Interrupt)
+	for _, tool := range []string{"ext_hub_do", "ext_page_do", "ext_page_do", "ext_page_do"} {
+		if _, stderr, _ := bounded(t, dir, "call "+tool); !strings.HasSuffix(stderr, "next: exthost secret set hub\n") {
+			t.Errorf("exthost call %s: %s", tool, stderr)
+		}
+	}
+	awaitCause(t, dir, "page", [2]string{"the last 3 calls of extension page failed: 401", "exthost secret set hub"})
+	for deadline := time.Now().Add(patience); !strings.Contains(fmt.Sprint(verdictOf(t, dir)), "keeps crashing"); {
+		if s.call(t, "ext_hub_do", "{}"); time.Now().After(deadline) {
+			t.Fatal("no crash loop")
+		}
+	}
+	awaitCause(t, dir, "hub", [2]string{"its last words: Error: 401 Unauthorized", "exthost secret set hub"})
+	if said := store("second-value"); !strings.Contains(said, "has applied it and started again hub, page") {
+		t.Errorf("secret set says %s", said)
+	}
+	if got := s.call(t, "ext_hub_do", "{}"); !strings.Contains(got, "answered") {
+		t.Errorf("a call afterwards: %s", got)
+	}
+	if v := verdictOf(t, dir); v.Word != status.Ready {
+		t.Errorf("the verdict afterwards: %+v", v)
 	}
 }
 
@@ -196,8 +278,9 @@ func TestKilledHostIsReported(t *testing.T) {
 	dir := project(t, map[string]string{
 		"exthost.yaml":                 "log: {file: host.log}\n",
 		"extensions/notes/plugin.toml": notesManifest,
+		"my own/README":                "",
 	})
-	s := startServe(t, dir)
+	s := startServe(t, dir, "--extensions", "extensions", "--extensions", "my own")
 	guardian := guardianOf(t, s.Process.Pid)
 	if err := s.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -206,21 +289,25 @@ func TestKilledHostIsReported(t *testing.T) {
 	_ = s.Wait()
 	gone(t, []string{guardian}) // it has noted the time
 	killed := fmt.Sprintf("pid %d was killed or crashed at ", s.Process.Pid)
+	const again = "exthost serve --listen 127.0.0.1:0 --extensions extensions --extensions 'my own'"
 	for line, want := range map[string][3]string{ // on stderr, the end of stdout, on stdout
 		"status":         {killed, "exit 4", "NO CALL PASSES: no host is running"},
 		"logs":           {killed, "exit 4", "serving"},
-		"status --ready": {killed, "exit 10", ""},
-		"":               {killed, "exit 0", "exthost help"},
+		"status --ready": {killed, "exit 10", "NO CALL PASSES: no host is running"},
+		"":               {killed, "exit 4", "NO CALL PASSES: no host is running"},
 	} {
 		stdout, stderr, ended := bounded(t, dir, line)
-		if !ended || !strings.Contains(stderr, want[0]) || !strings.HasSuffix(stdout, want[1]) ||
+		if !ended || !strings.Contains(stdout+stderr, want[0]) || !strings.HasSuffix(stdout, want[1]) ||
 			!strings.Contains(stdout, want[2]) ||
-			!strings.Contains(stderr, "; its extensions have ended; its log is host.log") {
+			!strings.Contains(stdout+stderr, "; its extensions have ended; its log is host.log") {
 			t.Errorf("exthost %s:\nstdout: %s\nstderr: %s", line, stdout, stderr)
+		}
+		if !strings.HasSuffix(strings.TrimSpace(stderr), again) && line != "" {
+			t.Errorf("exthost %s does not lead to %s: %s", line, again, stderr)
 		}
 	}
 	if v := verdictOf(t, dir); v.Word != status.NoCallPasses || len(v.Causes) != 1 ||
-		v.Causes[0].Next != "exthost serve" || !strings.Contains(v.Text, killed) {
+		v.Causes[0].Next != again || !strings.Contains(v.Text, killed) {
 		t.Errorf("the verdict without a host: %+v", v)
 	}
 	s = startServe(t, dir)

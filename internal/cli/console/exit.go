@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // The exit codes are frozen: scripts depend on them.
@@ -22,7 +24,7 @@ const (
 	ExitCanceled  = 8 // timeout or cancellation
 	ExitChecks    = 9 // check found failures
 
-	ExitNotYet      = 10 // status --ready: the host or an extension is still starting
+	ExitNotYet      = 10 // status --ready: no host runs yet, or it or an extension is still starting
 	ExitBlocked     = 11 // status --ready: no call passes, or what is required, or the owner of a tool, cannot run
 	ExitUnknownTool = 12 // status --ready: there is no tool of that name
 )
@@ -101,6 +103,9 @@ func Describe(err error) string {
 		lines = append(lines, "interrupted")
 	default:
 		lines = append(lines, err.Error())
+		if file.IsFull(err) {
+			lines = append(lines, "  next: "+makeRoom)
+		}
 	}
 	return SafeText(strings.Join(lines, "\n"))
 }
@@ -123,9 +128,14 @@ func DescribeKind(e *protocol.Error) []string {
 	return lines
 }
 
+// makeRoom is what to do after an error for which [file.IsFull] is true.
+const makeRoom = "make room on that disk, and try again"
+
 // NextCommand returns the most helpful command after an error of a running host, "" if there is none.
 func NextCommand(e *protocol.Error) string {
 	switch {
+	case file.IsFull(e):
+		return makeRoom
 	case e.Kind == protocol.InvalidArguments && e.Tool != "":
 		return "exthost tools schema " + e.Tool
 	case e.Kind == protocol.Failed && e.Extension != "":
@@ -133,13 +143,21 @@ func NextCommand(e *protocol.Error) string {
 	case e.Kind == protocol.CallTimeout && e.Extension != "":
 		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"
 	case KindCode(e.Kind) == ExitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":
-		return "exthost status " + e.Extension
+		return lookAt(e.Extension)
 	case e.Kind == protocol.Untrusted && e.Outcome == "": // after a call there may be nothing to agree to
 		return strings.TrimRight("exthost trust "+e.Extension, " ")
 	case KindCode(e.Kind) == ExitInvalid:
 		return "exthost config show --origin"
 	}
 	return ""
+}
+
+// lookAt returns the command that shows why a process of an extension or a policy fails.
+func lookAt(id string) string {
+	if strings.HasPrefix(id, status.PolicyPrefix) { // exthost status knows extensions only
+		return "exthost logs " + id
+	}
+	return "exthost status " + id
 }
 
 // LastWords returns the last stderr lines of a failed process, and its invalid stdout line.

@@ -10,6 +10,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
+// A policy has no status of its own: its log says why it failed.
+func TestNextCommandAfterAPolicy(t *testing.T) {
+	for extension, want := range map[string]string{"x": "exthost status x", "policy:x": "exthost logs policy:x"} {
+		if got := NextCommand(&protocol.Error{Kind: protocol.ChildExited, Extension: extension}); got != want {
+			t.Errorf("after %s: %s", extension, got)
+		}
+	}
+}
+
 // The exit codes of all error kinds are frozen.
 func TestExitCodes(t *testing.T) {
 	want := map[protocol.Kind]int{

@@ -20,7 +20,7 @@ var ErrNoAnswer = errors.New("no answer")
 func (c *Console) Interactive() bool { return IsTerminal(c.In) && IsTerminal(c.Err) }
 
 // ReadKey shows the prompt and reads one key without echo and without waiting for Enter. The console must be
-// interactive. The error is [ErrNoAnswer], or context.Canceled after Ctrl-C.
+// interactive. The error is [ErrNoAnswer], context.Canceled after Ctrl-C, or the cause of the end of ctx.
 func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err error) {
 	in := c.In.(*os.File)
 	before, err := term.MakeRaw(int(in.Fd()))
@@ -35,6 +35,9 @@ func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err err
 	}()
 	dropTyped(in)
 	fmt.Fprint(c.Err, prompt)
+	if err := awaitTyped(ctx, in); err != nil {
+		return 0, err
+	}
 	var keys [1]byte
 	if n, err := in.Read(keys[:]); n == 0 || err != nil {
 		return 0, ErrNoAnswer

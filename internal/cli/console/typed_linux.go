@@ -1,7 +1,9 @@
 package console
 
 import (
+	"context"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,4 +12,18 @@ import (
 // to it.
 func dropTyped(tty *os.File) {
 	_ = unix.IoctlSetInt(int(tty.Fd()), unix.TCFLSH, unix.TCIFLUSH) // cannot fail for a terminal
+}
+
+// typedPoll is how often awaitTyped looks whether to go on.
+const typedPoll = 100 * time.Millisecond
+
+// awaitTyped waits until there is input to read, or its end. The error is the cause of the end of ctx.
+func awaitTyped(ctx context.Context, tty *os.File) error {
+	ready := []unix.PollFd{{Fd: int32(tty.Fd()), Events: unix.POLLIN}}
+	for ctx.Err() == nil {
+		if n, err := unix.Poll(ready, int(typedPoll.Milliseconds())); n > 0 || err != nil && err != unix.EINTR {
+			return nil // the read reports what is wrong
+		}
+	}
+	return context.Cause(ctx)
 }

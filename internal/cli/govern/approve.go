@@ -106,7 +106,7 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 		state = "asked in " + q.AskedIn + " too"
 	}
 	lines := []string{
-		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller, q.Node), q.Policy,
+		fmt.Sprintf("%s  %s, %s, %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller, q.Node), q.By(),
 			q.Reason),
 		"  " + q.Arguments,
 		fmt.Sprintf("  asked %s ago, %s to answer; %s", console.Span(now.Sub(q.Since).Truncate(time.Second)),

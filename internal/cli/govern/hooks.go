@@ -176,5 +176,8 @@ func writeNew(path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(path) // a part of it would be in the way of the next attempt
+	}
+	return err
 }

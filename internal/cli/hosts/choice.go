@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/local/daemon"
 )
@@ -48,27 +49,28 @@ func (c choice) find(ctx context.Context, state string) (*Running, error) {
 	if last := daemon.LastKilled(state); last != nil && c.host == "" {
 		killed := &Killed{*last}
 		e.Cause, e.Text = killed, e.Text+": "+console.Safe(killed.Error())
+		e.Hint = cmp.Or(console.Safe(last.Command), e.Hint)
 	}
 	if c.host != "" {
 		e.Text, e.Hint = fmt.Sprintf("no host has the pid or the directory %.200q", c.host), "exthost ps"
-		if len(all) > 0 {
-			e.Hint = fmt.Sprintf("exthost status --host %d", all[0].Seen)
-		}
 	}
-	if len(all)+others > 0 {
-		e.Text += AlsoRunning
-	}
-	for _, i := range all {
-		e.Text += "\n  " + describe(i)
-	}
-	if others > 0 {
-		e.Text += fmt.Sprintf("\n  %s of other users, which sudo exthost ps names", console.Plural(others, "host"))
+	switch n := console.Plural(len(all)+others, "host"); {
+	case others > 0:
+		e.Text += fmt.Sprintf("%s%s, %d of other users, which sudo exthost ps shows", Elsewhere, n, others)
+	case len(all) > 0:
+		e.Text += Elsewhere + n + ", which exthost ps shows"
 	}
 	return nil, e
 }
 
-// AlsoRunning begins the list of the hosts of this machine in the error of [Find].
-const AlsoRunning = "; on this machine run:"
+// Elsewhere begins the part of the error of [Find] about hosts of other directories.
+const Elsewhere = "; elsewhere on this machine: "
+
+// Served reports whether a host of this user has run in this directory.
+func Served() bool {
+	state, err := exthost.DefaultStateDir()
+	return err == nil && daemon.HasRun(state)
+}
 
 // places returns the conditions that select the host, the most specific one first.
 func (c choice) places() []func(daemon.Info) bool {

@@ -201,9 +201,12 @@ type NotTrusted struct{}
 func (NotTrusted) Error() string { return "the user has to agree: exthost trust" }
 
 // SetListed is [config.SetListed]. If the configuration was trusted, or did not exist, the changed one is trusted too:
-// the user made the change.
+// the user made the change. Nothing is changed if that could not be recorded.
 func SetListed(c *console.Console, key, id string, listed bool) (config.Edited, error) {
 	trusted := ConfigurationTrusted(c)
+	if err := canTrust(c); trusted && err != nil {
+		return config.Edited{}, fmt.Errorf("nothing was changed, because the change could not be trusted: %w", err)
+	}
 	e, err := config.SetListed(LoadOptions(c), key, id, listed)
 	if err != nil || !e.Changed || !trusted {
 		return e, err
@@ -221,6 +224,19 @@ func ConfigurationTrusted(c *console.Console) bool {
 	return err == nil
 }
 
+// canTrust returns an error if what the user trusts could not be recorded.
+func canTrust(c *console.Console) error {
+	cfg, err := readValid(c)
+	if err != nil || cfg == nil {
+		return err
+	}
+	k, err := Consent(cfg)
+	if err != nil || k == nil {
+		return err
+	}
+	return k.Store.Writable()
+}
+
 // TrustConfiguration records that the user trusts the configuration of the working directory as it is.
 func TrustConfiguration(c *console.Console) error {
 	cfg, err := readValid(c)
@@ -232,7 +248,7 @@ func TrustConfiguration(c *console.Console) error {
 		return err
 	}
 	v, err := Configuration(k, cfg)
-	if err != nil || v == nil {
+	if err != nil || v == nil || v.Trusted() {
 		return err
 	}
 	return AcceptConfiguration(k, cfg, v)

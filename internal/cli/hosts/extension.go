@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // Extension returns the status of one extension. For an unknown id, the error lists the faults of its manifest or
@@ -129,6 +130,27 @@ func SlowCalls(x status.Extension, now time.Time) (notes []string) {
 	return notes
 }
 
+// Condition describes an instance: its latest failure with the last words of its process, unless it is ready, and its
+// [Prospects].
+func Condition(i status.Instance, now time.Time) (notes []string) {
+	if i.State != string(supervisor.Ready) && i.Reason != "" {
+		notes = append(notes, strings.TrimSuffix(i.Reason+": "+complaint(i), ": "))
+	}
+	return append(notes, Prospects(i, now)...)
+}
+
+// complaint returns the line about a failure, from stderr or else stdout; "" if the reason contains it.
+func complaint(i status.Instance) string {
+	if i.Evidence == nil {
+		return ""
+	}
+	line := cmp.Or(i.Evidence.Complaint(), i.Evidence.Line)
+	if strings.Contains(i.Reason, line) {
+		return ""
+	}
+	return console.Cut(line, 200)
+}
+
 // Prospects returns why an instance may refuse calls, and when it will accept them again.
 func Prospects(i status.Instance, now time.Time) (notes []string) {
 	if i.Doubt != "" {
@@ -169,14 +191,14 @@ func PolicyDocument(policies []status.Policy) console.Document {
 		Kind:  "policies",
 		Value: console.OrEmpty(policies),
 		Names: names,
-		Rows:  PolicyRows(policies),
+		Rows:  PolicyRows(policies, time.Now()),
 		Drop:  policyDrop,
 		Wrap:  true,
 	}
 }
 
 // PolicyRows returns a table with a row for each policy.
-func PolicyRows(policies []status.Policy) [][]string {
+func PolicyRows(policies []status.Policy, now time.Time) [][]string {
 	rows := [][]string{
 		{"POLICY", "CATEGORY", "TYPE", "MODE", "STATE", "DECISIONS", "DENIED", "ERRORS", "P50", "P95", "NOTE"},
 	}
@@ -204,14 +226,16 @@ func PolicyRows(policies []status.Policy) [][]string {
 			strconv.FormatInt(failed, 10),
 			p50,
 			p95,
-			strings.Join(policyNotes(p, shadow), "; "),
+			strings.Join(policyNotes(p, shadow, now), "; "),
 		})
 	}
 	return rows
 }
 
-func policyNotes(p status.Policy, shadow int64) (notes []string) {
-	if p.Reason != "" {
+func policyNotes(p status.Policy, shadow int64, now time.Time) (notes []string) {
+	if p.Process != nil && len(p.Process.Instances) == 1 {
+		notes = Condition(p.Process.Instances[0], now)
+	} else if p.Reason != "" {
 		notes = append(notes, p.Reason)
 	}
 	for _, d := range p.Diagnostics {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,7 +82,7 @@ type request struct {
 
 	extension string           // owner of the tool; "": not known yet
 	running   bool             // the running host makes the call
-	owner     status.Extension // of the tool; zero if it has no sandbox, or if its call did not fail
+	owner     status.Extension // of the tool; zero before [request.findOwner]
 	progress  atomic.Pointer[protocol.Progress]
 }
 
@@ -128,13 +129,8 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	if !ok {
 		return err
 	}
-	hint := ""
-	switch {
-	case e.Kind == protocol.ExtensionError && e.Evidence == nil:
-		hint = q.evidence(e.Code == protocol.InvalidArguments.Code(), e.Message)
-	case e.Kind == protocol.CallTimeout && !q.running: // nothing is left to restart
-		hint = q.evidence(false, "") + ", if it hangs; raise call_timeout under [runtime] if it is only slow"
-	default:
+	hint := q.afterError(e)
+	if hint == "" {
 		return err
 	}
 	return &console.Error{
@@ -143,6 +139,23 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 		Hint:  hint,
 		Cause: e,
 	}
+}
+
+// afterError returns the most helpful command after a call has failed; "" for that of the error.
+func (q *request) afterError(e *protocol.Error) string {
+	refused := ""
+	if console.KindCode(e.Kind) == console.ExitExtension {
+		refused = status.AfterRefusal(q.owner.Secrets, e.Message+"\n"+protocol.LastWords(e))
+	}
+	switch {
+	case refused != "":
+		return refused
+	case e.Kind == protocol.ExtensionError && e.Evidence == nil:
+		return q.evidence(e.Code == protocol.InvalidArguments.Code(), e.Message)
+	case e.Kind == protocol.CallTimeout && !q.running: // nothing is left to restart
+		return q.evidence(false, "") + ", if it hangs; raise call_timeout under [runtime] if it is only slow"
+	}
+	return ""
 }
 
 // evidence returns the most helpful command after the tool has failed, and said why. badArguments means that the tool
@@ -155,7 +168,7 @@ func (q *request) evidence(badArguments bool, said string) string {
 	case badArguments:
 		return "exthost tools schema " + q.tool
 	case q.running:
-		return "exthost logs " + q.extension
+		return cmp.Or(status.AfterRefusal(q.owner.Secrets, said), "exthost logs "+q.extension)
 	}
 	return "exthost call " + q.tool + " … --log-level debug, which shows the stderr of " + q.extension
 }
@@ -198,7 +211,7 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 		return nil, hosts.UnknownTool(h.Status(), q.tool)
 	}
 	q.extension = entry.Extension
-	q.findSandbox(h.Status())
+	q.findOwner(h.Status())
 	arguments, err := q.arguments(entry.InputSchema)
 	if err != nil {
 		return nil, err
@@ -260,16 +273,16 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 	result, err := r.Call(ctx, path, arguments, func(p protocol.Progress) { q.progress.Store(&p) })
 	if err != nil || protocol.ToolResult(result).IsError() {
 		if s, err := r.Status(ctx); err == nil {
-			q.findSandbox(s)
+			q.findOwner(s)
 		}
 	}
 	return protocol.ToolResult(result), err
 }
 
-// findSandbox sets q.owner.
-func (q *request) findSandbox(s status.Status) {
+// findOwner sets q.owner.
+func (q *request) findOwner(s status.Status) {
 	for _, x := range s.Extensions {
-		if x.ID == q.extension && x.Sandbox != nil {
+		if x.ID == q.extension {
 			q.owner = x
 		}
 	}

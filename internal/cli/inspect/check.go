@@ -14,7 +14,6 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -104,7 +103,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 		{Check: "config", Result: "ok", Detail: "searched " + strings.Join(cfg.Extensions.SearchPaths, ", ")},
 	}
 	s := h.Status()
-	running := status.Status{Host: &status.Host{MaxFiles: process.OpenFiles()}}
+	running := status.Status{Host: &status.Host{MaxFiles: process.OpenFiles(), Full: h.Admin().Status().Host.Full}}
 	if r != nil && !handshake {
 		if running, err = r.Status(ctx); err != nil {
 			return nil, err
@@ -136,7 +135,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
 	findings = append(findings, sandboxes(s, process.Protection())...)
 	findings = append(findings, privileges(s)...)
-	return join(append(findings, openFiles(running.Host)...), running), nil
+	return join(slices.Concat(findings, openFiles(running), full(running.Host)), running), nil
 }
 
 // join marks as failed the extensions and destinations whose files are right, but whose calls do not all pass in the
@@ -181,7 +180,7 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 		})
 		findings = append(findings, examineAll(nil, s, false)...)
 	}
-	return join(append(findings, openFiles(s.Host)...), s), nil
+	return join(slices.Concat(findings, openFiles(s), full(s.Host)), s), nil
 }
 
 // sandboxes reports what this system enforces of a sandbox, and which extensions ask for more.
@@ -292,7 +291,7 @@ func auditLog(log config.Audit) []finding {
 	f := finding{Check: "audit log", Result: "ok", Detail: log.Path}
 	err := file.CheckBelow(log.Within, log.Path)
 	if err == nil {
-		err = audit.Writable(log.Path)
+		err = file.Writable(log.Path)
 	}
 	if err != nil {
 		f.fail(err.Error(), nil)
@@ -321,7 +320,8 @@ func certificate(files config.TLS) []finding {
 const fewFiles = 512
 
 // openFiles reports how many files the host has open and may have open; nil if the limit is unknown.
-func openFiles(h *status.Host) []finding {
+func openFiles(s status.Status) []finding {
+	h := s.Host
 	if h == nil || h.MaxFiles == 0 {
 		return nil
 	}
@@ -329,13 +329,30 @@ func openFiles(h *status.Host) []finding {
 	if h.OpenFiles > 0 {
 		f.Detail = fmt.Sprintf("the running host has %d of at most %d", h.OpenFiles, h.MaxFiles)
 	}
-	if h.FewFiles() {
+	if s.FewFiles() {
 		f.fail(f.Detail+", too few are left to start an extension", nil)
 	}
 	if h.MaxFiles < fewFiles {
 		f.Hints = []string{"that is few for a host: raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"}
 	}
 	return []finding{f}
+}
+
+// full reports the places of the host that have no room left.
+func full(h *status.Host) (findings []finding) {
+	if h == nil {
+		return nil
+	}
+	for _, p := range h.Full {
+		findings = append(findings,
+			finding{
+				Check:  "disk",
+				Result: "fail",
+				Detail: p.String(),
+				Hints:  []string{"make room there, or state another place: exthost config show --origin"},
+			})
+	}
+	return findings
 }
 
 func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []finding) {

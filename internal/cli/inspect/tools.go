@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/tools"
 )
@@ -204,7 +204,7 @@ func toolsExport(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string, deferred bool, v viewer,
+func exportTools(ctx context.Context, c *console.Console, format tools.Format, path string, deferred bool, v viewer,
 ) error {
 	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
@@ -226,8 +226,8 @@ func exportTools(ctx context.Context, c *console.Console, format tools.Format, f
 		return err
 	}
 	b.WriteByte('\n')
-	if file != "" {
-		return os.WriteFile(file, b.Bytes(), 0o644)
+	if path != "" {
+		return file.WriteAtomic(path, b.Bytes())
 	}
 	_, err = io.WriteString(c.Out, console.SafeJSON(b.Bytes()))
 	return err

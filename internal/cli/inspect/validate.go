@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
@@ -68,7 +70,7 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 			r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{folder}, Safe: []string{"/"}})
 			if err != nil || r.Stats.Manifests > 0 {
 				for _, x := range r.Candidates {
-					r.Diagnostics = append(r.Diagnostics, missingScript(x.Path, x.Manifest)...)
+					r.Diagnostics = append(r.Diagnostics, unusable(x.Path, x.Manifest)...)
 				}
 				return r.Diagnostics, r.Stats.Manifests, err
 			}
@@ -83,30 +85,42 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 		}
 	}
 	m, found := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: true})
-	return append(found, missingScript(path, m)...), 1, nil
+	return append(found, unusable(path, m)...), 1, nil
 }
 
-// missingScript reports a manifest whose script does not exist. It does not report a missing command, which may be
-// built later; exthost check does.
-func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
-	if m == nil || m.Transport.Script == "" {
+// unusable reports a manifest whose script does not exist, or whose program or script has line ends that it cannot run
+// with. It does not report a missing command, which may be built later; exthost check does.
+func unusable(path string, m *manifest.Manifest) []protocol.Diagnostic {
+	if m == nil {
 		return nil
 	}
-	script := m.Transport.Script
-	if !filepath.IsAbs(script) {
-		script = filepath.Join(filepath.Dir(path), script)
-	}
-	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return []protocol.Diagnostic{{
+	d := protocol.Diagnostic{
 		Level:     protocol.LevelError,
 		Code:      manifest.CodeInvalid,
 		Extension: m.Plugin.ID,
 		Path:      path,
-		Message:   "transport.script: there is no " + console.NearbyPath(script),
-		Hint:      "check the spelling; a script is relative to the folder of its plugin.toml",
-	}}
+	}
+	dir, argv := filepath.Dir(path), m.Transport.CommandLine()
+	if script := m.Transport.Script; script != "" {
+		if !filepath.IsAbs(script) {
+			script = filepath.Join(dir, script)
+		}
+		if _, err := os.Stat(script); errors.Is(err, fs.ErrNotExist) {
+			d.Message = "transport.script: there is no " + console.NearbyPath(script)
+			d.Hint = "check the spelling; a script is relative to the folder of its plugin.toml"
+			return []protocol.Diagnostic{d}
+		}
+		argv, _ = process.LaunchScript(script, dir, os.Getenv("PATH")) // check reports a missing interpreter
+	} else if len(argv) > 0 && strings.Contains(argv[0], "/") && !filepath.IsAbs(argv[0]) {
+		argv = append([]string{filepath.Join(dir, argv[0])}, argv[1:]...)
+	}
+	if script := process.CRLFScript(argv, dir); script != "" {
+		d.Message = "the first line of " + console.NearbyPath(script) +
+			" ends in CR LF, and its interpreter takes the CR for text, so that it cannot run"
+		d.Hint = "save it with Unix line endings"
+		return []protocol.Diagnostic{d}
+	}
+	return nil
 }
 
 func validateAll(ctx context.Context, c *console.Console) error {
@@ -126,7 +140,7 @@ func validateAll(ctx context.Context, c *console.Console) error {
 		}
 		// skip x if another manifest defines it as one of its servers
 		if m, _ := manifest.ReadFile(x.Path, manifest.ReadOptions{FollowLinks: true}); m != nil && m.Plugin.ID == x.ID {
-			s.Diagnostics = append(s.Diagnostics, missingScript(x.Path, m)...)
+			s.Diagnostics = append(s.Diagnostics, unusable(x.Path, m)...)
 		}
 	}
 	if d := httpserver.CheckTLS(httpserver.TLS(cfg.Server.TLS)); d != nil {

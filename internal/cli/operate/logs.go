@@ -205,7 +205,7 @@ func fileLogs(c *console.Console, host daemon.Info, query url.Values, ids []stri
 		}
 	}
 	if e.Text = fmt.Sprintf("the running host (pid %d) does not answer", host.PID); e.Cause != nil {
-		e.Text, e.Hint = fmt.Sprintf("pid %d does not run any more", host.PID), "exthost serve"
+		e.Text = fmt.Sprintf("pid %d does not run any more", host.PID)
 	}
 	return e
 }

@@ -21,7 +21,11 @@ func ready(ctx context.Context, c *console.Console, names []string, wait time.Du
 	stop := c.Progress(func() string { return "waits until the host is ready" })
 	err := awaitReady(ctx, names, wait)
 	stop()
-	r, _ := hosts.Find(ctx)
+	r, missing := hosts.Find(ctx)
+	absent, none := errors.AsType[*console.Error](missing)
+	if none && c.Host == "" && console.ExitCode(err) == console.ExitNotYet {
+		return cmp.Or(c.Print(verdictDocument(c, noHost(absent))), err)
+	}
 	if r == nil || err != nil && console.ExitCode(err) < console.ExitNotYet {
 		return err
 	}

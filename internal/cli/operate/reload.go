@@ -53,7 +53,7 @@ func Reload(c *console.Console) *cobra.Command {
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
 				return &console.Error{
 					Code: console.ExitInvalid,
-					Text: e.Message,
+					Text: console.NearbyText(e.Message),
 					Hint: "fix it, then exthost reload; until then nothing changes",
 				}
 			}

@@ -71,9 +71,9 @@ func Status(c *console.Console, extension func(context.Context, *console.Console
 			"environment variables are withheld from it and which secret-like ones are passed, its processes and\n" +
 			"their last crash. If no host runs, the extension is started for that, and stopped again.\n\n" +
 			"--ready answers scripts: the exit code is 0 when what starts with the host has started or failed and\n" +
-			"every required policy and extension can run, 10 for not yet, 11 for blocked, with the command that\n" +
-			"helps, and with --tools 12 for a tool that does not exist. It prints the verdict about the host, and\n" +
-			"further causes on stderr.\n\n" +
+			"every required policy and extension can run, 10 for not yet, also without a host, 11 for blocked,\n" +
+			"with the command that helps, and with --tools 12 for a tool that does not exist. It prints the\n" +
+			"verdict about the host, and further causes on stderr.\n\n" +
 			"--ui opens the dashboard, signed in with the operator's token of this run, and prints its address.\n" +
 			"Without a terminal, or with --print, it only prints the address, which contains the token: give it\n" +
 			"to nobody.",
@@ -183,11 +183,11 @@ func showDisk(ctx context.Context, c *console.Console, absent *console.Error) er
 
 // noHost returns the verdict if no host runs, as absent says.
 func noHost(absent *console.Error) status.Verdict {
-	text, _, _ := strings.Cut(absent.Text, hosts.AlsoRunning)
+	text, _, _ := strings.Cut(absent.Text, hosts.Elsewhere)
 	o := status.Obstacle{ID: "host", Blocked: true, All: true, Text: text, Next: absent.Hint}
 	return status.Verdict{
 		Word:   status.NoCallPasses,
-		Text:   string(status.NoCallPasses) + ": " + text + "; next: " + o.Next,
+		Text:   string(status.NoCallPasses) + ": " + o.Text + "; next: " + o.Next,
 		Causes: []status.Obstacle{o},
 	}
 }
@@ -213,7 +213,16 @@ func showRunning(ctx context.Context, c *console.Console, r *hosts.Running) erro
 	}
 	all.addBeside(ctx, c, r.Info.PID)
 	table := all.table(time.Now(), c.Layout(false, expendable...))
+	table = append(table, all.again(len(table), console.Height(c.Out), console.Width(c.Out))...)
 	return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
+}
+
+// again returns the verdict once more if the first of the printed lines are no longer on the screen.
+func (s *runningStatus) again(printed, height, width int) []string {
+	if height == 0 || printed < height {
+		return nil
+	}
+	return append([]string{""}, console.Wrap(hosts.Sentence(s.Verdict), width)...)
 }
 
 // table renders the status. Without a width, a row is one line, with its note in the last column.
@@ -239,7 +248,7 @@ func (s *runningStatus) table(now time.Time, layout console.Layout) []string {
 	if len(s.Policies) > 0 {
 		of := hosts.PolicyLayout(layout)
 		of.Fold = false // notes stand below the rows
-		section(layOut(policyRows(s.Policies, width), of))
+		section(layOut(policyRows(s.Policies, now, width), of))
 	}
 	section(denialLines(s.Denials, now, layout))
 	section(clientLines(s.Clients, layout))
@@ -351,7 +360,11 @@ func recordingText(r *status.Recording) string {
 
 // brokenConfig explains why the configuration on disk is not in force.
 func brokenConfig(s status.Status, width int) (lines []string) {
+	next := "fix it, then exthost reload"
 	for _, d := range hosts.BrokenConfig(s) {
+		if status.IsCommand(d.Hint) {
+			d.Hint, next = "", d.Hint
+		}
 		lines = append(lines, console.Hang(console.Safe("  "+console.Nearby(d).String()), width)...)
 	}
 	if lines == nil {
@@ -359,7 +372,7 @@ func brokenConfig(s status.Status, width int) (lines []string) {
 	}
 	lines = append(console.Wrap("the configuration on disk cannot be used, and the one before it stays in force:",
 		width), lines...)
-	return append(append([]string{""}, lines...), "  next: fix it, then exthost reload")
+	return append(append([]string{""}, lines...), "  next: "+next)
 }
 
 // statusRow is an extension or one of its instances: its cells, and the notes below.
@@ -428,8 +441,8 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 }
 
 // policyRows returns the titles and a row for each policy.
-func policyRows(list []status.Policy, width int) (rows []statusRow) {
-	for i, cells := range hosts.PolicyRows(list) {
+func policyRows(list []status.Policy, now time.Time, width int) (rows []statusRow) {
+	for i, cells := range hosts.PolicyRows(list, now) {
 		last := len(cells) - 1
 		row := statusRow{cells: cells[:last]}
 		if note := cells[last]; note != "" && (i > 0 || width == 0) {
@@ -544,29 +557,13 @@ func (r *statusRow) fill(i status.Instance, now time.Time) {
 		r.cells[10] = console.Bytes(i.RSS)
 	}
 	r.cells[12] = cmp.Or(i.Breaker, "-")
-	var notes []string
-	if i.State != string(supervisor.Ready) && i.Reason != "" {
-		notes = append(notes, strings.TrimSuffix(i.Reason+": "+complaint(i), ": "))
-	}
-	notes = append(notes, hosts.Prospects(i, now)...)
+	notes := hosts.Condition(i, now)
 	if i.Queued > 0 {
 		notes = append(notes, console.Plural(i.Queued, "call")+" queued")
 	}
 	if len(notes) > 0 {
 		r.notes = []string{strings.Join(notes, "; ")}
 	}
-}
-
-// complaint returns the line about a failure, from stderr or else stdout; "" if the reason contains it.
-func complaint(i status.Instance) string {
-	if i.Evidence == nil {
-		return ""
-	}
-	line := cmp.Or(i.Evidence.Complaint(), i.Evidence.Line)
-	if strings.Contains(i.Reason, line) {
-		return ""
-	}
-	return console.Cut(line, 200)
 }
 
 // rate renders n with its percentage of the requests to x.

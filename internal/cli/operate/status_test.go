@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -170,12 +171,25 @@ func TestComplaintIsSaidOnce(t *testing.T) {
 		Reason:   "the process ended: exit status 1",
 		Evidence: &protocol.Evidence{Stderr: []string{"error: boom", "bye"}},
 	}
-	if got := complaint(i); got != "error: boom" {
+	if got := hosts.Condition(i, time.Now()); !slices.Equal(got, []string{i.Reason + ": error: boom"}) {
 		t.Errorf("%q", got)
 	}
 	i.Reason = "it says: error: boom"
-	if got := complaint(i); got != "" {
+	if got := hosts.Condition(i, time.Now()); !slices.Equal(got, []string{i.Reason}) {
 		t.Errorf("what the reason says already is said again: %q", got)
+	}
+}
+
+// What is longer than the screen ends with the verdict, which its beginning would hide.
+func TestLongStatusEndsWithTheVerdict(t *testing.T) {
+	s := runningStatus{Status: status.Status{Verdict: status.Verdict{Word: status.Ready, Text: "READY: 9 extensions"}}}
+	if got := s.again(24, 24, 80); !slices.Equal(got, []string{"", "READY: 9 extensions"}) {
+		t.Errorf("%q", got)
+	}
+	for _, height := range []int{0, 25} { // 0: no terminal
+		if got := s.again(24, height, 80); got != nil {
+			t.Errorf("a height of %d: %q", height, got)
+		}
 	}
 }
 

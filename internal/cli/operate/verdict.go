@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -11,19 +12,22 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Alone returns what exthost does without a command: beside a running host it prints the verdict about it, else the
-// help.
+// Alone returns what exthost does without a command: it prints the verdict about the host of the directory. Where no
+// host has run yet it prints the help.
 func Alone(c *console.Console) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		r, err := hosts.Find(cmd.Context())
-		if killed, ok := errors.AsType[*hosts.Killed](err); ok {
-			c.Warn("%s", console.Safe(killed.Error()))
-		}
+		absent, none := errors.AsType[*console.Error](err)
+		none = none && absent.Code == console.ExitNotFound
 		switch {
-		case err != nil && c.Host != "":
-			return err
-		case err != nil:
+		case none && c.Host == "" && !hosts.Served():
 			return cmd.Help()
+		case none && c.Host == "":
+			d := verdictDocument(c, noHost(absent))
+			d.Text += "\nexthost status shows what is on disk, exthost help the commands"
+			return cmp.Or(c.Print(d), console.Reported(console.ExitNotFound))
+		case err != nil:
+			return err
 		}
 		s, _, err := r.StatusOnDisk(cmd.Context(), c)
 		if err != nil {

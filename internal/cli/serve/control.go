@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/host/stateformat"
 	"github.com/exthost/exthost/internal/local/daemon"
+	"github.com/exthost/exthost/internal/text"
+	"github.com/exthost/exthost/internal/text/redact"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -41,6 +44,9 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 		return nil, err
 	}
 	info := daemon.Info{Scope: hosts.Scope(r.console, cfg), LogCopy: cfg.Log.File}
+	if !r.stdio { // else clients start it again
+		info.Command = startedAs(os.Args[1:])
+	}
 	runtimeDir := os.Getenv("XDG_RUNTIME_DIR")
 	if r.stdio {
 		info.Serves = overStdio
@@ -80,6 +86,11 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 		})
 	}
 	return nil, nil
+}
+
+// startedAs returns the command line of exthost with these arguments for a shell, without secrets.
+func startedAs(args []string) string {
+	return text.ShellJoin(new(redact.Redactor).Strings(slices.Insert(slices.Clone(args), 0, "exthost")))
 }
 
 // claimNext makes this process one more host of the directory.
@@ -196,7 +207,10 @@ func newOperatorToken() (operatorToken, error) {
 		return t, err
 	}
 	_, err = f.WriteString(t.text + "\n")
-	return t, errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(t.file)
+	}
+	return t, err
 }
 
 // forget removes the file if it still has this token.

@@ -177,7 +177,8 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 	if g.detail == inLine && x.Reason != "" && x.State != string(supervisor.Ready) {
 		what += ": " + x.Reason
 	}
-	g.item(mark, fmt.Sprintf("%-*s  %-8s %-12s  %s", g.longest, x.ID, x.Version, hosts.RunsAs(x), what))
+	runsAs, _, _ := strings.Cut(hosts.RunsAs(x), " ") // without the revision, for which there is no room
+	g.item(mark, fmt.Sprintf("%-*s  %-8s %-12s  %s", g.longest, x.ID, x.Version, runsAs, what))
 	if x.State == status.StateDisabled || g.detail == inLine {
 		return
 	}

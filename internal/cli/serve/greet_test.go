@@ -16,6 +16,8 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/testing/processtest"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // greeted returns what a person reads when serve runs in dir, on a terminal of 80 columns and height lines.
@@ -161,5 +163,23 @@ func TestGreetingWarnsOfOtherUsers(t *testing.T) {
 	}
 	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1"}, 0); strings.Contains(got, text) {
 		t.Errorf("it says so:\n%s", got)
+	}
+}
+
+// The lines of extensions have the same columns, whatever protocol each speaks.
+func TestGreetingIsAligned(t *testing.T) {
+	g := greeting{c: &console.Console{Err: io.Discard}, width: 80, longest: 5, detail: inLine}
+	for _, protocol := range []string{"native", "mcp 2025-11-25"} {
+		g.extension(status.Extension{
+			ID:        "notes",
+			Version:   "0.1.0",
+			Transport: "stdio",
+			Protocol:  protocol,
+			State:     string(supervisor.Ready),
+		}, nil, nil)
+	}
+	lines := strings.Split(g.b.String(), "\n")
+	if len(lines) < 2 || strings.Index(lines[0], "0 tools") != strings.Index(lines[1], "0 tools") {
+		t.Errorf("the columns differ:\n%s", g.b.String())
 	}
 }

@@ -63,7 +63,7 @@ func (r *run) httpFront(cfg config.Server, headers []string) (f front, err error
 		return f, &console.Error{
 			Code: console.ExitFailed,
 			Text: "there is no place for the operator's token: " + err.Error(),
-			Hint: "let this user write there, or set XDG_STATE_HOME to another directory",
+			Hint: "make room or access there, or set XDG_STATE_HOME to another directory",
 		}
 	}
 	var serving atomic.Pointer[httpserver.Server]
@@ -181,13 +181,28 @@ func cannotListen(addr string, err error) error {
 		e.Hint = noFiles
 	case errors.Is(err, syscall.EADDRINUSE):
 		e.Text += holder(addr)
-		e.Hint = "stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port"
+		e.Text += "; stop that, or take another port, here any free one"
+		e.Hint = startedAs(withListen(os.Args[1:], "127.0.0.1:0"))
 	case errors.Is(err, syscall.EACCES):
 		e.Hint = "exthost serve --listen 127.0.0.1:7800; ports below 1024 are the system's"
 	default:
 		e.Code, e.Hint = console.ExitInvalid, "exthost serve --listen HOST:PORT, such as 127.0.0.1:7800"
 	}
 	return e
+}
+
+// withListen returns args with another --listen.
+func withListen(args []string, addr string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--listen":
+			i++ // its value
+		case !strings.HasPrefix(args[i], "--listen="):
+			out = append(out, args[i])
+		}
+	}
+	return append(out, "--listen", addr)
 }
 
 // holder describes what listens on the port of addr: another host of this user, or any other process; "" if unknown.

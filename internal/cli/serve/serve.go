@@ -361,8 +361,9 @@ func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 // reread reads the configuration again, with the flags of the start.
 func (r *run) reread() (*config.Config, error) {
 	cfg, _, err := hosts.LoadTrusted(r.console, r.flags...)
-	if console.ExitCode(err) == console.ExitDenied {
-		return nil, protocol.Errorf(protocol.Untrusted, "%w", err)
+	if e, ok := errors.AsType[*console.Error](err); ok && e.Code == console.ExitDenied {
+		next, _, _ := strings.Cut(e.Hint, ",") // the command alone, see [hosts.Trusted]
+		return nil, &protocol.Error{Kind: protocol.Untrusted, Message: e.Text, Next: next}
 	}
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
@@ -480,6 +481,7 @@ func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	if late && r.greets() {
 		judge(r.console, h) // that of the greeting is old, and may have been scrolled away
 	}
+	process.TrimAfterWork(ctx)
 }
 
 // tellBefore logs that the previous host was killed.

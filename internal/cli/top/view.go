@@ -287,7 +287,7 @@ func (m *model) approvalLines(room int) (lines []string) {
 			who += " of node " + q.Node
 		}
 		left := console.Span(max(0, q.Expires.Sub(m.now())).Truncate(time.Second))
-		about := fmt.Sprintf("  %s, policy %s: %s, %s left", who, q.Policy, q.Reason, left)
+		about := fmt.Sprintf("  %s, %s: %s, %s left", who, q.By(), q.Reason, left)
 		if q.AskedIn != "" {
 			about += ", asked in " + q.AskedIn + " too"
 		}

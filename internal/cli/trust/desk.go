@@ -98,7 +98,7 @@ func (i *Item) shown() status.Untrusted {
 	}
 	files := ""
 	if i.verdict != nil {
-		files, u.Files = i.Digest(), len(i.verdict.Files)
+		files, u.Files = i.Digest(), i.verdict.Files.Count()
 		if i.verdict.Record.Trusted != nil {
 			u.Changes = i.verdict.Changes
 		}

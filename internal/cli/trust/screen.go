@@ -36,12 +36,11 @@ type screen struct {
 
 // line writes a paragraph. Without a colour, the paragraph has the terminal's colour.
 func (s *screen) line(indent, text string, colour console.Colour) {
-	for _, l := range console.Wrap(console.Safe(text), s.width-console.Columns(indent)) {
+	for _, l := range console.Hang(indent+console.Safe(text), s.width) {
 		if colour != "" {
 			l = s.c.Paint(colour, l)
 		}
-		s.b.WriteString(indent + l + "\n")
-		indent = strings.Repeat(" ", console.Columns(indent))
+		s.b.WriteString(l + "\n")
 	}
 }
 
@@ -90,14 +89,14 @@ func (s *screen) counts(i *Item) {
 	if len(i.skills) > 0 {
 		s.line("      ", "gives models the skills "+strings.Join(i.skills, ", "), "")
 	}
-	if i.agreed == nil || len(i.verdict.Files) == 0 {
+	if i.agreed == nil || i.verdict.Files.Count() == 0 {
 		return
 	}
 	of := " of code"
 	if i.plugin != "" { // all its files count
 		of = ""
 	}
-	s.line("      ", console.Plural(len(i.verdict.Files), "file")+of, console.Dim)
+	s.line("      ", console.Plural(i.verdict.Files.Count(), "file")+of, console.Dim)
 }
 
 // files writes the hashes of the files of code, and the manifests.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -24,8 +26,11 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 		return err
 	}
 	if interactive && c.Interactive() {
-		ok, err := Ask(ctx, c, p.Items)
+		ok, err := p.ask(ctx, c, origins)
 		switch {
+		case errors.Is(err, errElsewhere):
+			fmt.Fprintln(c.Err, "agreed to elsewhere, in another terminal or on the dashboard")
+			return nil
 		case err != nil:
 			return err
 		case ok:
@@ -44,6 +49,47 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 		}
 	}
 	return nil
+}
+
+// errElsewhere ends a question that was answered in another place.
+var errElsewhere = errors.New("agreed to elsewhere")
+
+// ask is [Ask] until the user has agreed elsewhere: then the error is errElsewhere.
+func (p *Pending) ask(ctx context.Context, c *console.Console, origins *config.Origins) (bool, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if p.awaitTrust(ctx, c, origins) {
+			end(errElsewhere)
+		}
+	})
+	defer watch.Wait()
+	defer end(nil)
+	return Ask(ctx, c, p.Items)
+}
+
+// trustPoll is how often awaitTrust looks for an answer.
+const trustPoll = 500 * time.Millisecond
+
+// awaitTrust waits until the user trusts all that was pending. It returns false if ctx ends before.
+func (p *Pending) awaitTrust(ctx context.Context, c *console.Console, origins *config.Origins) bool {
+	tick := time.NewTicker(trustPoll)
+	defer tick.Stop()
+	for seen := (time.Time{}); ; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		now := p.k.Store.Modified()
+		if now.Equal(seen) {
+			continue
+		}
+		seen = now
+		if left, err := Find(ctx, c, p.cfg, origins); err == nil && len(left.Items) == 0 {
+			return true
+		}
+	}
 }
 
 // Again asks the user about everything in the working directory that is not trusted, after a command failed because of

@@ -2,6 +2,7 @@
 package diagnostics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,8 @@ func (l *Log) SetRefused(err error) {
 	var diags []protocol.Diagnostic
 	if err != nil {
 		diags = refusal(err)
-		l.log.Error("not reloaded, everything goes on as it was", "next", "fix the errors, then exthost reload")
+		l.log.Error("not reloaded, everything goes on as it was", "next",
+			cmp.Or(protocol.NextOf(err), "fix the errors, then exthost reload"))
 		for _, d := range diags {
 			l.Write(d)
 		}
@@ -143,7 +145,7 @@ func refusal(err error) (diags []protocol.Diagnostic) {
 			Level:   protocol.LevelError,
 			Code:    string(protocol.ConfigInvalid),
 			Message: protocol.Reason(err),
-			Hint:    "exthost reload, once it is fixed",
+			Hint:    cmp.Or(protocol.NextOf(err), "exthost reload, once it is fixed"),
 		},
 	}
 }

@@ -11,6 +11,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
+// What the operator has to do before a reload is allowed is the next step, instead of another reload.
+func TestRefusedReloadHasItsNextStep(t *testing.T) {
+	l := New(slog.New(slog.DiscardHandler))
+	for next, want := range map[string]string{"exthost trust": "exthost trust", "": "exthost reload, once it is fixed"} {
+		l.SetRefused(&protocol.Error{Kind: protocol.Untrusted, Message: "no", Next: next})
+		if all := l.All(nil); len(all) != 1 || all[0].Hint != want {
+			t.Errorf("%q: %+v", next, all)
+		}
+	}
+}
+
 // An extension that keeps changing its invalid descriptors cannot fill the log; all diagnostics are kept for the
 // status.
 func TestLogOfDescriptorsIsBounded(t *testing.T) {

@@ -376,3 +376,26 @@ func FuzzYAML(f *testing.F) {
 		}
 	})
 }
+
+// A syntax error is at the line where what is never closed was opened, or where the error is.
+func TestLineOfSyntaxError(t *testing.T) {
+	for text, want := range map[string]int{
+		"a: [1, 2\nb: 3\n":                     1,
+		"x: 1\na: [1, 2\nb: 3\n":               2,
+		"x: 1\n\n\na: [1,\n 2,\n 3\nb: 3\n":    4,
+		"x: 1\ny:\n  a: {b: 1\n  c: 3\nz: 4\n": 3,
+		"x: 1\n---\na: [1\nb: 2\n":             3,
+		"x: \"abc\ny: 2\n":                     1,
+		"x: 1\ny: \"abc\nz: 2\n":               2,
+		"x: 1\ny: 2\n- z\n":                    3,
+		"x: 1\na: b: c\n":                      2,
+		"x: 1\ny: @z\n":                        2,
+		"a: ]\n":                               1,
+	} {
+		var r Report
+		YAML(NewSource("f.yaml", []byte(text)), &r)
+		if len(r.Diagnostics) != 1 || r.Diagnostics[0].Line != want {
+			t.Errorf("%q: %v, want line %d", text, r.Diagnostics, want)
+		}
+	}
+}

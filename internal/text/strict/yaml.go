@@ -27,8 +27,7 @@ func YAML(src *Source, r *Report) *Node {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		line, _ := strconv.Atoi(yamlLine.FindStringSubmatch(err.Error())[1])
-		r.Add(Pos{File: src.file, Line: line}, "", "not valid YAML: %s", yamlMessage(err))
+		r.Add(Pos{File: src.file, Line: lineOf(src.Text, err)}, "", "not valid YAML: %s", yamlMessage(err))
 		return nil
 	}
 	if len(doc.Content) == 0 { // nothing but comments
@@ -40,6 +39,35 @@ func YAML(src *Source, r *Report) *Node {
 	}
 	return n
 }
+
+// lineOf returns the line of a syntax error in text: that where a bracket or a quote was opened that is never closed,
+// else that of the error. yaml.v3 loses the first line of a text, and counts those of its parser from 0, unlike those
+// of its scanner.
+func lineOf(text string, err error) int {
+	line := func(err error) int {
+		n, _ := strconv.Atoi(yamlLine.FindStringSubmatch(err.Error())[1])
+		return n
+	}
+	if byParser.MatchString(yamlMessage(err)) {
+		return line(err) + 1
+	}
+	below := err // the same error, where the first line is the second one
+	for dec, doc := yaml.NewDecoder(strings.NewReader("\n"+text)), new(yaml.Node); below == err; {
+		if again := dec.Decode(doc); again != nil {
+			below = again
+		}
+	}
+	if unclosed.MatchString(yamlMessage(err)) {
+		return line(below)
+	}
+	return max(line(below)-1, 0)
+}
+
+var (
+	unclosed = regexp.MustCompile(`^did not find expected ','`)
+	byParser = regexp.MustCompile(`^(did not find expected (<|node content|key|'-')|` +
+		`found (undefined tag handle|duplicate %|incompatible YAML))`)
+)
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
