@@ -1,9 +1,10 @@
 package peertest
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
+	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -25,8 +26,14 @@ type endpoint struct {
 	URL       string            `json:"url,omitempty"`     // URL of the HTTP server
 	Command   []string          `json:"command,omitempty"` // command line of a host on stdio
 	Env       map[string]string `json:"env,omitempty"`     // added to the client's default environment
-	Answer    string            `json:"answer,omitempty"`  // of the person to every form; "": the client shows none
+	Token     string            `json:"token,omitempty"`   // of a named client, over HTTP
+	Asks      bool              `json:"asks,omitempty"`    // the client shows forms, see person
+	person    person
 }
+
+// person answers a form in a client with accept, decline or cancel. For gone, the client ends at once and closes
+// nothing.
+type person func(form string) (answer string)
 
 // call is a tools/call that every client makes.
 type call struct {
@@ -161,7 +168,7 @@ var clients = []struct {
 }{
 	{
 		"go", "go github.com/modelcontextprotocol/go-sdk", []string{"legacy", "auto", "modern"}, testCalls,
-		reportFromGo,
+		reportOf(func(*host) string { return os.Args[0] }, "goClient"),
 	},
 	{
 		"typescript-v1", "npm @modelcontextprotocol/sdk", []string{"legacy"}, testCalls,
@@ -238,21 +245,32 @@ func checkVisit(t *testing.T, p endpoint, v report) {
 	}
 }
 
+// transport returns the transport of the official Go client; command starts a host on stdio.
+func (p endpoint) transport(command *exec.Cmd, http *http.Client) mcp.Transport {
+	switch p.Transport {
+	case "http":
+		return &mcp.StreamableClientTransport{Endpoint: p.URL, HTTPClient: http}
+	case "sse":
+		return &mcp.SSEClientTransport{Endpoint: p.URL, HTTPClient: http}
+	}
+	return &mcp.CommandTransport{Command: command}
+}
+
+// pinned returns the version that the official Go client is to speak; "" negotiates.
+func (p endpoint) pinned() *mcp.ClientSessionOptions {
+	version := map[string]string{"legacy": legacyVersion, "modern": modernVersion, "auto": ""}[p.Versions]
+	return &mcp.ClientSessionOptions{ProtocolVersion: version}
+}
+
 // connectGo connects the official Go client; the test's cleanup closes the session.
 func connectGo(t *testing.T, h *host, p endpoint, o *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	var transport mcp.Transport
-	switch p.Transport {
-	case "stdio":
-		transport = &mcp.CommandTransport{Command: h.command(p.Command)}
-	case "http":
-		transport = &mcp.StreamableClientTransport{Endpoint: p.URL, HTTPClient: newHTTPClient(t)}
-	case "sse":
-		transport = &mcp.SSEClientTransport{Endpoint: p.URL, HTTPClient: newHTTPClient(t)}
+	var command *exec.Cmd
+	if p.Transport == "stdio" {
+		command = h.command(p.Command)
 	}
-	version := map[string]string{"legacy": legacyVersion, "modern": modernVersion, "auto": ""}[p.Versions]
 	client := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, o)
-	session, err := client.Connect(deadline(t), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	session, err := client.Connect(deadline(t), p.transport(command, newHTTPClient(t)), p.pinned())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,47 +280,4 @@ func connectGo(t *testing.T, h *host, p endpoint, o *mcp.ClientOptions) *mcp.Cli
 		}
 	})
 	return session
-}
-
-func reportFromGo(t *testing.T, h *host, p endpoint, calls []call) (v report) {
-	ctx := deadline(t)
-	var o mcp.ClientOptions
-	if p.Answer != "" {
-		o.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: p.Answer}, nil
-		}
-	}
-	session := connectGo(t, h, p, &o)
-	v.Version = session.InitializeResult().ProtocolVersion
-	for tool, err := range session.Tools(ctx, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.Tools = append(v.Tools, tool.Name)
-	}
-	for _, c := range calls {
-		var a answer
-		got, err := session.CallTool(ctx, &mcp.CallToolParams{Name: c.Name, Arguments: c.Arguments})
-		var wire *jsonrpc.Error
-		switch {
-		case errors.As(err, &wire):
-			a.Code, a.Message = int(wire.Code), wire.Message
-		case err != nil:
-			t.Fatal(err)
-		default:
-			a.Result = reread[result](t, got)
-		}
-		v.Calls = append(v.Calls, a)
-	}
-	return v
-}
-
-// reread encodes v and decodes it into another type.
-func reread[T any](t *testing.T, v any) *T {
-	t.Helper()
-	var to T
-	if err := json.Unmarshal([]byte(encode(v)), &to); err != nil {
-		t.Fatal(err)
-	}
-	return &to
 }

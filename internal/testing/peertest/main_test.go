@@ -23,6 +23,12 @@ func TestMain(m *testing.M) {
 		processtest.Main(m, map[string]processtest.Verb{
 			"approve":      func(string) { approve() },
 			"signinClient": func(string) { signInClient() },
+			"goClient": func(string) {
+				if err := goClient(); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+			},
 			"usingClient": func(string) {
 				if err := useEverything(os.Args[len(os.Args)-1]); err != nil {
 					fmt.Fprintln(os.Stderr, err)

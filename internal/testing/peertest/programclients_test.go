@@ -1,15 +1,21 @@
 package peertest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/exthost/exthost/internal/testing/processtest"
 )
 
 // newHTTPClient returns a client whose connections are closed with the test.
@@ -48,20 +54,64 @@ func reportFromPython(venv, script string) func(*testing.T, *host, endpoint, []c
 	return reportOf(func(h *host) string { return filepath.Join(string(h.peers), venv, "bin", "python3") }, script)
 }
 
+// reportOf returns the report of a client program, which prints each form that it shows and reads the answer.
 func reportOf(interpreter func(*host) string, script string) func(*testing.T, *host, endpoint, []call) report {
 	return func(t *testing.T, h *host, p endpoint, calls []call) (v report) {
 		path, err := filepath.Abs(script)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, errs, err := h.run(t, interpreter(h), path, encode(map[string]any{"endpoint": p, "calls": calls}))
+		p.Asks = p.person != nil
+		cmd := exec.CommandContext(deadline(t), interpreter(h), path, encode(map[string]any{
+			"endpoint": p,
+			"calls":    calls,
+		}))
+		_, script := processtest.Script(t, script) // of the Go client
+		cmd.Dir, cmd.Env = h.home, append(h.peers.environ(h.home), script...)
+		errs, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // no pipe: a relay has it too, and ends later
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, errs)
+			t.Fatal(err)
 		}
-		if err := json.Unmarshal(out, &v); err != nil {
-			t.Fatalf("%s printed %s: %v", script, out, err)
+		defer errs.Close()
+		cmd.Stderr = errs
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := p.answer(in, out, &v)
+		if err := cmd.Wait(); err != nil || answered != nil {
+			text, _ := os.ReadFile(errs.Name())
+			t.Fatalf("%s: %v, %v\n%s", path, err, answered, text)
 		}
 		return v
+	}
+}
+
+// answer answers the forms that a program prints, until it prints a report.
+func (p endpoint) answer(in io.WriteCloser, out io.Reader, v *report) error {
+	defer in.Close()
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		var form struct{ Asked string }
+		if err := json.Unmarshal(line, &form); err != nil {
+			return fmt.Errorf("printed %s: %w", line, err)
+		}
+		if form.Asked == "" {
+			return json.Unmarshal(line, v)
+		}
+		if _, err := io.WriteString(in, p.person(form.Asked)+"\n"); err != nil {
+			return err
+		}
 	}
 }
 
@@ -98,6 +148,9 @@ func (h *host) inspect(t *testing.T, p endpoint, result any, method string, more
 	}
 	if p.URL != "" {
 		argv = append(argv, p.URL)
+	}
+	if p.Token != "" {
+		argv = append(argv, "--header", "Authorization: Bearer "+p.Token)
 	}
 	argv = append(argv, "--transport", p.Transport, "--protocol-era", p.Versions, "--format", "json", "-q", "--method",
 		method)

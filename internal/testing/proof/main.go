@@ -2,9 +2,10 @@
 //
 //	EXTHOST_PEERS=DIR go run ./internal/testing/proof [conformance] [storms] ...
 //
-// Without names it writes all pages. It runs the suites as .ci/run does: DIR is what .ci/peers has made, and storms and
-// benchmarks need the machine for themselves. A page says of which commit, when and where its figures are, and has none
-// that no suite has printed. A test that fails or skips stands on the page as such, and ends the command with 1.
+// Without names it writes all pages. It runs the suites as .ci/run does: DIR is what .ci/peers has made, servers
+// needs npm, pip and their registries, and storms and benchmarks need the machine for themselves. A page says of
+// which commit, when, where and beside which load its figures are, and has none that no suite has printed. What
+// fails or skips stands on the page as such, and ends the command with 1.
 package main
 
 import (
@@ -25,7 +26,7 @@ type page struct {
 	write func(*report) error // runs them
 }
 
-var pages = []page{conformance, agentPlugins, threats, storms, benchmarks, compatibility}
+var pages = []page{conformance, agentPlugins, threats, storms, benchmarks, compatibility, servers}
 
 func main() {
 	flag.Usage = func() {
@@ -59,7 +60,7 @@ func main() {
 
 // prove runs the suites of a page and writes it. The error names what did not pass.
 func (p page) prove() error {
-	made, err := origin()
+	made, err := origin() // before the suites load the machine
 	if err != nil {
 		return err
 	}

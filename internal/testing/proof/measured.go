@@ -13,8 +13,9 @@ var storms = page{
 	name:  "storms",
 	title: "Storms",
 	about: "Tests at their full size, against the clock: processes that are killed, reloads under load, hostile " +
-		"neighbours, many extensions. They are those of [.ci/run](../../.ci/run), one package after the other; " +
-		"`printed` is what each counts itself. `EXTHOST_STORM_SEED` repeats one.",
+		"neighbours, many extensions. They are those of [.ci/run](../../.ci/run), and some that take longer than a " +
+		"change waits for, one package after the other; `printed` is what each counts itself. `EXTHOST_STORM_SEED` " +
+		"repeats one.",
 	write: func(r *report) error {
 		script, err := os.ReadFile(".ci/run")
 		if err != nil {
@@ -26,7 +27,7 @@ var storms = page{
 		}
 		r.text.WriteByte('\n')
 		r.table("storm", "verdict", "printed")
-		for _, m := range lines {
+		for _, m := range append(lines, longStorms...) {
 			args := append([]string{"-timeout", "20m", "-p", "1"}, words(m[1])...)
 			s, err := run([]string{"EXTHOST_STORM=1"}, args...)
 			if err != nil {
@@ -44,6 +45,12 @@ var storms = page{
 	},
 }
 
+// longStorms are lines like those of .ci/run.
+var longStorms = [][]string{
+	{"", "-run '^Test(ChaosKeepsNothing|ManySleep|RetriedTogether)' ./test/storm"},
+	{"", "-run '^TestThousandNodes' ./cluster/internal/directory"},
+}
+
 // stormLine matches a line of .ci/run that runs storms, without what follows the packages.
 var stormLine = regexp.MustCompile(`(?m)^\s*storm (-.*?)(?: >.*)?$`)
 
@@ -59,7 +66,7 @@ var benchmarks = page{
 	name:  "benchmarks",
 	title: "Benchmarks",
 	about: "What a call costs, beside other means. [Performance](../performance.md#how-it-is-measured) says how it " +
-		"is measured, and what the figures do not say.",
+		"is measured.",
 	write: func(r *report) error {
 		cmd := exec.Command("go", "test", "-run", "^$", "-bench", ".", "-benchtime", "1x", "-timeout", "30m")
 		cmd.Dir, cmd.Stderr = "bench", os.Stderr

@@ -33,7 +33,11 @@ func origin() (from, error) {
 	if kB, err := strconv.Atoi(first("/proc/meminfo", `(?m)^MemTotal:\s+(\d+) kB$`)); err == nil {
 		machine += fmt.Sprintf(", %d GiB", (kB+1<<19)>>20)
 	}
-	return from{commit, machine + ", Go " + strings.TrimPrefix(version, "go")}, nil
+	machine += ", Go " + strings.TrimPrefix(version, "go")
+	if load := first("/proc/loadavg", `^(\S+)`); load != "" {
+		machine += ", with a load of " + load + " before"
+	}
+	return from{commit, machine}, nil
 }
 
 // first returns what a file says first, "" if it does not.

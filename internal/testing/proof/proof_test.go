@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -82,6 +83,74 @@ func TestStormsAreThoseOfCI(t *testing.T) {
 	want := []string{"-parallel", "4", "-run", "^Test(ListBeforeSlow|FirstListHas)", "./test/storm"}
 	if !slices.ContainsFunc(lines, func(m []string) bool { return slices.Equal(words(m[1]), want) }) {
 		t.Errorf("%q is none of %q", want, lines)
+	}
+}
+
+// TestServersAreRead reads the list of servers: each has an id of its own, and a source that states a version.
+func TestServersAreRead(t *testing.T) {
+	text, err := os.ReadFile("servers.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := readServers(string(text))
+	if err != nil || len(list) < 40 {
+		t.Fatalf("%d servers, %v", len(list), err)
+	}
+	ids := make(map[string]bool)
+	for _, s := range list {
+		_, version, exact := strings.Cut(s.source[strings.LastIndexAny(s.source, "/:")+1:], "@")
+		if strings.HasPrefix(s.source, "pypi:") {
+			_, version, exact = strings.Cut(s.source, "==")
+		}
+		if ids[s.id] || !exact || version == "" {
+			t.Errorf("%s of %s has no id of its own, or no version", s.id, s.source)
+		}
+		ids[s.id] = true
+	}
+	got, err := readServers("# of others\nred  npm:red@1 -- --db x  # a server of Red\nblue pypi:blue==2\n")
+	want := []server{
+		{id: "red", source: "npm:red@1", args: []string{"--db", "x"}, wants: "a server of Red"},
+		{id: "blue", source: "pypi:blue==2"},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(server{})); diff != "" || err != nil {
+		t.Errorf("%v, servers (-want +got):\n%s", err, diff)
+	}
+	if _, err := readServers("red npm:red@1 --db x\n"); err == nil {
+		t.Error("arguments without -- are read")
+	}
+}
+
+// TestReasons finds the line that tells in what exthost add says.
+func TestReasons(t *testing.T) {
+	for said, want := range map[string]string{
+		"red is red 1.0\nexthost: red is there twice\n":                                           "red is there twice\n",
+		"exthost: red did not start: exit status 1\n  stderr: KEY is not set\n  next: name it":    "KEY is not set",
+		"exthost: red did not start\n  stderr: File x\n  stderr: ValueError: no KEY\n  stderr: y": "ValueError: no KEY",
+		"signal: killed": "",
+	} {
+		if got := reason(said); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
+// TestServersHaveARow lists a server that has started, one that wants something, and one that fails for no reason.
+func TestServersHaveARow(t *testing.T) {
+	ready := started{"stdio/mcp 2025-11-25", "3", "1s"}
+	for _, o := range []struct {
+		server
+		outcome
+		want string
+	}{
+		{server{}, outcome{started: ready}, "starts | passed"},
+		{server{}, outcome{started: ready, confined: errors.New("no network")}, "no network | passed"},
+		{server{wants: "a key"}, outcome{started: ready}, "starts | passed; calls want a key"},
+		{server{wants: "a key"}, outcome{err: errors.New("KEY?")}, " | wants a key: KEY?"},
+		{server{}, outcome{err: errors.New("KEY?")}, " | **failed**: KEY?"},
+	} {
+		if got := strings.Join(o.row(o.server)[5:], " | "); got != o.want {
+			t.Errorf("%q, want %q", got, o.want)
+		}
 	}
 }
 

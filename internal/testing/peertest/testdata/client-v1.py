@@ -3,6 +3,7 @@ the calls and prints a report."""
 
 import asyncio
 import json
+import os
 import sys
 
 from mcp import ClientSession, McpError
@@ -12,13 +13,17 @@ from mcp.client.streamable_http import streamablehttp_client
 from mcp.types import ElicitResult
 
 
+def authorization(endpoint):
+    return {"Authorization": "Bearer " + endpoint["token"]} if "token" in endpoint else {}
+
+
 def connect(endpoint):
     if endpoint["transport"] == "stdio":
         command, env = endpoint["command"], endpoint.get("env")
         return stdio_client(StdioServerParameters(command=command[0], args=command[1:], env=env))
     if endpoint["transport"] == "sse":
         return sse_client(endpoint["url"])
-    return streamablehttp_client(endpoint["url"])
+    return streamablehttp_client(endpoint["url"], headers=authorization(endpoint))
 
 
 async def call(session, wanted):
@@ -29,22 +34,40 @@ async def call(session, wanted):
     return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
 
-def person(answer):
-    async def ask(context, params):
-        return ElicitResult(action=answer)
+def report(seen):
+    print(json.dumps(seen, separators=(",", ":")), flush=True)
 
-    return ask if answer else None
+
+def person(seen):
+    """The person is at stdin, and answers one form after the other, also one that was taken back."""
+    one = asyncio.Lock()
+
+    async def answer():
+        async with one:
+            return (await asyncio.to_thread(sys.stdin.readline)).strip()
+
+    async def ask(context, params):
+        report({"asked": params.message})
+        action = await asyncio.shield(answer())
+        if action == "gone":
+            report(seen)
+            os._exit(0)
+        return ElicitResult(action=action)
+
+    return ask
 
 
 async def main():
     request = json.loads(sys.argv[1])
-    ask = person(request["endpoint"].get("answer"))
+    seen = {"calls": []}
+    ask = person(seen) if request["endpoint"].get("asks") else None
     async with connect(request["endpoint"]) as streams:
         async with ClientSession(streams[0], streams[1], elicitation_callback=ask) as session:
-            version = (await session.initialize()).protocolVersion
-            tools = [tool.name for tool in (await session.list_tools()).tools]
-            calls = [await call(session, wanted) for wanted in request["calls"]]
-    print(json.dumps({"version": version, "tools": tools, "calls": calls}, separators=(",", ":")))
+            seen["version"] = (await session.initialize()).protocolVersion
+            seen["tools"] = [tool.name for tool in (await session.list_tools()).tools]
+            for wanted in request["calls"]:
+                seen["calls"].append(await call(session, wanted))
+    report(seen)
 
 
 asyncio.run(main())

@@ -3,20 +3,26 @@ lists the tools, makes the calls and prints a report."""
 
 import asyncio
 import json
+import os
 import sys
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 from mcp.types import ElicitResult
 
 
-def server(endpoint):
+def authorization(endpoint):
+    return {"Authorization": "Bearer " + endpoint["token"]} if "token" in endpoint else {}
+
+
+def server(endpoint, http):
     if endpoint["transport"] == "stdio":
         command, env = endpoint["command"], endpoint.get("env")
         return StdioServerParameters(command=command[0], args=command[1:], env=env)
     if endpoint["transport"] == "sse":
         return sse_client(endpoint["url"])
-    return endpoint["url"]
+    return streamable_http_client(endpoint["url"], http_client=http)
 
 
 async def call(client, wanted):
@@ -27,22 +33,41 @@ async def call(client, wanted):
     return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
 
-def person(answer):
-    async def ask(context, params):
-        return ElicitResult(action=answer)
+def report(seen):
+    print(json.dumps(seen, separators=(",", ":")), flush=True)
 
-    return ask if answer else None
+
+def person(seen):
+    """The person is at stdin, and answers one form after the other, also one that was taken back."""
+    one = asyncio.Lock()
+
+    async def answer():
+        async with one:
+            return (await asyncio.to_thread(sys.stdin.readline)).strip()
+
+    async def ask(context, params):
+        report({"asked": params.message})
+        action = await asyncio.shield(answer())
+        if action == "gone":
+            report(seen)
+            os._exit(0)
+        return ElicitResult(action=action)
+
+    return ask
 
 
 async def main():
     request = json.loads(sys.argv[1])
-    endpoint = request["endpoint"]
+    endpoint, seen = request["endpoint"], {"calls": []}
     mode = {"legacy": "legacy", "modern": "2026-07-28", "auto": "auto"}[endpoint["versions"]]
-    async with Client(server(endpoint), mode=mode, elicitation_callback=person(endpoint.get("answer"))) as client:
-        tools = [tool.name for tool in (await client.list_tools()).tools]
-        calls = [await call(client, wanted) for wanted in request["calls"]]
-        version = client.protocol_version
-    print(json.dumps({"version": version, "tools": tools, "calls": calls}, separators=(",", ":")))
+    ask = person(seen) if endpoint.get("asks") else None
+    async with create_mcp_http_client(headers=authorization(endpoint)) as http:
+        async with Client(server(endpoint, http), mode=mode, elicitation_callback=ask) as client:
+            seen["tools"] = [tool.name for tool in (await client.list_tools()).tools]
+            for wanted in request["calls"]:
+                seen["calls"].append(await call(client, wanted))
+            seen["version"] = client.protocol_version
+    report(seen)
 
 
 asyncio.run(main())
