@@ -1,6 +1,6 @@
 // Package bench_test compares calls of extensions with calls by other means, each seen from outside: libraries over
 // pipes, and gateways over HTTP. It is a module of its own to keep their dependencies out of exthost. Its tables are in
-// docs/performance.md. To print them:
+// docs/proof/benchmarks.md. To print them:
 //
 //	go test -run '^$' -bench . -benchtime 1x -timeout 30m | grep '^|'
 package bench_test

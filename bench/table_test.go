@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/testing/benchtest"
 )
 
-// table is a table for docs/performance.md: a row for each way, a column for each load.
+// table is a table for docs/proof/benchmarks.md: a row for each way, a column for each load.
 type table struct {
 	title   string
 	columns []string

@@ -248,7 +248,8 @@ func TestDeployRuns(t *testing.T) {
 			t.Skipf("NOT TESTED: the commands of examples/deploy/kubernetes.yaml: %s is missing", name)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	exthost, as := program(t), (*syscall.SysProcAttr)(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel) // after the processes have ended
 	dir, k8s := t.TempDir(), kubernetes(t)
 	hub, nodes := k8s["StatefulSet exthost-hub"], k8s["StatefulSet exthost"]
@@ -262,7 +263,6 @@ func TestDeployRuns(t *testing.T) {
 		os.DirFS(filepath.Join(root, "extensions", "notes"))); err != nil {
 		t.Fatal(err)
 	}
-	exthost, as := program(t), (*syscall.SysProcAttr)(nil)
 	if os.Geteuid() == 0 { // then as the pods' user, on directories as volumes with an fsGroup have them
 		as, exthost = &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: podUser, Gid: podUser},

@@ -23,7 +23,10 @@ func proofs(t testing.TB) (all []*page) {
 var (
 	madeBy = regexp.MustCompile("(?m)^Made by `go run ./internal/testing/proof ([a-z-]+)` on \\d{4}-\\d\\d-\\d\\d, " +
 		"of commit [0-9a-f]{12}( with changes)?, on .+\\.$")
-	figure = regexp.MustCompile(`\b\d+(?:\.\d+)?\b`)
+	tableRule = regexp.MustCompile(`(?m)^\| ?---`)
+	figure    = regexp.MustCompile(`\b\d+(?:\.\d+)?\b`)
+	// noFigure matches what has digits and is no figure: code, addresses and versions.
+	noFigure = regexp.MustCompile("`[^`]+`|<[^>]+>|\\b(?:Go|Python|MCP|Apache) [\\d.-]+")
 )
 
 // TestProofs holds the pages of docs/proof against the tests there are: each says what made it, of what and where, and
@@ -31,14 +34,14 @@ var (
 func TestProofs(t *testing.T) {
 	known := tests(t)
 	for _, p := range proofs(t) {
-		if !strings.HasPrefix(p.text, "# ") || !strings.Contains(p.text, "\n| --- |") {
+		if !strings.HasPrefix(p.text, "# ") || !tableRule.MatchString(p.text) {
 			t.Errorf("%s has no title, or no table", p.path)
 		}
 		m := madeBy.FindStringSubmatch(p.text)
 		if m == nil || m[1]+".md" != filepath.Base(p.path) {
 			t.Errorf("%s does not say what made it: %q", p.path, m)
 		}
-		for _, name := range regexp.MustCompile(`\bTest\w+`).FindAllString(p.text, -1) {
+		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(p.text, -1) {
 			if !known[name] {
 				t.Errorf("%s names %s, and there is no such test", p.path, name)
 			}
@@ -49,13 +52,18 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// TestFiguresOfTheREADMEAreProved finds each figure of the README that has a page of docs/proof behind it there.
+// TestFiguresOfTheREADMEAreProved finds each figure of the README on the page of docs/proof that its paragraph begins
+// with. Where it begins with none, there may be no figure.
 func TestFiguresOfTheREADMEAreProved(t *testing.T) {
 	checked := 0
-	text := strings.ReplaceAll(readPage(t, "README.md").text, "\n- ", "\n\n- ")
+	text := strings.ReplaceAll(code.ReplaceAllString(readPage(t, "README.md").text, ""), "\n- ", "\n\n- ")
 	for item := range strings.SplitSeq(text, "\n\n") {
 		m := regexp.MustCompile(`^- \[[^]]+\]\((docs/proof/[a-z-]+\.md)\)`).FindStringSubmatch(strings.TrimSpace(item))
 		if m == nil {
+			prose := noFigure.ReplaceAllString(link.ReplaceAllString(item, ""), "")
+			for _, number := range figure.FindAllString(prose, -1) {
+				t.Errorf("README.md says %s, and names no page of docs/proof that does: %s", number, item)
+			}
 			continue
 		}
 		proof := readPage(t, m[1]).text
