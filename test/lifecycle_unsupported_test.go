@@ -18,7 +18,7 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	cfg := hosttest.NewFolder(t).Config()
 	cfg.Plugins = []governance.Spec{{Name: "p"}}
 	if h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir()}); h != nil ||
-		protocol.KindOf(err) != protocol.ConfigInvalid || !strings.HasPrefix(err.Error(), "plugins:") {
+		protocol.KindOf(err) != protocol.ConfigInvalid || !strings.HasPrefix(err.Error(), "policy p: ") {
 		t.Errorf("Open = %v, %v", h, err)
 	}
 	cfg.Plugins[0].Disabled = true

@@ -37,6 +37,7 @@ var verbs = map[string]processtest.Verb{
 
 	"mute":    func(string) { os.Exit(hosttest.Mute().Main()) },
 	"plugged": servePlugged,
+	"bare":    serveBare,
 	"begun":   func(string) { appendState("begun", "x") },
 	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },
 	"hooks":   func(string) { os.Exit(hookExtension().Main()) },

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -498,6 +499,53 @@ func (w *way) until(t *testing.T, text string) {
 			}
 		case <-limit:
 			t.Fatalf("heard no %s", text)
+		}
+	}
+}
+
+// serveBare answers every call with the text of its arguments, as a result that the host wraps.
+func serveBare(string) {
+	requests := bufio.NewScanner(os.Stdin)
+	requests.Buffer(nil, 1<<20)
+	for requests.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				Arguments struct{ Text json.RawMessage }
+			}
+		}
+		_ = json.Unmarshal(requests.Bytes(), &m)
+		result := string(m.Params.Arguments.Text)
+		if m.Method == "initialize" {
+			result = `{"server_version":"1.0.0","tools":[{"name":"echo","input_schema":{"type":"object"}}]}`
+		}
+		if m.ID != nil && result != "" {
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
+		}
+	}
+}
+
+// TestLongResultsAreRecorded records results whose memory would be used again for later results without the recording.
+func TestLongResultsAreRecorded(t *testing.T) {
+	processtest.Leaks(t)
+	h := hosttest.NewFolder(t).Add("b", hosttest.Plays("bare", "")).Open(exthost.Options{})
+	file, stop := record(t, h)
+	text := func(i int) string { return fmt.Sprint(i, strings.Repeat(fmt.Sprint(" ", i), 100_000)) }
+	for i := range 30 {
+		result, err := h.Call(hosttest.Deadline(t), "ext_b_echo", map[string]any{"text": text(i)})
+		if err != nil || result.Text() != text(i) {
+			t.Fatalf("%.40s, %v", result, err)
+		}
+	}
+	stop()
+	cassette, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		if n := strings.Count(string(cassette), `"result":"`+text(i)+`"`); n != 1 {
+			t.Errorf("result %d is recorded %d times", i, n)
 		}
 	}
 }

@@ -126,6 +126,11 @@ func TestDeclaredExtensionsOfMCP(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for id, want := range map[string]string{"a": "mcp " + protocol.MCP20251125, "b": "mcp " + protocol.MCP20260728} {
+		if got := hosttest.StatusOf(t, h, id).Protocol; got != want {
+			t.Errorf("%s speaks %q, want %q", id, got, want)
+		}
+	}
 	if got := warnings(h, "mcp_extension"); !slices.Equal(got,
 		[]string{
 			`c: the MCP extension "com.acme/x" has other settings in an earlier extension, and clients are offered those: a, deep`,
