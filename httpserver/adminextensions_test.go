@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -15,8 +16,11 @@ import (
 
 // rulings gives o a configuration that Disable can change.
 func rulings(o *exthost.Options, cfg *config.Config) {
+	var mu sync.Mutex // the watch rereads beside a Disable
 	var disabled []string
 	o.Disable = func(id string, off bool) error {
+		mu.Lock()
+		defer mu.Unlock()
 		disabled = slices.DeleteFunc(slices.Clone(disabled), func(s string) bool { return s == id })
 		if off {
 			disabled = append(disabled, id)
@@ -24,6 +28,8 @@ func rulings(o *exthost.Options, cfg *config.Config) {
 		return nil
 	}
 	o.Reread = func() (*config.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		next := *cfg
 		next.Extensions.Disabled = disabled
 		return &next, nil

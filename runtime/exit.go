@@ -20,9 +20,9 @@ const (
 	// exitGrace is how long to wait, after the end of stdout, for the process to exit. If it exits, the exit is
 	// reported as the reason for the end of the run.
 	exitGrace = 500 * time.Millisecond
-	// drainGrace bounds the reading of a dead process's last output, which does not end while a grandchild has the pipe
-	// open.
-	drainGrace = 100 * time.Millisecond
+	// drainGrace is how long the reader of a dead process's last output may read nothing before it is given up. The
+	// output does not end while a grandchild has the pipe open.
+	drainGrace = 500 * time.Millisecond
 	// shutdownWriteTimeout bounds the writes before stdin is closed.
 	shutdownWriteTimeout = 100 * time.Millisecond
 	// stopTimeout bounds how long a killed process may take to end, and a broken connection to close.
@@ -75,15 +75,30 @@ func (c *child) reap() {
 }
 
 // drainOutput waits until the connection to a dead process ends, and reports whether it has ended. An escaped
-// grandchild may prevent that by having the pipe open.
+// grandchild may prevent that by having the pipe open. On a busy machine much output takes longer than drainGrace, so
+// it waits on while the output is being read.
 func (c *child) drainOutput() bool {
 	c.conn.DrainFast()
-	select {
-	case <-c.connDone:
-		return true
-	case <-time.After(drainGrace):
-		return false
+	read := c.linesRead()
+	for given := time.Duration(0); given < stopTimeout; given += drainGrace {
+		select {
+		case <-c.connDone:
+			return true
+		case <-time.After(drainGrace):
+		}
+		now := c.linesRead()
+		if now == read {
+			break
+		}
+		read = now
 	}
+	return false
+}
+
+// linesRead counts what has been read from the child: messages, pieces of long ones, and noise.
+func (c *child) linesRead() uint64 {
+	n := c.conn.Stats()
+	return n.Signs + n.Noise
 }
 
 // disconnected returns why the connection ended. The end of stdout is usually the first sign that the process exits.
