@@ -146,8 +146,12 @@ func (n *Node) Open(ctx context.Context, h peers.Host) error {
 // leavingHeard is how long Close waits for other nodes to hear that this node leaves.
 const leavingHeard = 200 * time.Millisecond
 
-// closeWait bounds each wait of Close, except for calls in flight.
-const closeWait = time.Second
+const (
+	// closeWait bounds each wait of Close, except for calls in flight.
+	closeWait = time.Second
+	// handleWait bounds the wait for the handler of the last message, which only a busy machine delays.
+	handleWait = 10 * time.Second
+)
 
 // Close implements [peers.Cluster].
 func (n *Node) Close(ctx context.Context) error {
@@ -184,7 +188,9 @@ func (n *Node) Close(ctx context.Context) error {
 	err := n.pairs.Close(ctx)
 	n.close()
 	n.life.Wait() // members.Run announces that this run is gone
-	return errors.Join(left, err, l.Close(ctx))
+	handled, stop := context.WithTimeout(context.WithoutCancel(ctx), handleWait)
+	defer stop()
+	return errors.Join(left, err, l.Close(handled))
 }
 
 // connected records the state of the connection, and wakes the goroutines that wait for a change.
