@@ -145,10 +145,12 @@ func TestRehearsal(t *testing.T) {
 	}
 	before := h.Admin().Measures()
 	traces, audit := len(h.Admin().Traces(100)), h.Status().Audit.Path
-	written, err := os.ReadFile(audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var written []byte
+	var err error
+	eventually(t, func() bool { // the outcome is written after the answer
+		written, err = os.ReadFile(audit)
+		return err == nil && strings.Count(string(written), `"outcome":`) == 3
+	})
 	rehearse := func(body map[string]any) (r status.Rehearsal, code int, failed Fault) {
 		t.Helper()
 		data, _ := json.Marshal(body)
