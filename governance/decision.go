@@ -32,10 +32,9 @@ func (m *member) evaluate(ctx context.Context, flow Flow, x *Exchange, remaining
 	if m.spec.Category != Authentication {
 		ctx = protocol.WithHeaders(ctx, nil)
 	}
-	limit := min(m.spec.Timeout, remaining)
-	limited, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
-	defer cancel()
-	began := time.Now()
+	limit, began := min(m.spec.Timeout, remaining), time.Now()
+	limited := &limited{Context: ctx, deadline: began.Add(limit)}
+	defer limited.end()
 	d, err := m.decide(limited, flow, x)
 	e := evaluation{Decision: d, took: time.Since(began), err: err}
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {

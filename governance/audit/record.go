@@ -165,9 +165,12 @@ func (l *Log) payloadAgain(ctx context.Context, p Payload, raw json.RawMessage) 
 	return l.newPayload(ctx, raw)
 }
 
+// digest returns the SHA-256 of raw in hexadecimal.
 func digest(raw []byte) string {
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
+	var text [2 * sha256.Size]byte // on the stack, other than that of hex.EncodeToString
+	hex.Encode(text[:], sum[:])
+	return string(text[:])
 }
 
 func outcome(x *governance.Exchange) Outcome {
@@ -300,8 +303,7 @@ func seal(dst, record []byte, seq uint64, prev string) (line []byte, hash string
 		dst = append(append(append(dst, `,"prev":"`...), prev...), '"')
 	}
 	dst = append(append(dst, ','), record[1:len(record)-1]...)
-	sum := sha256.Sum256(dst[start:])
-	hash = hex.EncodeToString(sum[:])
+	hash = digest(dst[start:])
 	return append(append(append(dst, hashKey...), hash...), "\"}\n"...), hash
 }
 
@@ -325,7 +327,6 @@ func parseLink(line []byte) (l link, ok bool) {
 		return l, false
 	}
 	body := line[:len(line)-hashTail]
-	sum := sha256.Sum256(body)
-	hash := hex.EncodeToString(sum[:])
+	hash := digest(body)
 	return l, l.Hash == hash && string(line[len(body):]) == hashKey+hash+`"}`
 }

@@ -51,7 +51,7 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	x, session, policies := &c.Exchange, c.Request.Session, c.Snapshot.Policies
+	x, session, policies := c.Exchange, c.Request.Session, c.Snapshot.Policies
 	view := tools.View{
 		Pages:  snapshot.ShowsPages(session),
 		Modern: session != nil && protocol.IsModern(session.Version),

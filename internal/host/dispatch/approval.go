@@ -24,7 +24,7 @@ var _ governance.Client = asker{}
 // MayApprove implements [governance.Client]. The rights are those of server.clients of this host. A node that names a
 // client of its own is believed only if its operators may answer here anyway.
 func (a asker) MayApprove(risk protocol.Risk) bool {
-	x := &a.Exchange
+	x := a.Exchange
 	if x.Caller == "" || x.Node != "" && !slices.Contains(a.Snapshot.Config.Cluster.Operators, x.Node) {
 		return false
 	}

@@ -28,13 +28,13 @@ import (
 
 // Call is one call in flight.
 type Call struct {
-	Exchange governance.Exchange // as policies see it
-	Request  *protocol.Call      // as the caller made it
-	Snapshot *snapshot.Snapshot  // the call has entered it, and leaves it at the end
-	View     *toolset.View       // what the caller sees; nil: everything. Parts of another call have none
-	Target   snapshot.Target     // nil: the host answers
-	Instance *unit.Instance      // the last instance that admitted the call; nil before
-	Sent     runtime.Request     // as last sent to an instance
+	Exchange *governance.Exchange // as policies see it
+	Request  *protocol.Call       // as the caller made it
+	Snapshot *snapshot.Snapshot   // the call has entered it, and leaves it at the end
+	View     *toolset.View        // what the caller sees; nil: everything. Parts of another call have none
+	Target   snapshot.Target      // nil: the host answers
+	Instance *unit.Instance       // the last instance that admitted the call; nil before
+	Sent     runtime.Request      // as last sent to an instance
 
 	entry  *tools.Entry    // the called tool of the catalog
 	parsed toolCall        // the params of a tool call
@@ -86,7 +86,7 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall, part bool) (_ *Call, e
 			return nil, err
 		}
 	}
-	c.Exchange = exchangeOf(r)
+	*c.Exchange = exchangeOf(r)
 	if r.Extension != "" {
 		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil || !c.View.Reaches(r.Extension) {
 			return nil, UnknownExtension(r.Extension, nil)
@@ -165,7 +165,7 @@ func (c *Call) routeTool() error {
 	if c.Target = nil; c.entry.Extension != "" {
 		c.Target = c.Snapshot.Target(c.entry.Extension)
 	}
-	x := &c.Exchange
+	x := c.Exchange
 	x.Extension, x.Tool, x.Risk, x.Mismatch = c.entry.Extension, c.entry.Registered(), c.entry.Risk, c.entry.Mismatch()
 	var err error
 	if c.parsed.arguments, err = c.entry.Sent(c.parsed.arguments); err != nil {
@@ -331,7 +331,7 @@ func (c *Call) TellCaller(ctx context.Context, method string, params json.RawMes
 
 // reversed returns the exchange of the call with caller and extension swapped, for a message of the instance.
 func (c *Call) reversed(method string, params json.RawMessage) *governance.Exchange {
-	x := c.Exchange
+	x := *c.Exchange
 	x.Method, x.Request, x.Response, x.ToChild, x.Notify, x.Client = method, params, nil, false, false, nil
 	return &x
 }

@@ -280,7 +280,7 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 		return governance.Trace{}, err
 	}
 	defer c.Snapshot.Leave()
-	trace, err := c.Snapshot.Policies.Pipeline.Test(ctx, &c.Exchange)
+	trace, err := c.Snapshot.Policies.Pipeline.Test(ctx, c.Exchange)
 	if err != nil {
 		err = c.Blame(err)
 	}
@@ -292,7 +292,7 @@ func (d *Dispatcher) count(c *Call, counted bool, err error) {
 	if !counted && c.span == nil {
 		return
 	}
-	x, began := &c.Exchange, c.stages.began
+	x, began := c.Exchange, c.stages.began
 	took := time.Since(began) // reads the clock only once
 	e := stats.Ended{
 		At:       began.Add(took),
@@ -429,17 +429,28 @@ func afterFailure(u *unit.Unit, kind protocol.Kind) string {
 }
 
 func (d *Dispatcher) newCall() *Call {
-	if c, ok := d.unused.Get().(*Call); ok {
-		return c
+	c, ok := d.unused.Get().(*Call)
+	if !ok {
+		c = new(Call)
 	}
-	return new(Call)
+	if c.Exchange == nil {
+		c.Exchange = new(governance.Exchange)
+	}
+	return c
 }
 
-// recycle reuses the memory of a call that succeeded, unless policies, hooks or a peer of the caller may still
-// hold a reference to it.
+// recycle reuses the memory of a call that succeeded, unless hooks or a peer of the caller may still hold a reference
+// to it. Policies may hold one to its exchange.
 func (d *Dispatcher) recycle(c *Call) {
-	if c.Exchange.ID == "" && c.hooks.id == "" && c.Request.Client == nil {
-		*c = Call{}
-		d.unused.Put(c)
+	if c.hooks.id != "" || c.Request.Client != nil {
+		return
 	}
+	x := c.Exchange
+	if x.ID == "" {
+		*x = governance.Exchange{}
+	} else {
+		x = nil
+	}
+	*c = Call{Exchange: x}
+	d.unused.Put(c)
 }

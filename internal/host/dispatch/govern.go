@@ -16,7 +16,7 @@ func Govern(next Deliver) Deliver {
 		if c.Request.Client != nil {
 			c.Exchange.Client = asker{c}
 		}
-		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange,
+		err := c.Snapshot.Policies.Pipeline.Govern(ctx, c.Exchange,
 			func(ctx context.Context, x *governance.Exchange) (err error) {
 				c.leavePolicies()
 				x.Response, err = next(ctx, c, x.Request)

@@ -32,7 +32,7 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 	if c.hooks.id == "" {
 		c.hooks.id = "call_" + rand.Text()
 	}
-	x := &c.Exchange
+	x := c.Exchange
 	e.Session, e.Caller, e.Node, e.Extension, e.Tool = x.Session, x.Caller, x.Node, x.Extension, x.Tool
 	e.OwnName, e.Call = c.parsed.name, c.hooks.id
 	if c.entry != nil {
@@ -50,7 +50,7 @@ func RunHooks(next Deliver) Deliver {
 		if !c.isToolCall() || !c.Snapshot.Hooks.Has(hooks.BeforeToolCall) {
 			return next(ctx, c, params)
 		}
-		x, began := &c.Exchange, c.stages.now()
+		x, began := c.Exchange, c.stages.now()
 		err := c.beforeCall(ctx)
 		c.Passed(status.StageHooksBefore, began)
 		if err != nil {
@@ -65,7 +65,7 @@ func RunHooks(next Deliver) Deliver {
 
 // beforeCall runs the before-call hooks on the arguments.
 func (c *Call) beforeCall(ctx context.Context) error {
-	x := &c.Exchange
+	x := c.Exchange
 	out, err := c.runHooks(ctx, hooks.Event{Point: hooks.BeforeToolCall, Payload: c.arguments()})
 	c.hooks.context = out.Context
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Call) answered(by string, a governance.Answer) {
 
 // refused records that a hook ended the exchange.
 func (c *Call) refused(by string, err error) error {
-	x := &c.Exchange
+	x := c.Exchange
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok || e.Kind != protocol.Rejected {
 		return err

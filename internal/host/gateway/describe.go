@@ -107,15 +107,14 @@ func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d proto
 	if len(declared.List) == 0 {
 		return protocol.Description{Capabilities: capabilities}, nil
 	}
-	c := &dispatch.Call{Request: &protocol.Call{Session: s}, Snapshot: now}
-	c.Exchange = governance.Exchange{
+	c := &dispatch.Call{Request: &protocol.Call{Session: s}, Snapshot: now, Exchange: &governance.Exchange{
 		Method:   protocol.MethodInitialize,
 		Caller:   s.Caller,
 		Session:  s.ID,
 		Instance: s.Instance,
 		Node:     s.Node,
 		ToChild:  true,
-	}
+	}}
 	if d, err = govern(ctx, c, rawjson.Set(emptyObject, "capabilities", capabilities)); err == nil || ctx.Err() != nil {
 		return d, err
 	}
@@ -126,7 +125,7 @@ func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d proto
 
 // govern passes a server's description through the policies, as the result of initialize or server/discover.
 func govern(ctx context.Context, c *dispatch.Call, said json.RawMessage) (d protocol.Description, err error) {
-	x := c.Exchange
+	x := *c.Exchange
 	if isModern(c.Request.Session) {
 		x.Method = protocol.MethodDiscover
 	}

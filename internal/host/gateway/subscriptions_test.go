@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/host/dispatch"
 	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/manifest"
@@ -111,6 +112,7 @@ func TestSubscriptionsDoNotWaitForever(t *testing.T) {
 func at(kind, method string, s *protocol.Session, o manifest.Options) *dispatch.Call {
 	m := &manifest.Manifest{Transport: manifest.Transport{Kind: kind}}
 	return &dispatch.Call{
+		Exchange: new(governance.Exchange),
 		Request:  &protocol.Call{Session: s, Method: method},
 		Instance: &unit.Instance{Unit: &unit.Unit{Spec: &runtime.Spec{Manifest: m, Options: o}}},
 	}
