@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/testing/benchtest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/sdk"
@@ -49,14 +50,29 @@ env = { %s = "extension" }
 tools = ["echo", "write"]
 `
 
-// hostCall returns a function that makes the load's call.
-func hostCall(tb testing.TB, l benchtest.Load) func() error {
+// governed is the configuration of a host with policies that people use, none of which refuses a call.
+func governed(tb testing.TB) *config.Config {
+	cfg := config.Default()
+	cfg.Audit.Path = filepath.Join(tb.TempDir(), "audit.jsonl")
+	cfg.Plugins = []governance.Spec{
+		{Name: "who", Category: governance.Authorization, Builtin: "access", Config: map[string]any{
+			"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_*_delete"}}},
+		}},
+		{Name: "not too often", Category: governance.RateLimiting, Builtin: "rate_limit", Config: map[string]any{
+			"limits": []any{map[string]any{"calls": 1 << 40, "window": "1h"}},
+		}},
+		{Name: "secrets", Category: governance.Content, Builtin: "redact"},
+	}
+	return cfg
+}
+
+// hostCall returns a function that makes the load's call by a host with this configuration.
+func hostCall(tb testing.TB, l benchtest.Load, cfg *config.Config) func() error {
 	tb.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cfg := config.Default()
 	dir := tb.TempDir()
 	cfg.Extensions.SearchPaths = []string{dir}
 	path := filepath.Join(dir, "bench", "plugin.toml")

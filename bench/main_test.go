@@ -6,10 +6,12 @@
 package bench_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/testing/benchtest"
 	"github.com/exthost/exthost/internal/testing/processtest"
 )
@@ -53,7 +55,8 @@ func ways(tb testing.TB, l benchtest.Load) []benchtest.Way {
 	return []benchtest.Way{
 		l.Floor(tb),
 		{Name: "the smallest engine of JSON-RPC", Call: engineCall(tb, l)},
-		{Name: "**exthost**, `Host.Call`", Call: hostCall(tb, l)},
+		{Name: "**exthost**, `Host.Call`", Call: hostCall(tb, l, config.Default())},
+		{Name: "**exthost**, governed", Call: hostCall(tb, l, governed(tb))},
 		{Name: "go-plugin, net/rpc", Call: netRPCCall(tb, l)},
 		{Name: "go-plugin, gRPC", Call: grpcCall(tb, l)},
 		{Name: "mcp-go", Call: mcpGoCall(tb, l)},
@@ -67,7 +70,11 @@ func BenchmarkLibraries(b *testing.B) {
 		b.Run(l.Name, func(b *testing.B) {
 			all := ways(b, l)
 			for b.Loop() {
-				libraries.add(l, l.Measure(b, turns, all...))
+				results := l.Measure(b, turns, all...)
+				libraries.add(l, results)
+				if l.Down < 1<<20 {
+					librarySlow.addSlowest(fmt.Sprintf("%d at once", l.Callers), results)
+				}
 			}
 		})
 	}
@@ -89,7 +96,9 @@ func BenchmarkGateways(b *testing.B) {
 					}
 				}
 				for b.Loop() {
-					gateways.addClient(c.name, l, l.Measure(b, turns, all...))
+					results := l.Measure(b, turns, all...)
+					gateways.addClient(c.name, l, results)
+					gatewaySlow.addSlowest(fmt.Sprintf("%s, %d at once", c.name, l.Callers), results)
 				}
 			})
 		}

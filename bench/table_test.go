@@ -18,13 +18,16 @@ type table struct {
 }
 
 var (
-	libraries = &table{title: "way"}
-	gateways  = &table{title: "gateway"}
+	libraries     = &table{title: "way"}
+	librarySlow   = &table{title: "the slowest calls of a way"}
+	gateways      = &table{title: "gateway"}
+	gatewaySlow   = &table{title: "the slowest calls of a gateway"}
+	printedTables = []*table{libraries, librarySlow, gateways, gatewaySlow}
 )
 
 // printTables writes the tables to stdout as Markdown.
 func printTables() {
-	for _, t := range []*table{libraries, gateways} {
+	for _, t := range printedTables {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -85,6 +88,15 @@ func (t *table) addClient(name string, l benchtest.Load, results []benchtest.Res
 			column, text = fmt.Sprintf("%s, %d sessions, calls/s", name, l.Callers), rate(r, results[0])
 		}
 		t.set(r.Name, column, text)
+		t.set("load of the machine", column, load())
+	}
+}
+
+// addSlowest fills the column of a load with the percentiles of its calls.
+func (t *table) addSlowest(column string, results []benchtest.Result) {
+	column += ": p99, p99.9 µs"
+	for _, r := range results {
+		t.set(r.Name, column, fmt.Sprintf("%.3g, %.3g", float64(r.P99.Nanoseconds())/1e3, float64(r.P999.Nanoseconds())/1e3))
 		t.set("load of the machine", column, load())
 	}
 }

@@ -39,10 +39,12 @@ type Way struct {
 	Call func() error
 }
 
-// Result has the medians of one way.
+// Result has the medians of one way: of each percentile of a turn's calls, and of its rate.
 type Result struct {
 	Name string
 	P50  time.Duration
+	P99  time.Duration
+	P999 time.Duration
 	Rate float64 // calls per second, of all callers together
 }
 
@@ -50,18 +52,28 @@ type Result struct {
 // error.
 func (l Load) Measure(tb testing.TB, turns int, ways ...Way) []Result {
 	tb.Helper()
-	p50 := make([][]time.Duration, len(ways))
-	rate := make([][]float64, len(ways))
+	each := make([][]Result, len(ways))
 	for range turns {
 		for i, w := range ways {
 			took, total := l.turn(tb, w)
-			p50[i] = append(p50[i], median(took))
-			rate[i] = append(rate[i], float64(len(took))/total.Seconds())
+			slices.Sort(took)
+			each[i] = append(each[i], Result{
+				P50:  took[len(took)/2],
+				P99:  took[len(took)*99/100],
+				P999: took[len(took)*999/1000],
+				Rate: float64(len(took)) / total.Seconds(),
+			})
 		}
 	}
 	results := make([]Result, len(ways))
 	for i, w := range ways {
-		results[i] = Result{w.Name, median(p50[i]), median(rate[i])}
+		results[i] = Result{
+			Name: w.Name,
+			P50:  median(each[i], func(r Result) time.Duration { return r.P50 }),
+			P99:  median(each[i], func(r Result) time.Duration { return r.P99 }),
+			P999: median(each[i], func(r Result) time.Duration { return r.P999 }),
+			Rate: median(each[i], func(r Result) float64 { return r.Rate }),
+		}
 	}
 	return results
 }
@@ -116,7 +128,11 @@ func (l Load) turn(tb testing.TB, w Way) (took []time.Duration, total time.Durat
 	return slices.Concat(each...), total
 }
 
-func median[T cmp.Ordered](list []T) T {
-	list = slices.Sorted(slices.Values(list))
+func median[T cmp.Ordered](turns []Result, of func(Result) T) T {
+	var list []T
+	for _, r := range turns {
+		list = append(list, of(r))
+	}
+	slices.Sort(list)
 	return list[len(list)/2]
 }
