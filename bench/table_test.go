@@ -96,7 +96,8 @@ func (t *table) addClient(name string, l benchtest.Load, results []benchtest.Res
 func (t *table) addSlowest(column string, results []benchtest.Result) {
 	column += ": p99, p99.9 µs"
 	for _, r := range results {
-		t.set(r.Name, column, fmt.Sprintf("%.3g, %.3g", float64(r.P99.Nanoseconds())/1e3, float64(r.P999.Nanoseconds())/1e3))
+		p99, p999 := float64(r.P99.Nanoseconds())/1e3, float64(r.P999.Nanoseconds())/1e3
+		t.set(r.Name, column, fmt.Sprintf("%.0f, %.0f", p99, p999))
 		t.set("load of the machine", column, load())
 	}
 }

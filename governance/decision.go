@@ -20,10 +20,6 @@ type evaluation struct {
 	again bool
 }
 
-// ErrTimeout is the cause of the ctx of a decision that took too long. The ctx of a caller that waits no more has
-// another cause.
-var ErrTimeout = errors.New("no decision in time")
-
 // evaluate asks m, bounded by its own timeout and by the time that remains for the chain.
 func (m *member) evaluate(ctx context.Context, flow Flow, x *Exchange, remaining time.Duration) evaluation {
 	if remaining <= 0 {

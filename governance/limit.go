@@ -2,9 +2,14 @@ package governance
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
+
+// ErrTimeout is the cause of the ctx of a decision that took too long. The ctx of a caller that waits no more has
+// another cause.
+var ErrTimeout = errors.New("no decision in time")
 
 // limited is the context of one decision. It ends as that of [context.WithDeadlineCause] with [ErrTimeout] does, but
 // its timer begins when the policy first waits for its end: most policies decide at once and never wait, and
