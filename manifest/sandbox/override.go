@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/invopop/jsonschema"
 )
@@ -65,9 +68,9 @@ func (o Override) Validate() []Problem {
 	return (&Table{Profile: o.Profile, Read: o.Read, Write: o.Write, Net: o.Net}).Validate()
 }
 
-// Over returns the table in force: o laid over t, or byDefault for an extension without a table. It is nil if the
-// extension is not confined.
-func (o Override) Over(t *Table, byDefault string) *Table {
+// Over returns the table in force: o laid over t, or byDefault for an extension without a table. Where none states a
+// profile, it is that of the command. Over returns nil if the extension is not confined.
+func (o Override) Over(t *Table, byDefault, command string) *Table {
 	switch {
 	case o.Word() == Off, o.IsZero() && t == nil && byDefault != Strict:
 		return nil
@@ -75,9 +78,7 @@ func (o Override) Over(t *Table, byDefault string) *Table {
 		t = &Table{Write: []string{State}}
 	}
 	merged := *t
-	if o.Profile != "" {
-		merged.Profile = o.Profile
-	}
+	merged.Profile = cmp.Or(o.Profile, merged.Profile, profileOf(command))
 	for _, list := range []struct {
 		to   *[]string
 		from []string
@@ -90,6 +91,19 @@ func (o Override) Over(t *Table, byDefault string) *Table {
 		merged.BestEffort = *o.BestEffort
 	}
 	return &merged
+}
+
+// profileOf returns the profile of a command that is an interpreter, "" for other programs.
+func profileOf(command string) string {
+	switch strings.TrimRight(filepath.Base(command), "0123456789.") { // such as python3.12
+	case "node", "npx":
+		return ProfileNode
+	case "python":
+		return ProfilePython
+	case "uv", "uvx":
+		return ProfileUV
+	}
+	return ""
 }
 
 // JSONSchema accepts a mode or a table.

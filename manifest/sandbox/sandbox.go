@@ -20,8 +20,8 @@ import (
 // Table states what the extension's processes may access; the kernel enforces it. Without it they may access
 // whatever the host's user may, unless the operator restricts them.
 type Table struct {
-	// node, python, uv, go or none: adds what such programs need to read; default: the system's programs and
-	// libraries
+	// node, python, uv, go or none: adds what such programs need to read; default: that of the command, if it is node,
+	// npx, python, uv or uvx, else the system's programs and libraries
 	Profile string `toml:"profile" json:"profile,omitempty"`
 	// files and folders to read besides its own folder and state directory: "./data", "~/notes", absolute
 	Read []string `toml:"read" json:"read,omitempty"`
@@ -33,7 +33,7 @@ type Table struct {
 	BestEffort bool `toml:"best_effort" json:"best_effort,omitempty"`
 }
 
-// The values of Table.Profile; "" adds the system's programs and libraries.
+// The values of Table.Profile in force; "" adds the system's programs and libraries.
 const (
 	ProfileNode   = "node"
 	ProfilePython = "python"

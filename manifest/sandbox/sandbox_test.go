@@ -94,12 +94,28 @@ func TestOverride(t *testing.T) {
 		"keys after off": {sandbox.Override{Mode: sandbox.Off, Read: []string{}}, author, sandbox.Off,
 			&sandbox.Table{Profile: "node", Read: nil, Net: sandbox.Net{"x:1"}}},
 	} {
-		got := tt.o.Over(tt.table, tt.byDefault)
+		got := tt.o.Over(tt.table, tt.byDefault, "sh")
 		if got != nil && len(got.Read) == 0 {
 			got.Read = nil
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for command, want := range map[string]string{
+		"sh": "", "nodes": "", "": "", "./node-server": "",
+		"node": "node", "/home/ann/.nvm/versions/node/v22.1.0/bin/node": "node", "npx": "node",
+		"python3": "python", "python": "python", "/usr/bin/python3.12": "python", "uvx": "uv", "uv": "uv",
+	} {
+		for table, profile := range map[*sandbox.Table]string{
+			nil:                want,
+			{Read: []string{}}: want,
+			{Profile: "none"}:  "none",
+			{Profile: "node"}:  "node",
+		} {
+			if got := (sandbox.Override{Mode: sandbox.Strict}).Over(table, "", command); got.Profile != profile {
+				t.Errorf("%q with %+v has profile %q", command, table, got.Profile)
+			}
 		}
 	}
 	for text, o := range map[string]sandbox.Override{

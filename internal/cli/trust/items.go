@@ -276,7 +276,8 @@ func risks(cfg *config.Config, c *discovery.Candidate) (lines []string) {
 // describeSandbox adds the sandbox of a process that c starts, and what this system does not enforce of it.
 func (i *Item) describeSandbox(cfg *config.Config, c *discovery.Candidate) {
 	m := c.Manifest
-	table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default)
+	table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default,
+		m.Transport.Command)
 	if table == nil || m.Transport.URL != "" || m.Transport.Kind == manifest.KindNATS {
 		return
 	}

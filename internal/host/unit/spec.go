@@ -125,7 +125,7 @@ func (e *Env) statedSpec(cfg *config.Config, c *discovery.Candidate) (runtime.Sp
 	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
 		return s, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
 	}
-	table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default)
+	table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default, t.Command)
 	if table == nil || t.URL != "" || t.Kind == manifest.KindNATS { // a remote server has no process on this machine
 		return s, nil
 	}

@@ -15,7 +15,7 @@ import (
 // the accesses that no table can grant.
 func (p *Policy) Additions(t *sandbox.Table, refused []Access, targets []string) (lines []string) {
 	if t == nil {
-		t = sandbox.Override{Mode: sandbox.Strict}.Over(nil, "")
+		t = sandbox.Override{Mode: sandbox.Strict}.Over(nil, "", "")
 	}
 	var read, write, net, never []string
 	for _, a := range together(refused) {

@@ -13,7 +13,7 @@ import (
 )
 
 // strictTable is the table of an extension that states none.
-func strictTable() *ask.Table { return ask.Override{}.Over(nil, ask.Strict) }
+func strictTable() *ask.Table { return ask.Override{}.Over(nil, ask.Strict, "") }
 
 func TestResolve(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
