@@ -5,6 +5,7 @@
 #
 # A failure leaves what was there before, and nothing else.
 set -eu
+export LC_ALL=C
 
 usage() {
 	cat <<'USAGE'
@@ -35,7 +36,13 @@ die() {
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# The program is in one function, so that a part of this file, when its download is cut, does nothing.
+# quoted prints a text as a word of the shell.
+quoted() { printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
+
+# line prints the text of a program, which is in a file, as one line without control characters.
+line() { tr '\n' ' ' <"$1" | tr -d '\000-\037\177' | sed 's/ *$//; s/^\(.\{250\}\).*/\1 …/'; }
+
+# The script is in one function, so that a part of this file, when its download is cut, does nothing.
 main() {
 	version='' dir='' key='' program=exthost uninstall=''
 	while [ $# -gt 0 ]; do
@@ -58,6 +65,14 @@ main() {
 	case $version in
 	*[!0-9A-Za-z.+-]* | *..*) die "$version is no version" "one such as 1.2.3, or none for the latest" ;;
 	esac
+	child='' timer='' notes='' tmp='' made=''
+	trap clean EXIT
+	trap 'interrupted 129' HUP
+	trap 'interrupted 130' INT
+	trap 'interrupted 131' QUIT
+	trap 'interrupted 141' PIPE
+	trap 'interrupted 143' TERM
+	notes=$(mktemp -d) || die "mktemp makes no directory in ${TMPDIR:-/tmp}" "set TMPDIR to a directory of yours"
 	place
 	if [ -n "$uninstall" ]; then
 		uninstall
@@ -72,29 +87,84 @@ place() {
 		if [ "$(id -u)" = 0 ]; then
 			dir=/usr/local/bin
 		else
-			dir=${HOME:?is not set; state --dir}/.local/bin
+			[ -n "${HOME:-}" ] || die "HOME is not set" "name the directory with --dir DIR"
+			dir=$HOME/.local/bin
 		fi
 	fi
 	case $dir in
 	/*) ;;
-	*) dir=$PWD/$dir ;;
+	*)
+		[ -d "${PWD:-}" ] || die "--dir $dir is relative, and the working directory is gone" "begin --dir with /"
+		dir=$PWD/$dir
+		;;
 	esac
 	while [ "$dir" != / ] && [ "${dir%/}" != "$dir" ]; do dir=${dir%/}; done
 	target=${dir%/}/exthost
 	old=''
 	if [ -L "$target" ]; then
 		die "$target is a link, which something else made" "remove it, or install elsewhere with --dir"
+	elif [ -f "$target" ]; then
+		ask "$target" || die "$target does not run: $reason" \
+			"if it was exthost: rm $(quoted "$target"); otherwise install elsewhere with --dir"
+		old=$said
 	elif [ -e "$target" ]; then
-		[ ! -f "$target" ] || old=$("$target" --version </dev/null 2>/dev/null) || old=''
-		case $old in
-		"exthost "*) ;;
-		*) die "$target is there and is not exthost" "move it away, or install elsewhere with --dir" ;;
-		esac
+		old='no file'
 	fi
+	case $old in
+	'' | "exthost "*) ;;
+	*) die "$target is there and is not exthost" "move it away, or install elsewhere with --dir" ;;
+	esac
 }
+
+# start KIB COMMAND runs a command in the background, with files of at most KIB kibibytes. A signal to this shell is
+# then not kept waiting by the command, as it is by one in the foreground.
+start() {
+	kib=$1
+	shift
+	(
+		ulimit -f $((kib * 2)) 2>/dev/null || true # the unit is 512 bytes, of some shells 1024
+		exec "$@" </dev/null
+	) &
+	child=$!
+}
+
+# finish waits for what start has begun, and returns its exit code.
+finish() {
+	code=0
+	wait "$child" 2>/dev/null || code=$?
+	child=''
+	return $code
+}
+
+# ask has a program say its version: $said, or why it does not: $reason. It has 20 seconds.
+ask() {
+	start 64 "$1" --version >"$notes/out" 2>"$notes/err"
+	(
+		n=0
+		while [ $n -lt 20 ]; do
+			sleep 1
+			n=$((n + 1))
+		done
+		kill -9 "$child"
+	) >/dev/null 2>&1 &
+	timer=$!
+	finish || true
+	stop "$timer"
+	timer=''
+	said=$(line "$notes/out") reason=$(line "$notes/err")
+	case $code in
+	0) reason=${reason:-it says nothing} ;;
+	137 | 265) reason='it did not end within 20 seconds, or was killed' ;;
+	*) reason=${reason:-its exit code is $code} ;;
+	esac
+	[ $code = 0 ] && [ -n "$said" ]
+}
+
+stop() { { kill -9 "$1" && wait "$1"; } 2>/dev/null || true; }
 
 uninstall() {
 	[ -n "$old" ] || die "there is no $target" "install.sh --uninstall --dir DIR"
+	trap '' HUP INT QUIT PIPE TERM
 	rm -f "$target" || die "$target cannot be removed" "run it as the owner of $dir"
 	say "removed $target"
 	say "  what it has written stays: exthost in \$XDG_STATE_HOME (~/.local/state) and in \$XDG_CONFIG_HOME (~/.config)"
@@ -173,18 +243,12 @@ tools() {
 
 # stage makes a directory beside the target, so that the last step is one rename within a file system.
 stage() {
-	made=''
 	at=$dir
 	while [ ! -e "$at" ] && [ ! -L "$at" ]; do
 		made=$at
 		at=${at%/*}
 		at=${at:-/}
 	done
-	tmp=''
-	trap 'clean' EXIT
-	trap 'exit 129' HUP
-	trap 'exit 130' INT
-	trap 'exit 143' TERM
 	mkdir -p "$dir" 2>/dev/null || die "$dir cannot be made" "a directory of yours with --dir"
 	tmp=$(mktemp -d "${dir%/}/.exthost.XXXXXXXX" 2>/dev/null) || die "nothing can be written in $dir" \
 		"a directory of yours with --dir"
@@ -192,10 +256,19 @@ stage() {
 
 # clean removes what this run has made, but the program. Of the directories it removes those that are empty.
 clean() {
+	trap '' HUP INT QUIT PIPE TERM
+	for running in $timer $child; do stop "$running"; done
+	[ -z "$notes" ] || rm -rf "$notes"
 	[ -z "$tmp" ] || rm -rf "$tmp"
 	[ -n "$made" ] || return 0
 	at=$dir
 	while rmdir "$at" 2>/dev/null || true; [ "$at" != "$made" ]; do at=${at%/*}; done
+}
+
+interrupted() {
+	trap '' HUP INT QUIT PIPE TERM
+	say "install.sh: interrupted; nothing is changed" || true
+	exit "$1"
 }
 
 # host prints the host of a URL, if files may come from there: the host of the releases and, of GitHub, where it keeps
@@ -242,27 +315,20 @@ fetch() {
 }
 
 get_curl() {
-	answer=$(
-		bound "$3"
-		curl --silent --show-error --no-location --proto =https --connect-timeout 20 --max-time 1200 --speed-time 60 \
-			--speed-limit 1000 --output "$2" --write-out '%{http_code} %{redirect_url}' "$1"
-	) || return 0
+	start "$3" curl --silent --show-error --no-location --proto =https --connect-timeout 20 --max-time 1200 \
+		--speed-time 60 --speed-limit 1000 --output "$2" --write-out '%{http_code} %{redirect_url}' "$1" >"$notes/out"
+	finish || return 0
+	answer=$(cat "$notes/out")
 	status=${answer%% *} location=${answer#* }
 }
 
 get_wget() {
-	code=0
-	answer=$(
-		bound "$3"
-		wget --quiet --server-response --max-redirect=0 --tries=1 --timeout=60 --output-document="$2" "$1" 2>&1
-	) || code=$?
-	[ $code = 0 ] || [ $code = 8 ] || { say "$answer" && return 0; } # 8: the server's answer says no, or elsewhere
-	status=$(printf '%s\n' "$answer" | sed -n 's/^ *HTTP\/[0-9.]* \([0-9]*\).*/\1/p' | tail -n 1)
-	location=$(printf '%s\n' "$answer" | tr -d '\r' | sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' | tail -n 1)
+	start "$3" wget --quiet --server-response --max-redirect=0 --tries=1 --timeout=60 --output-document="$2" "$1" \
+		2>"$notes/out"
+	finish || [ $code = 8 ] || { cat "$notes/out" >&2 && return 0; } # 8: the server's answer says no, or elsewhere
+	status=$(sed -n 's/^ *HTTP\/[0-9.]* \([0-9]*\).*/\1/p' "$notes/out" | tail -n 1)
+	location=$(tr -d '\r' <"$notes/out" | sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' | tail -n 1)
 }
-
-# bound keeps a file from growing without end. The unit is 512 bytes, of some shells 1024.
-bound() { ulimit -f $(($1 * 2)) 2>/dev/null || true; }
 
 # signature verifies checksums.txt by each way there is.
 signature() {
@@ -302,8 +368,8 @@ unpack() {
 		"is there space in $dir?"
 	if [ -L "$tmp/exthost" ] || [ ! -f "$tmp/exthost" ]; then die "$archive has no program exthost" "$report"; fi
 	chmod 755 "$tmp/exthost"
-	said=$("$tmp/exthost" --version </dev/null 2>&1) ||
-		die "the program does not run in $dir: $said" "a directory that may have programs, with --dir"
+	ask "$tmp/exthost" || die "the program does not run in $dir: $reason" \
+		"name a directory that may have programs with --dir"
 	case $said in
 	"exthost $version "*) ;;
 	*) die "the program of $archive says that it is $said" "$report" ;;
@@ -311,6 +377,7 @@ unpack() {
 }
 
 replace() {
+	trap '' HUP INT QUIT PIPE TERM # from here on something is changed
 	mv -f "$tmp/exthost" "$target" || die "$target could not be replaced" "a directory of yours with --dir"
 	say "installed exthost $version as $target; checksum$signed verified"
 	case $old in

@@ -58,19 +58,20 @@ func beExthost(self string) int {
 type user struct {
 	*testing.T
 	home, bin string
+	tmp       string // nothing stays there
 	shell     []string
 	env       []string
 }
 
 // tools are what the script may use beside a program that downloads. They are all that is on PATH.
 var tools = []string{
-	"sh", "chmod", "cat", "grep", "gzip", "id", "mkdir", "mktemp", "mv", "rm", "rmdir", "sed", "sha256sum", "tail",
-	"tar", "tr", "uname",
+	"sh", "chmod", "cat", "grep", "gzip", "id", "mkdir", "mktemp", "mv", "rm", "rmdir", "sed", "sha256sum", "sleep",
+	"tail", "tar", "tr", "uname",
 }
 
 func newUser(t *testing.T, s *site, get string) *user {
 	t.Helper()
-	u := &user{T: t, home: t.TempDir(), bin: t.TempDir(), shell: []string{"sh"}}
+	u := &user{T: t, home: t.TempDir(), bin: t.TempDir(), tmp: t.TempDir(), shell: []string{"sh"}}
 	for _, name := range append(tools, get) {
 		path, err := exec.LookPath(name)
 		if err != nil {
@@ -86,6 +87,7 @@ func newUser(t *testing.T, s *site, get string) *user {
 	}
 	u.env = []string{
 		"HOME=" + u.home,
+		"TMPDIR=" + u.tmp,
 		"PATH=" + u.bin,
 		"CURL_CA_BUNDLE=" + s.ca,
 		"WGETRC=" + wgetrc,
@@ -153,6 +155,14 @@ func (u *user) refused(words string, args ...string) {
 	}
 	if diff := cmp.Diff(before, u.files()); diff != "" {
 		u.Errorf("the failure changed the home (-before +after):\n%s", diff)
+	}
+	u.nothingStays()
+}
+
+func (u *user) nothingStays() {
+	u.Helper()
+	if entries, err := os.ReadDir(u.tmp); err != nil || len(entries) > 0 {
+		u.Errorf("in the directory of temporary files are %v, %v", entries, err)
 	}
 }
 
@@ -226,7 +236,66 @@ func TestInstalls(t *testing.T) {
 					t.Errorf("%v, %v", entries, err)
 				}
 				u.refused("there is no "+program, "--uninstall")
+				u.unusable(program)
 			})
+		}
+	}
+}
+
+// unusable has programs be there that cannot say their version: both an installation and a removal say why.
+func (u *user) unusable(program string) {
+	u.Helper()
+	for _, p := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		{"", 0o755, ""},
+		{"#!/bin/sh\necho no such system >&2; exit 3\n", 0o755, "no such system"},
+		{"#!/bin/sh\nexit 3\n", 0o755, "its exit code is 3"},
+		{"#!/no/such/interpreter\n", 0o755, ""},
+		{"\x7fELF\x02\x01\x01\x00", 0o755, ""},
+		{"exthost 0.9.0", 0o644, "ermission denied"}, // as it is in a file system without programs
+	} {
+		if err := errors.Join(os.RemoveAll(program), os.WriteFile(program, []byte(p.text), p.mode)); err != nil {
+			u.Fatal(err)
+		}
+		for _, args := range [][]string{nil, {"--uninstall"}} {
+			u.refused(program+" does not run: ", args...)
+			u.refused(p.want, args...)
+			u.refused("rm '"+program+"'", args...)
+		}
+	}
+}
+
+// TestProgramWithoutEnd has a program be there that does not end, nor what it has started. The time is over at once.
+func TestProgramWithoutEnd(t *testing.T) {
+	t.Parallel()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shell := range []string{"sh", "bash", "busybox sh"} {
+		u := newUser(t, newSite(t, newRelease("0.9.0")), "curl")
+		u.shell = strings.Fields(shell)
+		if u.shell[0], err = exec.LookPath(u.shell[0]); err != nil {
+			t.Logf("NOT TESTED: a program without end in %s, which is missing", shell)
+			continue
+		}
+		u.script("sleep", "exit")
+		u.existing("0.8.0")
+		text := "#!/bin/sh\ntrap '' TERM\n" + sleep + " 1000\necho exthost 0.8.0 go1.26 test/test\n"
+		if err := os.WriteFile(filepath.Join(u.dir(), "exthost"), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{nil, {"--uninstall"}} {
+			cmd := u.command(args...)
+			out, err := cmd.CombinedOutput()
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the program has started
+			if err == nil || !strings.Contains(string(out), "does not run: it did not end within 20 seconds") {
+				t.Errorf("%s %v: %v: %s", shell, args, err, out)
+			}
+			u.nothingStays()
 		}
 	}
 }
@@ -420,8 +489,7 @@ func TestLeavesWhatItDidNotMake(t *testing.T) {
 		"another program": {func(path string) error {
 			return os.WriteFile(path, []byte("#!/bin/sh\necho something else\n"), 0o755)
 		}, "is there and is not exthost"},
-		"a file": {func(path string) error { return os.WriteFile(path, []byte("notes"), 0o600) },
-			"is there and is not exthost"},
+		"a file":      {func(path string) error { return os.WriteFile(path, []byte("notes"), 0o600) }, "does not run"},
 		"a directory": {func(path string) error { return os.Mkdir(path, 0o755) }, "is there and is not exthost"},
 		"a link":      {func(path string) error { return os.Symlink("/bin/true", path) }, "is a link"},
 		"a lost link": {func(path string) error { return os.Symlink("/no/such/file", path) }, "is a link"},
@@ -513,51 +581,66 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestInterrupted ends the script while it waits for the rest of the archive.
+// TestInterrupted ends the script while it waits for the rest of the archive, with what it runs and alone.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) {
-			t.Parallel()
-			half, end := make(chan struct{}), make(chan struct{})
-			s := newSite(t, newRelease("0.9.0"))
-			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.HasSuffix(r.URL.Path, ".tar.gz") {
-					return false
-				}
-				w.Header().Set("Content-Length", "100000")
-				_, _ = w.Write(make([]byte, 50000))
-				w.(http.Flusher).Flush()
-				close(half)
-				<-end
-				return true
-			}
-			t.Cleanup(func() { close(end) })
-			u := newUser(t, s, "curl")
-			u.existing("0.8.0")
-			before := u.files()
-			cmd := u.command()
-			var out bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &out
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-half:
-			case <-time.After(patience):
-				t.Error("the archive is not asked for")
-			}
-			if err := syscall.Kill(-cmd.Process.Pid, signal); err != nil {
-				t.Error(err)
-			}
-			if err := cmd.Wait(); err == nil {
-				t.Error("it succeeds")
-			}
-			if diff := cmp.Diff(before, u.files()); diff != "" {
-				t.Errorf("(-before +after):\n%s%s", diff, out.Bytes())
-			}
-		})
+	for _, signal := range []syscall.Signal{
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE,
+	} {
+		for _, get := range []string{"curl", "wget"} {
+			t.Run(signal.String()+" "+get, func(t *testing.T) {
+				t.Parallel()
+				interrupted(t, get, func(shell int) error { return syscall.Kill(-shell, signal) })
+			})
+			t.Run(signal.String()+" "+get+" alone", func(t *testing.T) {
+				t.Parallel()
+				interrupted(t, get, func(shell int) error { return syscall.Kill(shell, signal) })
+			})
+		}
 	}
+}
+
+func interrupted(t *testing.T, get string, kill func(shell int) error) {
+	t.Helper()
+	half, end := make(chan struct{}), make(chan struct{})
+	s := newSite(t, newRelease("0.9.0"))
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, ".tar.gz") {
+			return false
+		}
+		w.Header().Set("Content-Length", "100000")
+		_, _ = w.Write(make([]byte, 50000))
+		w.(http.Flusher).Flush()
+		close(half)
+		<-end
+		return true
+	}
+	t.Cleanup(func() { close(end) })
+	u := newUser(t, s, get)
+	u.existing("0.8.0")
+	before := u.files()
+	cmd := u.command()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-half:
+	case <-time.After(patience):
+		t.Error("the archive is not asked for")
+	}
+	if err := kill(cmd.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	const want = "install.sh: interrupted; nothing is changed\n"
+	if err := cmd.Wait(); err == nil || out.String() != want {
+		t.Errorf("%v, want an error and %q: %s", err, want, out.Bytes())
+	}
+	if diff := cmp.Diff(before, u.files()); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+	u.nothingStays()
 }
 
 // TestReplacesARunningProgram upgrades a program that runs, while others start it: there is one at any time.
