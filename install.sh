@@ -39,18 +39,25 @@ has() { command -v "$1" >/dev/null 2>&1; }
 # quoted prints a text as a word of the shell.
 quoted() { printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 
-# line prints the text of a program, which is in a file, as one line without control characters.
-line() { tr '\n' ' ' <"$1" | tr -d '\000-\037\177' | sed 's/ *$//; s/^\(.\{250\}\).*/\1 …/'; }
+# line prints its input, which is the text of a program, as one line without control characters.
+line() { tr '\n' ' ' | tr -d '\000-\037\177' | sed 's/ *$//; s/^\(.\{250\}\).*/\1 …/'; }
 
 # The script is in one function, so that a part of this file, when its download is cut, does nothing.
 main() {
-	version='' dir='' key='' program=exthost uninstall=''
+	version=latest dir='' key='' program=exthost uninstall=''
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--version | --dir | --key)
-			[ -n "${2:-}" ] || die "$1 needs a value" "install.sh --help"
+			[ -n "${2:-}" ] || die "$1 needs a value" "see install.sh --help"
 			case $1 in
-			--version) version=${2#v} ;;
+			--version)
+				version=${2#v}
+				case $version in
+				'' | [!0-9]* | *[!0-9A-Za-z.+-]* | *..*)
+					die "\"$2\" is no version" "name one such as 1.2.3, or leave out --version for the latest"
+					;;
+				esac
+				;;
 			--dir) dir=$2 ;;
 			--key) key=$2 ;;
 			esac
@@ -59,11 +66,15 @@ main() {
 		--slim) program=exthost-slim && shift ;;
 		--uninstall) uninstall=yes && shift ;;
 		-h | --help) usage && exit ;;
-		*) die "there is no option $1" "install.sh --help" ;;
+		*) die "there is no option $1" "see install.sh --help" ;;
 		esac
 	done
-	case $version in
-	*[!0-9A-Za-z.+-]* | *..*) die "$version is no version" "one such as 1.2.3, or none for the latest" ;;
+	case $key:${#key} in
+	:0 | RW*:56) ;;
+	*)
+		[ -f "$key" ] || die "--key $key is no file, and no key: that has 56 characters and begins with RW" \
+			"name the file of the key, or state the key"
+		;;
 	esac
 	child='' timer='' notes='' tmp='' made=''
 	trap clean EXIT
@@ -151,7 +162,7 @@ ask() {
 	finish || true
 	stop "$timer"
 	timer=''
-	said=$(line "$notes/out") reason=$(line "$notes/err")
+	said=$(line <"$notes/out") reason=$(line <"$notes/err")
 	case $code in
 	0) reason=${reason:-it says nothing} ;;
 	137 | 265) reason='it did not end within 20 seconds, or was killed' ;;
@@ -163,9 +174,9 @@ ask() {
 stop() { { kill -9 "$1" && wait "$1"; } 2>/dev/null || true; }
 
 uninstall() {
-	[ -n "$old" ] || die "there is no $target" "install.sh --uninstall --dir DIR"
+	[ -n "$old" ] || die "there is no $target" "name its directory with --dir DIR"
 	trap '' HUP INT QUIT PIPE TERM
-	rm -f "$target" || die "$target cannot be removed" "run it as the owner of $dir"
+	rm -f "$target" || die "$target cannot be removed" "run install.sh as the owner of $dir"
 	say "removed $target"
 	say "  what it has written stays: exthost in \$XDG_STATE_HOME (~/.local/state) and in \$XDG_CONFIG_HOME (~/.config)"
 }
@@ -178,7 +189,7 @@ install() {
 	platform
 	tools
 	stage
-	if [ -z "$version" ]; then
+	if [ "$version" = latest ]; then
 		fetch "$releases/latest/download/checksums.txt" "$tmp/latest.txt" 128
 		version=$(sed -n "s/^[0-9a-f]\{64\}  ${program}_\([0-9A-Za-z.+-]*\)_$system\.tar\.gz\$/\1/p" "$tmp/latest.txt")
 		case $version in
@@ -197,7 +208,7 @@ install() {
 
 # platform names the system as the archives do.
 platform() {
-	other="https://github.com/exthost/exthost/releases, or: go install github.com/exthost/exthost/cmd/exthost@latest"
+	other="see https://github.com/exthost/exthost/releases, or go install github.com/exthost/exthost/cmd/exthost@latest"
 	os=$(uname -s) arch=$(uname -m)
 	case $os in
 	Linux) os=linux ;;
@@ -206,7 +217,7 @@ platform() {
 		# A shell under Rosetta is told that the machine is another one.
 		[ "$(sysctl -n sysctl.proc_translated 2>/dev/null)" != 1 ] || arch=arm64
 		;;
-	*) die "there is no program for $os here" "winget install exthost.exthost, or $other" ;;
+	*) die "there is no program for $os here" "run: winget install exthost.exthost; or $other" ;;
 	esac
 	case $arch in
 	x86_64 | amd64) arch=amd64 ;;
@@ -223,7 +234,8 @@ tools() {
 	if has curl; then
 		get=get_curl
 	elif has wget && wget --version 2>/dev/null | grep -q '^GNU Wget 1'; then # others do not verify certificates
-		get=get_wget
+		get=get_wget hsts=''
+		! wget --help | grep -q -e --no-hsts || hsts=--no-hsts
 	else
 		die "curl is missing, and so is GNU Wget" "install curl"
 	fi
@@ -249,12 +261,13 @@ stage() {
 		at=${at%/*}
 		at=${at:-/}
 	done
-	mkdir -p "$dir" 2>/dev/null || die "$dir cannot be made" "a directory of yours with --dir"
+	mkdir -p "$dir" 2>/dev/null || die "$dir cannot be made" "name a directory of yours with --dir"
 	tmp=$(mktemp -d "${dir%/}/.exthost.XXXXXXXX" 2>/dev/null) || die "nothing can be written in $dir" \
-		"a directory of yours with --dir"
+		"name a directory of yours with --dir"
 }
 
-# clean removes what this run has made, but the program. Of the directories it removes those that are empty.
+# clean removes what this run has made, except the installed program. Of the directories it removes
+# those that are empty.
 clean() {
 	trap '' HUP INT QUIT PIPE TERM
 	for running in $timer $child; do stop "$running"; done
@@ -276,19 +289,21 @@ interrupted() {
 host() {
 	case $1 in
 	https://*) ;;
-	*) die "$1 is not https" "$mirrors" ;;
+	*) die "$(bare "$1") is not https" "$mirrors" ;;
 	esac
 	name=${1#https://}
 	name=${name%%/*}
 	name=${name%:443}
 	case $name in
-	'' | *[!0-9A-Za-z.:-]*) die "$1 has no plain host" "$mirrors" ;;
+	'' | *[!0-9A-Za-z.:-]*) die "$(bare "$1") has no plain host, or has a password" "$mirrors" ;;
 	esac
 	case ${home:-$name}:$name in
 	"$name:$name" | github.com:*.githubusercontent.com) printf '%s' "$name" ;;
-	*) die "$home redirects to another host: $1" "$mirrors" ;;
+	*) die "$home redirects to another host: $(bare "$1")" "$mirrors" ;;
 	esac
 }
+bare() { printf '%s' "$1" | sed 's|//.*@|//|'; } # without user and password
+
 mirrors="try again from another network, or name a mirror: EXTHOST_RELEASES=https://HOST/PATH"
 
 # fetch URL FILE KIB: at most KIB kibibytes.
@@ -296,7 +311,7 @@ fetch() {
 	url=$1
 	for hop in 1 2 3 4 5 6; do
 		host "$url" >/dev/null
-		status='' location=''
+		status='' location='' trouble="make sure that $dir has space, and try again"
 		rm -f "$2"
 		$get "$url" "$2" "$3"
 		case $status in
@@ -304,7 +319,7 @@ fetch() {
 		301 | 302 | 303 | 307 | 308) ;;
 		404) die "there is no $url" "see which releases there are: $releases" ;;
 		[1-5][0-9][0-9]) die "$url: the server answered $status" "try again later" ;;
-		*) die "$url could not be fetched, or not whole within its bounds" "try again; is there space in $dir?" ;;
+		*) die "$url could not be fetched, or not whole within its bounds" "$trouble" ;;
 		esac
 		case $location in
 		/*) url=https://$(host "$url")$location ;;
@@ -315,20 +330,30 @@ fetch() {
 }
 
 get_curl() {
-	start "$3" curl --silent --show-error --no-location --proto =https --connect-timeout 20 --max-time 1200 \
+	start "$3" curl -q --silent --show-error --no-location --proto =https --connect-timeout 20 --max-time 1200 \
 		--speed-time 60 --speed-limit 1000 --output "$2" --write-out '%{http_code} %{redirect_url}' "$1" >"$notes/out"
-	finish || return 0
+	if ! finish; then
+		case $code in 5 | 6 | 7 | 28 | 35 | 60) trouble=$network ;; esac # no address, connection, answer or TLS
+		return 0
+	fi
 	answer=$(cat "$notes/out")
 	status=${answer%% *} location=${answer#* }
 }
 
 get_wget() {
-	start "$3" wget --quiet --server-response --max-redirect=0 --tries=1 --timeout=60 --output-document="$2" "$1" \
-		2>"$notes/out"
-	finish || [ $code = 8 ] || { cat "$notes/out" >&2 && return 0; } # 8: the server's answer says no, or elsewhere
+	# shellcheck disable=SC2086 # no option, or one
+	start "$3" wget $hsts --quiet --server-response --max-redirect=0 --tries=1 --timeout=60 \
+		--output-file="$notes/out" --output-document="$2" "$1"
+	if ! finish && [ $code != 8 ]; then # 8: the server's answer says no, or elsewhere
+		cat "$notes/out" >&2
+		case $code in 4 | 5) trouble=$network ;; esac # no connection, no TLS
+		return 0
+	fi
 	status=$(sed -n 's/^ *HTTP\/[0-9.]* \([0-9]*\).*/\1/p' "$notes/out" | tail -n 1)
 	location=$(tr -d '\r' <"$notes/out" | sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' | tail -n 1)
 }
+
+network="look at the network, the proxy (https_proxy), the certificates and the clock; then try again"
 
 # signature verifies checksums.txt by each way there is.
 signature() {
@@ -345,28 +370,55 @@ signature() {
 	fi
 	if has cosign; then
 		fetch "$from/checksums.txt.sigstore.json" "$tmp/checksums.txt.sigstore.json" 1024
-		errors=$(cosign verify-blob --bundle "$tmp/checksums.txt.sigstore.json" \
-			--certificate-identity "https://github.com/exthost/exthost/.github/workflows/release.yaml@refs/tags/v$version" \
-			--certificate-oidc-issuer https://token.actions.githubusercontent.com "$tmp/checksums.txt" 2>&1) ||
-			die "the checksums of $version are not signed by their release: $errors" "$report"
+		cosigned || refuse_cosign
 		signed="$signed and signature (cosign)"
 	fi
 }
+
+# cosigned has cosign verify the bundle. Before 2.5 it reads this one with an option, which others may not have.
+cosigned() {
+	cosign_verify && return
+	reason=$(tail -n 1 "$notes/err" | line)
+	cosign_verify --new-bundle-format && return
+	grep -q 'unknown flag' "$notes/err" || reason=$(tail -n 1 "$notes/err" | line)
+	return 1
+}
+
+cosign_verify() {
+	start 409600 cosign verify-blob --bundle "$tmp/checksums.txt.sigstore.json" \
+		--certificate-identity "https://github.com/exthost/exthost/.github/workflows/release.yaml@refs/tags/v$version" \
+		--certificate-oidc-issuer https://token.actions.githubusercontent.com "$@" "$tmp/checksums.txt" \
+		>"$notes/err" 2>&1
+	finish
+}
+
+# refuse_cosign ends the script. Only what cosign says of a signature that it has read is held against the release.
+refuse_cosign() {
+	case $reason in
+	*'none of the expected identities matched'* | *'no matching CertificateIdentity found'* | \
+		*'invalid signature when validating'*)
+		die "the checksums of $version are not signed by their release: $reason" "$report"
+		;;
+	esac
+	die "cosign could not verify the checksums of $version: $reason" \
+		"update cosign, and try again from a network that reaches Sigstore"
+}
+
 report="do not use these files; report it as SECURITY.md of the project says"
 
 checksum() {
 	want=$(sed -n "s/^\([0-9a-f]\{64\}\)  $(printf '%s' "$archive" | sed 's/\./\\./g')\$/\1/p" "$tmp/checksums.txt")
-	[ ${#want} = 64 ] || die "checksums.txt does not state $archive once" "is there a release for $system? $releases"
-	got=$($sum "$tmp/$archive") || die "the checksum of $archive cannot be computed" "does $sum work?"
+	[ ${#want} = 64 ] || die "checksums.txt does not state $archive once" "see what is released for $system: $releases"
+	got=$($sum <"$tmp/$archive") || die "$sum cannot compute the checksum of $archive" "see what $sum --help says"
 	got=${got%% *}
 	[ "$got" = "$want" ] || die "$archive has the SHA-256 $got, and the release states $want" "try again; then: $report"
 }
 
 # unpack takes the program alone out of the archive, and runs it once where it will be.
 unpack() {
-	tar -xzof "$tmp/$archive" -C "$tmp" exthost 2>/dev/null || die "$archive could not be unpacked" \
-		"is there space in $dir?"
-	if [ -L "$tmp/exthost" ] || [ ! -f "$tmp/exthost" ]; then die "$archive has no program exthost" "$report"; fi
+	tar -xOzf "$tmp/$archive" exthost >"$tmp/exthost" 2>"$notes/err" ||
+		die "$archive could not be unpacked: $(line <"$notes/err")" "make sure that $dir has space; otherwise $report"
+	[ -s "$tmp/exthost" ] || die "$archive has no program exthost" "$report"
 	chmod 755 "$tmp/exthost"
 	ask "$tmp/exthost" || die "the program does not run in $dir: $reason" \
 		"name a directory that may have programs with --dir"
@@ -378,8 +430,10 @@ unpack() {
 
 replace() {
 	trap '' HUP INT QUIT PIPE TERM # from here on something is changed
-	mv -f "$tmp/exthost" "$target" || die "$target could not be replaced" "a directory of yours with --dir"
-	say "installed exthost $version as $target; checksum$signed verified"
+	mv -f "$tmp/exthost" "$target" || die "$target could not be replaced" "name a directory of yours with --dir"
+	verified="checksum$signed verified"
+	[ -n "$signed" ] || verified='checksum verified, signature not verified: that needs cosign, or --key KEY'
+	say "installed exthost $version as $target; $verified"
 	case $old in
 	'' | "exthost $version "*) ;;
 	*)
@@ -392,9 +446,9 @@ replace() {
 		first=$(command -v exthost) || first=$target
 		[ "$first" = "$target" ] || say "  $first comes before it on PATH"
 		;;
-	*) say "  $dir is not on PATH: export PATH=\"$dir:\$PATH\"" ;;
+	*) say "  $dir is not on PATH: export PATH=$(quoted "$dir"):\"\$PATH\"" ;;
 	esac
-	say "  next: exthost help"
+	say "  next: run exthost help"
 }
 
 main "$@"

@@ -214,8 +214,9 @@ func TestInstalls(t *testing.T) {
 				}
 				program := filepath.Join(u.dir(), "exthost")
 				out := u.install()
-				installed := "installed exthost 0.9.0 as " + program + "; checksum verified"
-				for _, want := range []string{installed, "not on PATH"} {
+				installed := "installed exthost 0.9.0 as " + program + "; checksum verified, signature not verified: "
+				path := "not on PATH: export PATH='" + u.dir() + "':\"$PATH\"\n"
+				for _, want := range []string{installed, path} {
 					if !strings.Contains(out, want) {
 						t.Errorf("it does not say %q: %s", want, out)
 					}
@@ -342,7 +343,7 @@ func TestRefusesReleases(t *testing.T) {
 			"no program for"},
 		"checksums without end": {func(r *release) { r.files["checksums.txt"] = make([]byte, 4<<20) },
 			"within its bounds"},
-		"no archive": {func(r *release) { r.put(r.archive(), []byte("no archive")) }, "could not be unpacked"},
+		"no archive": {func(r *release) { r.put(r.archive(), []byte("no archive")) }, "not in gzip format"},
 		"no program in it": {func(r *release) { r.pack(tar.Header{Name: "README.md", Mode: 0o644}, nil) },
 			"could not be unpacked"},
 		"a link": {func(r *release) {
@@ -351,6 +352,9 @@ func TestRefusesReleases(t *testing.T) {
 		"a directory": {func(r *release) {
 			r.pack(tar.Header{Name: "exthost", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 		}, "has no program exthost"},
+		"a link to the program": {func(r *release) {
+			r.pack(tar.Header{Name: "exthost", Typeflag: tar.TypeLink, Linkname: "LICENSE"}, nil)
+		}, ""},
 		"a program that fails": {func(r *release) {
 			r.pack(tar.Header{Name: "exthost", Mode: 0o755}, []byte("#!/bin/sh\necho no such system; exit 1\n"))
 		}, "does not run in"},
@@ -513,14 +517,34 @@ func TestLeavesWhatItDidNotMake(t *testing.T) {
 
 func TestRefusesArguments(t *testing.T) {
 	t.Parallel()
-	u := newUser(t, newSite(t, newRelease("0.9.0")), "curl")
+	s := newSite(t, newRelease("0.9.0"))
+	u := newUser(t, s, "curl")
 	u.refused("is no version", "--version", "../../evil")
 	u.refused("is no version", "--version", "1.0/..")
 	u.refused("there is no https://", "--version", "7.7.7")
 	u.refused("needs a value", "--version")
 	u.refused("there is no option --force", "--force")
-	u.refused("--key needs minisign", "--key", "RWQ")
-	out, err := u.run("--help")
+	u.refused("is no version", "--version", "--dir", u.dir())
+	u.refused("is no version", "--version", "v")
+	key := "RW" + strings.Repeat("Q", 54)
+	u.refused("--key needs minisign", "--key", key)
+	asked := len(s.requests())
+	u.script("minisign", "exit 1")
+	for _, wrong := range []string{"nofile.pub", "RWQ", key + "Q", strings.Repeat("Q", 56)} {
+		u.refused("--key "+wrong+" is no file, and no key", "--key", wrong)
+	}
+	if len(s.requests()) > asked {
+		t.Errorf("it asked for %v", s.requests()[asked:])
+	}
+	env := u.env
+	u.env = append(slices.Clone(env), "EXTHOST_RELEASES=https://me:secret@releases.example/x")
+	out, err := u.run()
+	if err == nil || strings.Contains(out, "secret") ||
+		!strings.Contains(out, "https://releases.example/x has no plain host") {
+		t.Errorf("%v: %s", err, out)
+	}
+	u.env = env
+	out, err = u.run("--help")
 	if err != nil || !strings.HasPrefix(out, "Usage: install.sh") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -530,6 +554,69 @@ func TestRefusesArguments(t *testing.T) {
 	u.refused("curl is missing, and so is GNU Wget")
 	u.script("wget", "echo BusyBox >&2; exit 1")
 	u.refused("curl is missing, and so is GNU Wget")
+}
+
+// TestOddDirectories installs in directories whose names other programs escape, and says how to name one on PATH.
+func TestOddDirectories(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, newSite(t, newRelease("0.9.0")), "curl")
+	for _, name := range []string{"a\\nb", "a\nb", "it's $HOME \"`id`\""} {
+		dir := filepath.Join(u.home, name)
+		out := u.install("--dir", dir)
+		if !strings.Contains(out, "installed exthost 0.9.0 as "+dir+"/exthost;") {
+			t.Error(out)
+		}
+		_, command, _ := strings.Cut(out, "not on PATH: ")
+		command, _, _ = strings.Cut(command, "\n  next:")
+		command = "PATH=rest\n" + command + "\nprintf %s \"$PATH\""
+		path, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", command).Output()
+		if err != nil || string(path) != dir+":rest" {
+			t.Errorf("%s: %v: %s", command, err, path)
+		}
+		u.install("--dir", dir, "--uninstall")
+	}
+}
+
+// TestSettingsOfTheUser has curl find settings that would change what it does, and wget keep no notes of its own.
+func TestSettingsOfTheUser(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newRelease("0.9.0"))
+	u := newUser(t, s, "curl")
+	rc := "fail\ninclude\ninsecure\n"
+	if err := os.WriteFile(filepath.Join(u.home, ".curlrc"), []byte(rc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.install()
+	u.refused("there is no https://", "--version", "7.7.7")
+	u.env = slices.DeleteFunc(u.env, func(v string) bool { return strings.HasPrefix(v, "CURL_CA_BUNDLE=") })
+	u.refused("could not be fetched")
+
+	u = newUser(t, s, "wget")
+	wget, err := exec.LookPath("wget")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.script("wget", `case "$*" in *https:*) echo "$*" >>"$HOME/asked" ;; esac
+exec `+wget+` "$@"`)
+	u.install()
+	asked, err := os.ReadFile(filepath.Join(u.home, "asked"))
+	if lines := strings.Count(string(asked), "\n"); err != nil || lines != 3 ||
+		strings.Count(string(asked), "--no-hsts") != lines {
+		t.Errorf("%v: %s", err, asked)
+	}
+}
+
+// TestNoNetwork has nobody listen where the releases are.
+func TestNoNetwork(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newRelease("0.9.0"))
+	s.Close()
+	for _, get := range []string{"curl", "wget"} {
+		u := newUser(t, s, get)
+		u.refused("next: look at the network")
+		u.env = append(u.env, "EXTHOST_RELEASES=https://no-such-host.invalid/releases")
+		u.refused("next: look at the network")
+	}
 }
 
 // TestAPartOfTheScriptDoesNothing cuts the script at each line, as a download that ends early does.
@@ -573,7 +660,7 @@ func TestFullDisk(t *testing.T) {
 				bytes.Contains(out, []byte("unshare failed")) {
 				t.Skipf("NOT TESTED: install.sh on a full disk: no file system can be mounted: %s", out)
 			}
-			if err == nil || !bytes.Contains(out, []byte("is there space in")) ||
+			if err == nil || !bytes.Contains(out, []byte("has space")) ||
 				!bytes.HasSuffix(out, []byte("left: .\n")) {
 				t.Errorf("%s with %s: %v: %s", get, size, err, out)
 			}
@@ -620,6 +707,7 @@ func interrupted(t *testing.T, get string, kill func(shell int) error) {
 	u.existing("0.8.0")
 	before := u.files()
 	cmd := u.command()
+	cmd.Dir = u.tmp // where wget writes a log when it is hung up
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -711,13 +799,29 @@ func TestSignatures(t *testing.T) {
 	r := newRelease("0.9.0")
 	s := newSite(t, r)
 	u := newUser(t, s, "curl")
-	u.script("cosign", `echo "$@" >"$HOME/cosign"; grep -q good "$3" || { echo no matching signature >&2; exit 1; }`)
+	u.script("cosign", `echo "$@" >"$HOME/cosign"
+case $(cat "$3"):$* in
+good:* | new:*--new-bundle-format*) exit ;;
+old:*--new-bundle-format*) echo "Error: unknown flag: --new-bundle-format" >&2; exit 1 ;;
+new:*) echo "Error: bundle does not contain cert for verification" >&2 ;;
+bad:*) printf '%s\n' "WARNING: noise" "Error: no matching CertificateIdentity found, last error: x" >&2 ;;
+*) echo "Error: getting TUF metadata: no such host" >&2 ;;
+esac
+exit 1`)
 	u.refused("there is no " + s.URL + "/releases/download/v0.9.0/checksums.txt.sigstore.json")
-	r.files["checksums.txt.sigstore.json"] = []byte("bad")
-	out, err := u.run()
-	if err == nil || !strings.Contains(out, "not signed by their release: no matching signature") {
-		t.Errorf("%v: %s", err, out)
+	for bundle, want := range map[string]string{
+		"bad": "not signed by their release: Error: no matching CertificateIdentity found",
+		"any": "cosign could not verify the checksums of 0.9.0: Error: getting TUF metadata",
+		"old": "cosign could not verify the checksums of 0.9.0: Error: getting TUF metadata",
+	} {
+		r.files["checksums.txt.sigstore.json"] = []byte(bundle)
+		out, err := u.run()
+		if err == nil || !strings.Contains(out, want) || strings.Contains(out, "report it") != (bundle == "bad") {
+			t.Errorf("%s: %v: %s", bundle, err, out)
+		}
 	}
+	r.files["checksums.txt.sigstore.json"] = []byte("new")
+	u.install()
 	r.files["checksums.txt.sigstore.json"] = []byte("good")
 	if out := u.install(); !strings.Contains(out, "checksum and signature (cosign) verified") {
 		t.Error(out)

@@ -105,12 +105,12 @@ func TestOtherMachines(t *testing.T) {
 	}
 	remove("sha256sum")
 	u.refused("nothing here computes a SHA-256")
-	u.script("openssl", `[ "$1 $2 $3" = "dgst -sha256 -r" ] && exec `+sum+` --binary "$4"`)
+	u.script("openssl", `[ "$1 $2 $3" = "dgst -sha256 -r" ] && exec `+sum+` --binary`)
 	u.install()
-	u.script("shasum", `[ "$1 $2" = "-a 256" ] && exec `+sum+` "$3"`)
+	u.script("shasum", `[ "$1 $2" = "-a 256" ] && exec `+sum)
 	u.install()
 	u.script("shasum", "exit 1")
-	u.refused("cannot be computed")
+	u.refused("shasum -a 256 cannot compute")
 	remove("gzip")
 	u.refused("gzip is missing")
 
