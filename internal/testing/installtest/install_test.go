@@ -674,20 +674,20 @@ func TestInterrupted(t *testing.T) {
 	for _, signal := range []syscall.Signal{
 		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE,
 	} {
-		for _, get := range []string{"curl", "wget"} {
-			t.Run(signal.String()+" "+get, func(t *testing.T) {
+		for shell, get := range map[string]string{"sh": "curl", "bash": "wget", "busybox": "curl"} {
+			t.Run(signal.String()+" "+shell+" "+get, func(t *testing.T) {
 				t.Parallel()
-				interrupted(t, get, func(shell int) error { return syscall.Kill(-shell, signal) })
+				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(-shell, signal) })
 			})
-			t.Run(signal.String()+" "+get+" alone", func(t *testing.T) {
+			t.Run(signal.String()+" "+shell+" "+get+" alone", func(t *testing.T) {
 				t.Parallel()
-				interrupted(t, get, func(shell int) error { return syscall.Kill(shell, signal) })
+				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(shell, signal) })
 			})
 		}
 	}
 }
 
-func interrupted(t *testing.T, get string, kill func(shell int) error) {
+func interrupted(t *testing.T, shell, get string, kill func(shell int) error) {
 	t.Helper()
 	half, end := make(chan struct{}), make(chan struct{})
 	s := newSite(t, newRelease("0.9.0"))
@@ -704,6 +704,13 @@ func interrupted(t *testing.T, get string, kill func(shell int) error) {
 	}
 	t.Cleanup(func() { close(end) })
 	u := newUser(t, s, get)
+	path, err := exec.LookPath(shell)
+	if err != nil {
+		t.Skipf("NOT TESTED: a signal to %s, which is missing", shell)
+	}
+	if u.shell = []string{path}; shell == "busybox" {
+		u.shell = []string{path, "sh"}
+	}
 	u.existing("0.8.0")
 	before := u.files()
 	cmd := u.command()
