@@ -5,6 +5,7 @@
 #
 # A failure leaves what was there before, and nothing else.
 set -eu
+export LC_ALL=C
 
 usage() {
 	cat <<'USAGE'
@@ -35,15 +36,28 @@ die() {
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# The program is in one function, so that a part of this file, when its download is cut, does nothing.
+# quoted prints a text as a word of the shell.
+quoted() { printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
+
+# line prints its input, which is the text of a program, as one line without control characters.
+line() { tr '\n' ' ' | tr -d '\000-\037\177' | sed 's/ *$//; s/^\(.\{250\}\).*/\1 …/'; }
+
+# The script is in one function, so that a part of this file, when its download is cut, does nothing.
 main() {
-	version='' dir='' key='' program=exthost uninstall=''
+	version=latest dir='' key='' program=exthost uninstall=''
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--version | --dir | --key)
-			[ -n "${2:-}" ] || die "$1 needs a value" "install.sh --help"
+			[ -n "${2:-}" ] || die "$1 needs a value" "see install.sh --help"
 			case $1 in
-			--version) version=${2#v} ;;
+			--version)
+				version=${2#v}
+				case $version in
+				'' | [!0-9]* | *[!0-9A-Za-z.+-]* | *..*)
+					die "\"$2\" is no version" "name one such as 1.2.3, or leave out --version for the latest"
+					;;
+				esac
+				;;
 			--dir) dir=$2 ;;
 			--key) key=$2 ;;
 			esac
@@ -52,12 +66,24 @@ main() {
 		--slim) program=exthost-slim && shift ;;
 		--uninstall) uninstall=yes && shift ;;
 		-h | --help) usage && exit ;;
-		*) die "there is no option $1" "install.sh --help" ;;
+		*) die "there is no option $1" "see install.sh --help" ;;
 		esac
 	done
-	case $version in
-	*[!0-9A-Za-z.+-]* | *..*) die "$version is no version" "one such as 1.2.3, or none for the latest" ;;
+	case $key:${#key} in
+	:0 | RW*:56) ;;
+	*)
+		[ -f "$key" ] || die "--key $key is no file, and no key: that has 56 characters and begins with RW" \
+			"name the file of the key, or state the key"
+		;;
 	esac
+	child='' timer='' notes='' tmp='' made=''
+	trap clean EXIT
+	trap 'interrupted 129' HUP
+	trap 'interrupted 130' INT
+	trap 'interrupted 131' QUIT
+	trap 'interrupted 141' PIPE
+	trap 'interrupted 143' TERM
+	notes=$(mktemp -d) || die "mktemp makes no directory in ${TMPDIR:-/tmp}" "set TMPDIR to a directory of yours"
 	place
 	if [ -n "$uninstall" ]; then
 		uninstall
@@ -72,30 +98,85 @@ place() {
 		if [ "$(id -u)" = 0 ]; then
 			dir=/usr/local/bin
 		else
-			dir=${HOME:?is not set; state --dir}/.local/bin
+			[ -n "${HOME:-}" ] || die "HOME is not set" "name the directory with --dir DIR"
+			dir=$HOME/.local/bin
 		fi
 	fi
 	case $dir in
 	/*) ;;
-	*) dir=$PWD/$dir ;;
+	*)
+		[ -d "${PWD:-}" ] || die "--dir $dir is relative, and the working directory is gone" "begin --dir with /"
+		dir=$PWD/$dir
+		;;
 	esac
 	while [ "$dir" != / ] && [ "${dir%/}" != "$dir" ]; do dir=${dir%/}; done
 	target=${dir%/}/exthost
 	old=''
 	if [ -L "$target" ]; then
 		die "$target is a link, which something else made" "remove it, or install elsewhere with --dir"
+	elif [ -f "$target" ]; then
+		ask "$target" || die "$target does not run: $reason" \
+			"if it was exthost: rm $(quoted "$target"); otherwise install elsewhere with --dir"
+		old=$said
 	elif [ -e "$target" ]; then
-		[ ! -f "$target" ] || old=$("$target" --version </dev/null 2>/dev/null) || old=''
-		case $old in
-		"exthost "*) ;;
-		*) die "$target is there and is not exthost" "move it away, or install elsewhere with --dir" ;;
-		esac
+		old='no file'
 	fi
+	case $old in
+	'' | "exthost "*) ;;
+	*) die "$target is there and is not exthost" "move it away, or install elsewhere with --dir" ;;
+	esac
 }
 
+# start KIB COMMAND runs a command in the background, with files of at most KIB kibibytes. A signal to this shell is
+# then not kept waiting by the command, as it is by one in the foreground.
+start() {
+	kib=$1
+	shift
+	(
+		ulimit -f $((kib * 2)) 2>/dev/null || true # the unit is 512 bytes, of some shells 1024
+		exec "$@" </dev/null
+	) &
+	child=$!
+}
+
+# finish waits for what start has begun, and returns its exit code.
+finish() {
+	code=0
+	wait "$child" 2>/dev/null || code=$?
+	child=''
+	return $code
+}
+
+# ask has a program say its version: $said, or why it does not: $reason. It has 20 seconds.
+ask() {
+	start 64 "$1" --version >"$notes/out" 2>"$notes/err"
+	(
+		n=0
+		while [ $n -lt 20 ]; do
+			sleep 1
+			n=$((n + 1))
+		done
+		kill -9 "$child"
+	) >/dev/null 2>&1 &
+	timer=$!
+	finish || true
+	stop "$timer"
+	timer=''
+	said=$(line <"$notes/out") reason=$(line <"$notes/err")
+	case $code in
+	0) reason=${reason:-it says nothing} ;;
+	137 | 265) reason='it did not end within 20 seconds, or was killed' ;;
+	*) reason=${reason:-its exit code is $code} ;;
+	esac
+	[ $code = 0 ] && [ -n "$said" ]
+}
+
+stop() { { kill -9 "$1" && wait "$1"; } 2>/dev/null || true; }
+
 uninstall() {
-	[ -n "$old" ] || die "there is no $target" "install.sh --uninstall --dir DIR"
-	rm -f "$target" || die "$target cannot be removed" "run it as the owner of $dir"
+	[ -n "$old" ] || die "there is no $target" "name its directory with --dir DIR"
+	trap '' HUP INT QUIT PIPE TERM
+	rm -f "$target" || die "$target cannot be removed" "run install.sh as the owner of $dir"
 	say "removed $target"
 	say "  what it has written stays: exthost in \$XDG_STATE_HOME (~/.local/state) and in \$XDG_CONFIG_HOME (~/.config)"
 }
@@ -108,7 +189,7 @@ install() {
 	platform
 	tools
 	stage
-	if [ -z "$version" ]; then
+	if [ "$version" = latest ]; then
 		fetch "$releases/latest/download/checksums.txt" "$tmp/latest.txt" 128
 		version=$(sed -n "s/^[0-9a-f]\{64\}  ${program}_\([0-9A-Za-z.+-]*\)_$system\.tar\.gz\$/\1/p" "$tmp/latest.txt")
 		case $version in
@@ -127,7 +208,7 @@ install() {
 
 # platform names the system as the archives do.
 platform() {
-	other="https://github.com/exthost/exthost/releases, or: go install github.com/exthost/exthost/cmd/exthost@latest"
+	other="see https://github.com/exthost/exthost/releases, or go install github.com/exthost/exthost/cmd/exthost@latest"
 	os=$(uname -s) arch=$(uname -m)
 	case $os in
 	Linux) os=linux ;;
@@ -136,7 +217,7 @@ platform() {
 		# A shell under Rosetta is told that the machine is another one.
 		[ "$(sysctl -n sysctl.proc_translated 2>/dev/null)" != 1 ] || arch=arm64
 		;;
-	*) die "there is no program for $os here" "winget install exthost.exthost, or $other" ;;
+	*) die "there is no program for $os here" "run: winget install exthost.exthost; or $other" ;;
 	esac
 	case $arch in
 	x86_64 | amd64) arch=amd64 ;;
@@ -153,7 +234,8 @@ tools() {
 	if has curl; then
 		get=get_curl
 	elif has wget && wget --version 2>/dev/null | grep -q '^GNU Wget 1'; then # others do not verify certificates
-		get=get_wget
+		get=get_wget hsts=''
+		! wget --help | grep -q -e --no-hsts || hsts=--no-hsts
 	else
 		die "curl is missing, and so is GNU Wget" "install curl"
 	fi
@@ -173,29 +255,33 @@ tools() {
 
 # stage makes a directory beside the target, so that the last step is one rename within a file system.
 stage() {
-	made=''
 	at=$dir
 	while [ ! -e "$at" ] && [ ! -L "$at" ]; do
 		made=$at
 		at=${at%/*}
 		at=${at:-/}
 	done
-	tmp=''
-	trap 'clean' EXIT
-	trap 'exit 129' HUP
-	trap 'exit 130' INT
-	trap 'exit 143' TERM
-	mkdir -p "$dir" 2>/dev/null || die "$dir cannot be made" "a directory of yours with --dir"
+	mkdir -p "$dir" 2>/dev/null || die "$dir cannot be made" "name a directory of yours with --dir"
 	tmp=$(mktemp -d "${dir%/}/.exthost.XXXXXXXX" 2>/dev/null) || die "nothing can be written in $dir" \
-		"a directory of yours with --dir"
+		"name a directory of yours with --dir"
 }
 
-# clean removes what this run has made, but the program. Of the directories it removes those that are empty.
+# clean removes what this run has made, except the installed program. Of the directories it removes
+# those that are empty.
 clean() {
+	trap '' HUP INT QUIT PIPE TERM
+	for running in $timer $child; do stop "$running"; done
+	[ -z "$notes" ] || rm -rf "$notes"
 	[ -z "$tmp" ] || rm -rf "$tmp"
 	[ -n "$made" ] || return 0
 	at=$dir
 	while rmdir "$at" 2>/dev/null || true; [ "$at" != "$made" ]; do at=${at%/*}; done
+}
+
+interrupted() {
+	trap '' HUP INT QUIT PIPE TERM
+	say "install.sh: interrupted; nothing is changed" || true
+	exit "$1"
 }
 
 # host prints the host of a URL, if files may come from there: the host of the releases and, of GitHub, where it keeps
@@ -203,19 +289,21 @@ clean() {
 host() {
 	case $1 in
 	https://*) ;;
-	*) die "$1 is not https" "$mirrors" ;;
+	*) die "$(bare "$1") is not https" "$mirrors" ;;
 	esac
 	name=${1#https://}
 	name=${name%%/*}
 	name=${name%:443}
 	case $name in
-	'' | *[!0-9A-Za-z.:-]*) die "$1 has no plain host" "$mirrors" ;;
+	'' | *[!0-9A-Za-z.:-]*) die "$(bare "$1") has no plain host, or has a password" "$mirrors" ;;
 	esac
 	case ${home:-$name}:$name in
 	"$name:$name" | github.com:*.githubusercontent.com) printf '%s' "$name" ;;
-	*) die "$home redirects to another host: $1" "$mirrors" ;;
+	*) die "$home redirects to another host: $(bare "$1")" "$mirrors" ;;
 	esac
 }
+bare() { printf '%s' "$1" | sed 's|//.*@|//|'; } # without user and password
+
 mirrors="try again from another network, or name a mirror: EXTHOST_RELEASES=https://HOST/PATH"
 
 # fetch URL FILE KIB: at most KIB kibibytes.
@@ -223,7 +311,7 @@ fetch() {
 	url=$1
 	for hop in 1 2 3 4 5 6; do
 		host "$url" >/dev/null
-		status='' location=''
+		status='' location='' trouble="make sure that $dir has space, and try again"
 		rm -f "$2"
 		$get "$url" "$2" "$3"
 		case $status in
@@ -231,7 +319,7 @@ fetch() {
 		301 | 302 | 303 | 307 | 308) ;;
 		404) die "there is no $url" "see which releases there are: $releases" ;;
 		[1-5][0-9][0-9]) die "$url: the server answered $status" "try again later" ;;
-		*) die "$url could not be fetched, or not whole within its bounds" "try again; is there space in $dir?" ;;
+		*) die "$url could not be fetched, or not whole within its bounds" "$trouble" ;;
 		esac
 		case $location in
 		/*) url=https://$(host "$url")$location ;;
@@ -242,27 +330,30 @@ fetch() {
 }
 
 get_curl() {
-	answer=$(
-		bound "$3"
-		curl --silent --show-error --no-location --proto =https --connect-timeout 20 --max-time 1200 --speed-time 60 \
-			--speed-limit 1000 --output "$2" --write-out '%{http_code} %{redirect_url}' "$1"
-	) || return 0
+	start "$3" curl -q --silent --show-error --no-location --proto =https --connect-timeout 20 --max-time 1200 \
+		--speed-time 60 --speed-limit 1000 --output "$2" --write-out '%{http_code} %{redirect_url}' "$1" >"$notes/out"
+	if ! finish; then
+		case $code in 5 | 6 | 7 | 28 | 35 | 60) trouble=$network ;; esac # no address, connection, answer or TLS
+		return 0
+	fi
+	answer=$(cat "$notes/out")
 	status=${answer%% *} location=${answer#* }
 }
 
 get_wget() {
-	code=0
-	answer=$(
-		bound "$3"
-		wget --quiet --server-response --max-redirect=0 --tries=1 --timeout=60 --output-document="$2" "$1" 2>&1
-	) || code=$?
-	[ $code = 0 ] || [ $code = 8 ] || { say "$answer" && return 0; } # 8: the server's answer says no, or elsewhere
-	status=$(printf '%s\n' "$answer" | sed -n 's/^ *HTTP\/[0-9.]* \([0-9]*\).*/\1/p' | tail -n 1)
-	location=$(printf '%s\n' "$answer" | tr -d '\r' | sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' | tail -n 1)
+	# shellcheck disable=SC2086 # no option, or one
+	start "$3" wget $hsts --quiet --server-response --max-redirect=0 --tries=1 --timeout=60 \
+		--output-file="$notes/out" --output-document="$2" "$1"
+	if ! finish && [ $code != 8 ]; then # 8: the server's answer says no, or elsewhere
+		cat "$notes/out" >&2
+		case $code in 4 | 5) trouble=$network ;; esac # no connection, no TLS
+		return 0
+	fi
+	status=$(sed -n 's/^ *HTTP\/[0-9.]* \([0-9]*\).*/\1/p' "$notes/out" | tail -n 1)
+	location=$(tr -d '\r' <"$notes/out" | sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' | tail -n 1)
 }
 
-# bound keeps a file from growing without end. The unit is 512 bytes, of some shells 1024.
-bound() { ulimit -f $(($1 * 2)) 2>/dev/null || true; }
+network="look at the network, the proxy (https_proxy), the certificates and the clock; then try again"
 
 # signature verifies checksums.txt by each way there is.
 signature() {
@@ -279,31 +370,58 @@ signature() {
 	fi
 	if has cosign; then
 		fetch "$from/checksums.txt.sigstore.json" "$tmp/checksums.txt.sigstore.json" 1024
-		errors=$(cosign verify-blob --bundle "$tmp/checksums.txt.sigstore.json" \
-			--certificate-identity "https://github.com/exthost/exthost/.github/workflows/release.yaml@refs/tags/v$version" \
-			--certificate-oidc-issuer https://token.actions.githubusercontent.com "$tmp/checksums.txt" 2>&1) ||
-			die "the checksums of $version are not signed by their release: $errors" "$report"
+		cosigned || refuse_cosign
 		signed="$signed and signature (cosign)"
 	fi
 }
+
+# cosigned has cosign verify the bundle. Before 2.5 it reads this one with an option, which others may not have.
+cosigned() {
+	cosign_verify && return
+	reason=$(tail -n 1 "$notes/err" | line)
+	cosign_verify --new-bundle-format && return
+	grep -q 'unknown flag' "$notes/err" || reason=$(tail -n 1 "$notes/err" | line)
+	return 1
+}
+
+cosign_verify() {
+	start 409600 cosign verify-blob --bundle "$tmp/checksums.txt.sigstore.json" \
+		--certificate-identity "https://github.com/exthost/exthost/.github/workflows/release.yaml@refs/tags/v$version" \
+		--certificate-oidc-issuer https://token.actions.githubusercontent.com "$@" "$tmp/checksums.txt" \
+		>"$notes/err" 2>&1
+	finish
+}
+
+# refuse_cosign ends the script. Only what cosign says of a signature that it has read is held against the release.
+refuse_cosign() {
+	case $reason in
+	*'none of the expected identities matched'* | *'no matching CertificateIdentity found'* | \
+		*'invalid signature when validating'*)
+		die "the checksums of $version are not signed by their release: $reason" "$report"
+		;;
+	esac
+	die "cosign could not verify the checksums of $version: $reason" \
+		"update cosign, and try again from a network that reaches Sigstore"
+}
+
 report="do not use these files; report it as SECURITY.md of the project says"
 
 checksum() {
 	want=$(sed -n "s/^\([0-9a-f]\{64\}\)  $(printf '%s' "$archive" | sed 's/\./\\./g')\$/\1/p" "$tmp/checksums.txt")
-	[ ${#want} = 64 ] || die "checksums.txt does not state $archive once" "is there a release for $system? $releases"
-	got=$($sum "$tmp/$archive") || die "the checksum of $archive cannot be computed" "does $sum work?"
+	[ ${#want} = 64 ] || die "checksums.txt does not state $archive once" "see what is released for $system: $releases"
+	got=$($sum <"$tmp/$archive") || die "$sum cannot compute the checksum of $archive" "see what $sum --help says"
 	got=${got%% *}
 	[ "$got" = "$want" ] || die "$archive has the SHA-256 $got, and the release states $want" "try again; then: $report"
 }
 
 # unpack takes the program alone out of the archive, and runs it once where it will be.
 unpack() {
-	tar -xzof "$tmp/$archive" -C "$tmp" exthost 2>/dev/null || die "$archive could not be unpacked" \
-		"is there space in $dir?"
-	if [ -L "$tmp/exthost" ] || [ ! -f "$tmp/exthost" ]; then die "$archive has no program exthost" "$report"; fi
+	tar -xOzf "$tmp/$archive" exthost >"$tmp/exthost" 2>"$notes/err" ||
+		die "$archive could not be unpacked: $(line <"$notes/err")" "make sure that $dir has space; otherwise $report"
+	[ -s "$tmp/exthost" ] || die "$archive has no program exthost" "$report"
 	chmod 755 "$tmp/exthost"
-	said=$("$tmp/exthost" --version </dev/null 2>&1) ||
-		die "the program does not run in $dir: $said" "a directory that may have programs, with --dir"
+	ask "$tmp/exthost" || die "the program does not run in $dir: $reason" \
+		"name a directory that may have programs with --dir"
 	case $said in
 	"exthost $version "*) ;;
 	*) die "the program of $archive says that it is $said" "$report" ;;
@@ -311,8 +429,11 @@ unpack() {
 }
 
 replace() {
-	mv -f "$tmp/exthost" "$target" || die "$target could not be replaced" "a directory of yours with --dir"
-	say "installed exthost $version as $target; checksum$signed verified"
+	trap '' HUP INT QUIT PIPE TERM # from here on something is changed
+	mv -f "$tmp/exthost" "$target" || die "$target could not be replaced" "name a directory of yours with --dir"
+	verified="checksum$signed verified"
+	[ -n "$signed" ] || verified='checksum verified, signature not verified: that needs cosign, or --key KEY'
+	say "installed exthost $version as $target; $verified"
 	case $old in
 	'' | "exthost $version "*) ;;
 	*)
@@ -325,9 +446,9 @@ replace() {
 		first=$(command -v exthost) || first=$target
 		[ "$first" = "$target" ] || say "  $first comes before it on PATH"
 		;;
-	*) say "  $dir is not on PATH: export PATH=\"$dir:\$PATH\"" ;;
+	*) say "  $dir is not on PATH: export PATH=$(quoted "$dir"):\"\$PATH\"" ;;
 	esac
-	say "  next: exthost help"
+	say "  next: run exthost help"
 }
 
 main "$@"

@@ -58,19 +58,20 @@ func beExthost(self string) int {
 type user struct {
 	*testing.T
 	home, bin string
+	tmp       string // nothing stays there
 	shell     []string
 	env       []string
 }
 
 // tools are what the script may use beside a program that downloads. They are all that is on PATH.
 var tools = []string{
-	"sh", "chmod", "cat", "grep", "gzip", "id", "mkdir", "mktemp", "mv", "rm", "rmdir", "sed", "sha256sum", "tail",
-	"tar", "tr", "uname",
+	"sh", "chmod", "cat", "grep", "gzip", "id", "mkdir", "mktemp", "mv", "rm", "rmdir", "sed", "sha256sum", "sleep",
+	"tail", "tar", "tr", "uname",
 }
 
 func newUser(t *testing.T, s *site, get string) *user {
 	t.Helper()
-	u := &user{T: t, home: t.TempDir(), bin: t.TempDir(), shell: []string{"sh"}}
+	u := &user{T: t, home: t.TempDir(), bin: t.TempDir(), tmp: t.TempDir(), shell: []string{"sh"}}
 	for _, name := range append(tools, get) {
 		path, err := exec.LookPath(name)
 		if err != nil {
@@ -86,6 +87,7 @@ func newUser(t *testing.T, s *site, get string) *user {
 	}
 	u.env = []string{
 		"HOME=" + u.home,
+		"TMPDIR=" + u.tmp,
 		"PATH=" + u.bin,
 		"CURL_CA_BUNDLE=" + s.ca,
 		"WGETRC=" + wgetrc,
@@ -154,6 +156,14 @@ func (u *user) refused(words string, args ...string) {
 	if diff := cmp.Diff(before, u.files()); diff != "" {
 		u.Errorf("the failure changed the home (-before +after):\n%s", diff)
 	}
+	u.nothingStays()
+}
+
+func (u *user) nothingStays() {
+	u.Helper()
+	if entries, err := os.ReadDir(u.tmp); err != nil || len(entries) > 0 {
+		u.Errorf("in the directory of temporary files are %v, %v", entries, err)
+	}
 }
 
 // files are those of the home, with mode and content.
@@ -204,8 +214,9 @@ func TestInstalls(t *testing.T) {
 				}
 				program := filepath.Join(u.dir(), "exthost")
 				out := u.install()
-				installed := "installed exthost 0.9.0 as " + program + "; checksum verified"
-				for _, want := range []string{installed, "not on PATH"} {
+				installed := "installed exthost 0.9.0 as " + program + "; checksum verified, signature not verified: "
+				path := "not on PATH: export PATH='" + u.dir() + "':\"$PATH\"\n"
+				for _, want := range []string{installed, path} {
 					if !strings.Contains(out, want) {
 						t.Errorf("it does not say %q: %s", want, out)
 					}
@@ -226,7 +237,66 @@ func TestInstalls(t *testing.T) {
 					t.Errorf("%v, %v", entries, err)
 				}
 				u.refused("there is no "+program, "--uninstall")
+				u.unusable(program)
 			})
+		}
+	}
+}
+
+// unusable has programs be there that cannot say their version: both an installation and a removal say why.
+func (u *user) unusable(program string) {
+	u.Helper()
+	for _, p := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		{"", 0o755, ""},
+		{"#!/bin/sh\necho no such system >&2; exit 3\n", 0o755, "no such system"},
+		{"#!/bin/sh\nexit 3\n", 0o755, "its exit code is 3"},
+		{"#!/no/such/interpreter\n", 0o755, ""},
+		{"\x7fELF\x02\x01\x01\x00", 0o755, ""},
+		{"exthost 0.9.0", 0o644, "ermission denied"}, // as it is in a file system without programs
+	} {
+		if err := errors.Join(os.RemoveAll(program), os.WriteFile(program, []byte(p.text), p.mode)); err != nil {
+			u.Fatal(err)
+		}
+		for _, args := range [][]string{nil, {"--uninstall"}} {
+			u.refused(program+" does not run: ", args...)
+			u.refused(p.want, args...)
+			u.refused("rm '"+program+"'", args...)
+		}
+	}
+}
+
+// TestProgramWithoutEnd has a program be there that does not end, nor what it has started. The time is over at once.
+func TestProgramWithoutEnd(t *testing.T) {
+	t.Parallel()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shell := range []string{"sh", "bash", "busybox sh"} {
+		u := newUser(t, newSite(t, newRelease("0.9.0")), "curl")
+		u.shell = strings.Fields(shell)
+		if u.shell[0], err = exec.LookPath(u.shell[0]); err != nil {
+			t.Logf("NOT TESTED: a program without end in %s, which is missing", shell)
+			continue
+		}
+		u.script("sleep", "exit")
+		u.existing("0.8.0")
+		text := "#!/bin/sh\ntrap '' TERM\n" + sleep + " 1000\necho exthost 0.8.0 go1.26 test/test\n"
+		if err := os.WriteFile(filepath.Join(u.dir(), "exthost"), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{nil, {"--uninstall"}} {
+			cmd := u.command(args...)
+			out, err := cmd.CombinedOutput()
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the program has started
+			if err == nil || !strings.Contains(string(out), "does not run: it did not end within 20 seconds") {
+				t.Errorf("%s %v: %v: %s", shell, args, err, out)
+			}
+			u.nothingStays()
 		}
 	}
 }
@@ -273,7 +343,7 @@ func TestRefusesReleases(t *testing.T) {
 			"no program for"},
 		"checksums without end": {func(r *release) { r.files["checksums.txt"] = make([]byte, 4<<20) },
 			"within its bounds"},
-		"no archive": {func(r *release) { r.put(r.archive(), []byte("no archive")) }, "could not be unpacked"},
+		"no archive": {func(r *release) { r.put(r.archive(), []byte("no archive")) }, "not in gzip format"},
 		"no program in it": {func(r *release) { r.pack(tar.Header{Name: "README.md", Mode: 0o644}, nil) },
 			"could not be unpacked"},
 		"a link": {func(r *release) {
@@ -282,6 +352,9 @@ func TestRefusesReleases(t *testing.T) {
 		"a directory": {func(r *release) {
 			r.pack(tar.Header{Name: "exthost", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 		}, "has no program exthost"},
+		"a link to the program": {func(r *release) {
+			r.pack(tar.Header{Name: "exthost", Typeflag: tar.TypeLink, Linkname: "LICENSE"}, nil)
+		}, ""},
 		"a program that fails": {func(r *release) {
 			r.pack(tar.Header{Name: "exthost", Mode: 0o755}, []byte("#!/bin/sh\necho no such system; exit 1\n"))
 		}, "does not run in"},
@@ -420,8 +493,7 @@ func TestLeavesWhatItDidNotMake(t *testing.T) {
 		"another program": {func(path string) error {
 			return os.WriteFile(path, []byte("#!/bin/sh\necho something else\n"), 0o755)
 		}, "is there and is not exthost"},
-		"a file": {func(path string) error { return os.WriteFile(path, []byte("notes"), 0o600) },
-			"is there and is not exthost"},
+		"a file":      {func(path string) error { return os.WriteFile(path, []byte("notes"), 0o600) }, "does not run"},
 		"a directory": {func(path string) error { return os.Mkdir(path, 0o755) }, "is there and is not exthost"},
 		"a link":      {func(path string) error { return os.Symlink("/bin/true", path) }, "is a link"},
 		"a lost link": {func(path string) error { return os.Symlink("/no/such/file", path) }, "is a link"},
@@ -445,14 +517,34 @@ func TestLeavesWhatItDidNotMake(t *testing.T) {
 
 func TestRefusesArguments(t *testing.T) {
 	t.Parallel()
-	u := newUser(t, newSite(t, newRelease("0.9.0")), "curl")
+	s := newSite(t, newRelease("0.9.0"))
+	u := newUser(t, s, "curl")
 	u.refused("is no version", "--version", "../../evil")
 	u.refused("is no version", "--version", "1.0/..")
 	u.refused("there is no https://", "--version", "7.7.7")
 	u.refused("needs a value", "--version")
 	u.refused("there is no option --force", "--force")
-	u.refused("--key needs minisign", "--key", "RWQ")
-	out, err := u.run("--help")
+	u.refused("is no version", "--version", "--dir", u.dir())
+	u.refused("is no version", "--version", "v")
+	key := "RW" + strings.Repeat("Q", 54)
+	u.refused("--key needs minisign", "--key", key)
+	asked := len(s.requests())
+	u.script("minisign", "exit 1")
+	for _, wrong := range []string{"nofile.pub", "RWQ", key + "Q", strings.Repeat("Q", 56)} {
+		u.refused("--key "+wrong+" is no file, and no key", "--key", wrong)
+	}
+	if len(s.requests()) > asked {
+		t.Errorf("it asked for %v", s.requests()[asked:])
+	}
+	env := u.env
+	u.env = append(slices.Clone(env), "EXTHOST_RELEASES=https://me:secret@releases.example/x")
+	out, err := u.run()
+	if err == nil || strings.Contains(out, "secret") ||
+		!strings.Contains(out, "https://releases.example/x has no plain host") {
+		t.Errorf("%v: %s", err, out)
+	}
+	u.env = env
+	out, err = u.run("--help")
 	if err != nil || !strings.HasPrefix(out, "Usage: install.sh") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -462,6 +554,69 @@ func TestRefusesArguments(t *testing.T) {
 	u.refused("curl is missing, and so is GNU Wget")
 	u.script("wget", "echo BusyBox >&2; exit 1")
 	u.refused("curl is missing, and so is GNU Wget")
+}
+
+// TestOddDirectories installs in directories whose names other programs escape, and says how to name one on PATH.
+func TestOddDirectories(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, newSite(t, newRelease("0.9.0")), "curl")
+	for _, name := range []string{"a\\nb", "a\nb", "it's $HOME \"`id`\""} {
+		dir := filepath.Join(u.home, name)
+		out := u.install("--dir", dir)
+		if !strings.Contains(out, "installed exthost 0.9.0 as "+dir+"/exthost;") {
+			t.Error(out)
+		}
+		_, command, _ := strings.Cut(out, "not on PATH: ")
+		command, _, _ = strings.Cut(command, "\n  next:")
+		command = "PATH=rest\n" + command + "\nprintf %s \"$PATH\""
+		path, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", command).Output()
+		if err != nil || string(path) != dir+":rest" {
+			t.Errorf("%s: %v: %s", command, err, path)
+		}
+		u.install("--dir", dir, "--uninstall")
+	}
+}
+
+// TestSettingsOfTheUser has curl find settings that would change what it does, and wget keep no notes of its own.
+func TestSettingsOfTheUser(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newRelease("0.9.0"))
+	u := newUser(t, s, "curl")
+	rc := "fail\ninclude\ninsecure\n"
+	if err := os.WriteFile(filepath.Join(u.home, ".curlrc"), []byte(rc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.install()
+	u.refused("there is no https://", "--version", "7.7.7")
+	u.env = slices.DeleteFunc(u.env, func(v string) bool { return strings.HasPrefix(v, "CURL_CA_BUNDLE=") })
+	u.refused("could not be fetched")
+
+	u = newUser(t, s, "wget")
+	wget, err := exec.LookPath("wget")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.script("wget", `case "$*" in *https:*) echo "$*" >>"$HOME/asked" ;; esac
+exec `+wget+` "$@"`)
+	u.install()
+	asked, err := os.ReadFile(filepath.Join(u.home, "asked"))
+	if lines := strings.Count(string(asked), "\n"); err != nil || lines != 3 ||
+		strings.Count(string(asked), "--no-hsts") != lines {
+		t.Errorf("%v: %s", err, asked)
+	}
+}
+
+// TestNoNetwork has nobody listen where the releases are.
+func TestNoNetwork(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newRelease("0.9.0"))
+	s.Close()
+	for _, get := range []string{"curl", "wget"} {
+		u := newUser(t, s, get)
+		u.refused("next: look at the network")
+		u.env = append(u.env, "EXTHOST_RELEASES=https://no-such-host.invalid/releases")
+		u.refused("next: look at the network")
+	}
 }
 
 // TestAPartOfTheScriptDoesNothing cuts the script at each line, as a download that ends early does.
@@ -505,7 +660,7 @@ func TestFullDisk(t *testing.T) {
 				bytes.Contains(out, []byte("unshare failed")) {
 				t.Skipf("NOT TESTED: install.sh on a full disk: no file system can be mounted: %s", out)
 			}
-			if err == nil || !bytes.Contains(out, []byte("is there space in")) ||
+			if err == nil || !bytes.Contains(out, []byte("has space")) ||
 				!bytes.HasSuffix(out, []byte("left: .\n")) {
 				t.Errorf("%s with %s: %v: %s", get, size, err, out)
 			}
@@ -513,51 +668,74 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestInterrupted ends the script while it waits for the rest of the archive.
+// TestInterrupted ends the script while it waits for the rest of the archive, with what it runs and alone.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) {
-			t.Parallel()
-			half, end := make(chan struct{}), make(chan struct{})
-			s := newSite(t, newRelease("0.9.0"))
-			s.answer = func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.HasSuffix(r.URL.Path, ".tar.gz") {
-					return false
-				}
-				w.Header().Set("Content-Length", "100000")
-				_, _ = w.Write(make([]byte, 50000))
-				w.(http.Flusher).Flush()
-				close(half)
-				<-end
-				return true
-			}
-			t.Cleanup(func() { close(end) })
-			u := newUser(t, s, "curl")
-			u.existing("0.8.0")
-			before := u.files()
-			cmd := u.command()
-			var out bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &out
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-half:
-			case <-time.After(patience):
-				t.Error("the archive is not asked for")
-			}
-			if err := syscall.Kill(-cmd.Process.Pid, signal); err != nil {
-				t.Error(err)
-			}
-			if err := cmd.Wait(); err == nil {
-				t.Error("it succeeds")
-			}
-			if diff := cmp.Diff(before, u.files()); diff != "" {
-				t.Errorf("(-before +after):\n%s%s", diff, out.Bytes())
-			}
-		})
+	for _, signal := range []syscall.Signal{
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE,
+	} {
+		for shell, get := range map[string]string{"sh": "curl", "bash": "wget", "busybox": "curl"} {
+			t.Run(signal.String()+" "+shell+" "+get, func(t *testing.T) {
+				t.Parallel()
+				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(-shell, signal) })
+			})
+			t.Run(signal.String()+" "+shell+" "+get+" alone", func(t *testing.T) {
+				t.Parallel()
+				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(shell, signal) })
+			})
+		}
 	}
+}
+
+func interrupted(t *testing.T, shell, get string, kill func(shell int) error) {
+	t.Helper()
+	half, end := make(chan struct{}), make(chan struct{})
+	s := newSite(t, newRelease("0.9.0"))
+	s.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, ".tar.gz") {
+			return false
+		}
+		w.Header().Set("Content-Length", "100000")
+		_, _ = w.Write(make([]byte, 50000))
+		w.(http.Flusher).Flush()
+		close(half)
+		<-end
+		return true
+	}
+	t.Cleanup(func() { close(end) })
+	u := newUser(t, s, get)
+	path, err := exec.LookPath(shell)
+	if err != nil {
+		t.Skipf("NOT TESTED: a signal to %s, which is missing", shell)
+	}
+	if u.shell = []string{path}; shell == "busybox" {
+		u.shell = []string{path, "sh"}
+	}
+	u.existing("0.8.0")
+	before := u.files()
+	cmd := u.command()
+	cmd.Dir = u.tmp // where wget writes a log when it is hung up
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-half:
+	case <-time.After(patience):
+		t.Error("the archive is not asked for")
+	}
+	if err := kill(cmd.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	const want = "install.sh: interrupted; nothing is changed\n"
+	if err := cmd.Wait(); err == nil || out.String() != want {
+		t.Errorf("%v, want an error and %q: %s", err, want, out.Bytes())
+	}
+	if diff := cmp.Diff(before, u.files()); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+	u.nothingStays()
 }
 
 // TestReplacesARunningProgram upgrades a program that runs, while others start it: there is one at any time.
@@ -628,13 +806,29 @@ func TestSignatures(t *testing.T) {
 	r := newRelease("0.9.0")
 	s := newSite(t, r)
 	u := newUser(t, s, "curl")
-	u.script("cosign", `echo "$@" >"$HOME/cosign"; grep -q good "$3" || { echo no matching signature >&2; exit 1; }`)
+	u.script("cosign", `echo "$@" >"$HOME/cosign"
+case $(cat "$3"):$* in
+good:* | new:*--new-bundle-format*) exit ;;
+old:*--new-bundle-format*) echo "Error: unknown flag: --new-bundle-format" >&2; exit 1 ;;
+new:*) echo "Error: bundle does not contain cert for verification" >&2 ;;
+bad:*) printf '%s\n' "WARNING: noise" "Error: no matching CertificateIdentity found, last error: x" >&2 ;;
+*) echo "Error: getting TUF metadata: no such host" >&2 ;;
+esac
+exit 1`)
 	u.refused("there is no " + s.URL + "/releases/download/v0.9.0/checksums.txt.sigstore.json")
-	r.files["checksums.txt.sigstore.json"] = []byte("bad")
-	out, err := u.run()
-	if err == nil || !strings.Contains(out, "not signed by their release: no matching signature") {
-		t.Errorf("%v: %s", err, out)
+	for bundle, want := range map[string]string{
+		"bad": "not signed by their release: Error: no matching CertificateIdentity found",
+		"any": "cosign could not verify the checksums of 0.9.0: Error: getting TUF metadata",
+		"old": "cosign could not verify the checksums of 0.9.0: Error: getting TUF metadata",
+	} {
+		r.files["checksums.txt.sigstore.json"] = []byte(bundle)
+		out, err := u.run()
+		if err == nil || !strings.Contains(out, want) || strings.Contains(out, "report it") != (bundle == "bad") {
+			t.Errorf("%s: %v: %s", bundle, err, out)
+		}
 	}
+	r.files["checksums.txt.sigstore.json"] = []byte("new")
+	u.install()
 	r.files["checksums.txt.sigstore.json"] = []byte("good")
 	if out := u.install(); !strings.Contains(out, "checksum and signature (cosign) verified") {
 		t.Error(out)

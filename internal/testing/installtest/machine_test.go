@@ -3,9 +3,11 @@
 package installtest
 
 import (
+	"archive/tar"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,7 +46,8 @@ esac
 // TestPlaces installs where nothing says where, and where a relative path says it.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	u := newUser(t, newSite(t, newRelease("0.9.0")), "curl")
+	r := newRelease("0.9.0")
+	u := newUser(t, newSite(t, r), "curl")
 	u.script("id", "echo 1000")
 	usual := filepath.Join(u.home, ".local", "bin")
 	install := func(want string, args ...string) {
@@ -58,10 +61,29 @@ func TestPlaces(t *testing.T) {
 	}
 	install("installed exthost 0.9.0 as " + usual + "/exthost;")
 	install("installed exthost 0.9.0 as "+u.home+"/other/exthost;", "--dir", "other//")
+	noisy := "#!/bin/sh\necho a warning >&2\necho exthost 0.9.0 go1.26 test/test\n"
+	r.pack(tar.Header{Name: "exthost", Mode: 0o755}, []byte(noisy))
+	install("installed exthost 0.9.0 as "+u.home+"/other/exthost;", "--dir", "other")
 	u.env = append(u.env, "PATH="+u.bin+":"+usual+":"+u.home+"/other")
 	install(usual+"/exthost comes before it on PATH", "--dir", "other")
 	if _, err := os.Stat("/proc/self"); err == nil {
 		u.refused("nothing can be written in /proc", "--dir", "/proc")
+	}
+	gone := filepath.Join(u.home, "gone")
+	cmd := u.command()
+	cmd.Path, cmd.Dir = filepath.Join(u.bin, "sh"), u.home
+	cmd.Args = []string{"sh", "-c", `mkdir gone && cd gone && rmdir ../gone && exec "$@" --dir bin`, "-", cmd.Path,
+		cmd.Args[1]}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "the working directory is gone") {
+		t.Errorf("in %s: %v: %s", gone, err, out)
+	}
+	u.env = slices.DeleteFunc(u.env, func(v string) bool { return strings.HasPrefix(v, "HOME=") })
+	cmd = u.command()
+	cmd.Args = cmd.Args[:2]
+	out, err = cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "install.sh: HOME is not set\n  next: name the directory") {
+		t.Errorf("without HOME: %v: %s", err, out)
 	}
 }
 
@@ -83,12 +105,12 @@ func TestOtherMachines(t *testing.T) {
 	}
 	remove("sha256sum")
 	u.refused("nothing here computes a SHA-256")
-	u.script("openssl", `[ "$1 $2 $3" = "dgst -sha256 -r" ] && exec `+sum+` --binary "$4"`)
+	u.script("openssl", `[ "$1 $2 $3" = "dgst -sha256 -r" ] && exec `+sum+` --binary`)
 	u.install()
-	u.script("shasum", `[ "$1 $2" = "-a 256" ] && exec `+sum+` "$3"`)
+	u.script("shasum", `[ "$1 $2" = "-a 256" ] && exec `+sum)
 	u.install()
 	u.script("shasum", "exit 1")
-	u.refused("cannot be computed")
+	u.refused("shasum -a 256 cannot compute")
 	remove("gzip")
 	u.refused("gzip is missing")
 
