@@ -125,14 +125,14 @@ func (r *release) image(arch, program, root string) (v1.Image, error) {
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Created = "linux", arch, v1.Time{Time: r.created}
 	file.Config = v1.Config{
-		User:         fmt.Sprintf("%d:%d", user, user),
-		WorkingDir:   "/state",
-		Env:          []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/state", "XDG_STATE_HOME=/state"},
-		Cmd:          []string{"exthost", "serve", "--extensions", "/extensions"},
-		ExposedPorts: map[string]struct{}{"7800/tcp": {}},
-		Volumes:      map[string]struct{}{"/state": {}},
-		Labels:       r.labels(),
-		StopSignal:   "SIGTERM",
+		User:       fmt.Sprintf("%d:%d", user, user),
+		WorkingDir: "/state",
+		Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/state", "XDG_STATE_HOME=/state"},
+		// MCP clients run an image with docker run -i. Over HTTP a host in a container needs a token: docs/deploy.md.
+		Cmd:        []string{"exthost", "serve", "--stdio", "--extensions", "/extensions"},
+		Volumes:    map[string]struct{}{"/state": {}},
+		Labels:     r.labels(),
+		StopSignal: "SIGTERM",
 	}
 	return mutate.ConfigFile(image, file)
 }
