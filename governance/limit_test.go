@@ -30,7 +30,8 @@ func TestLimitOfADecision(t *testing.T) {
 		},
 		"derives a ctx after it has looked": func(ctx context.Context) {
 			_ = ctx.Err()
-			derived, cancel := context.WithTimeout(context.WithValue(ctx, struct{}{}, 1), time.Hour)
+			type key struct{}
+			derived, cancel := context.WithTimeout(context.WithValue(ctx, key{}, 1), time.Hour)
 			defer cancel()
 			<-derived.Done()
 			if !errors.Is(context.Cause(derived), governance.ErrTimeout) {
