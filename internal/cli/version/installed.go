@@ -15,6 +15,7 @@ type installed struct {
 	module   bool                   // by go install, of a version
 	path     string                 // of the program, links resolved
 	exists   func(path string) bool // whether there is a file
+	root     bool                   // root asks
 }
 
 // upgrade returns the command that installs a version from the releases at address in the place of this program.
@@ -55,7 +56,11 @@ func (i installed) upgrade(address, version string) string {
 
 // script is the command that has install.sh put the latest release in the directory of this program.
 func (i installed) script(address string) string {
-	return fmt.Sprintf("curl -fsSL %s/latest/download/install.sh | sh -s -- --dir %s", address,
+	shell := "sh"
+	if !i.root && (strings.HasPrefix(i.path, "/usr/") || strings.HasPrefix(i.path, "/opt/")) {
+		shell = "sudo sh"
+	}
+	return fmt.Sprintf("curl -fsSL %s/latest/download/install.sh | %s -s -- --dir %s", address, shell,
 		text.ShellLine([]string{path.Dir(i.path)}))
 }
 

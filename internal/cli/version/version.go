@@ -126,7 +126,7 @@ func ask(ctx context.Context) (*found, error) {
 
 // thisProgram finds out how this program was installed.
 func thisProgram() installed {
-	i := installed{os: runtime.GOOS, arch: runtime.GOARCH, slim: slim, exists: exists}
+	i := installed{os: runtime.GOOS, arch: runtime.GOARCH, slim: slim, exists: exists, root: os.Geteuid() == 0}
 	if path, err := os.Executable(); err == nil {
 		i.path = path
 		if real, err := filepath.EvalSymlinks(path); err == nil {

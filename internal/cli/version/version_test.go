@@ -229,7 +229,8 @@ func TestUpgrade(t *testing.T) {
 		}
 		return i
 	}
-	const script = "curl -fsSL https://r.example/x/latest/download/install.sh | sh -s -- --dir "
+	const fetch = "curl -fsSL https://r.example/x/latest/download/install.sh | "
+	const script = fetch + "sh -s -- --dir "
 	for _, tt := range []struct {
 		i    installed
 		want string
@@ -243,9 +244,11 @@ func TestUpgrade(t *testing.T) {
 		{with(linux, "/usr/lib/sysimage/rpm"),
 			"sudo rpm --upgrade https://r.example/x/download/v1.2.3/exthost_1.2.3_linux_amd64.rpm"},
 		{with(linux, "/var/lib/pacman/local"), "upgrade exthost-bin of the AUR, as you have installed it"},
-		{with(linux), script + "/usr/bin"},
+		{with(linux), fetch + "sudo sh -s -- --dir /usr/bin"},
+		{installed{os: "linux", path: "/usr/local/bin/exthost", root: true}, script + "/usr/local/bin"},
 		{installed{os: "linux", path: "/home/a b/bin/exthost"}, script + "'/home/a b/bin'"},
-		{installed{os: "linux", path: "/opt/bin/exthost", slim: true}, script + "/opt/bin --slim"},
+		{installed{os: "linux", path: "/opt/bin/exthost", slim: true},
+			fetch + "sudo sh -s -- --dir /opt/bin --slim"},
 		{installed{os: "darwin", module: true, path: "/Users/a/go/bin/exthost"},
 			`go install -tags grpcnotrace -ldflags "-s -w" github.com/exthost/exthost/cmd/exthost@v1.2.3`},
 		{installed{os: "darwin", path: "/opt/homebrew/Caskroom/exthost/1.0.0/exthost"},
