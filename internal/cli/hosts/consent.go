@@ -224,13 +224,19 @@ func ConfigurationTrusted(c *console.Console) bool {
 	return err == nil
 }
 
+// consentHere returns the configuration of the working directory and what the user trusts there. Both are nil if there
+// is no valid configuration, and k alone where nothing needs to be trusted.
+func consentHere(c *console.Console) (cfg *config.Config, k *consent.Consent, err error) {
+	if cfg, err = readValid(c); err != nil || cfg == nil {
+		return nil, nil, err
+	}
+	k, err = Consent(cfg)
+	return cfg, k, err
+}
+
 // canTrust returns an error if what the user trusts could not be recorded.
 func canTrust(c *console.Console) error {
-	cfg, err := readValid(c)
-	if err != nil || cfg == nil {
-		return err
-	}
-	k, err := Consent(cfg)
+	_, k, err := consentHere(c)
 	if err != nil || k == nil {
 		return err
 	}
@@ -239,12 +245,8 @@ func canTrust(c *console.Console) error {
 
 // TrustConfiguration records that the user trusts the configuration of the working directory as it is.
 func TrustConfiguration(c *console.Console) error {
-	cfg, err := readValid(c)
-	if err != nil || cfg == nil {
-		return err
-	}
-	k, err := Consent(cfg)
-	if err != nil {
+	cfg, k, err := consentHere(c)
+	if err != nil || k == nil {
 		return err
 	}
 	v, err := Configuration(k, cfg)
@@ -264,11 +266,7 @@ func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verd
 // TrustFolder records that the user trusts the extensions in dir as they are, because the user made them or named dir
 // in order to run them. It also grants them the named secrets.
 func TrustFolder(ctx context.Context, c *console.Console, dir string, secrets ...string) error {
-	cfg, err := readValid(c)
-	if err != nil || cfg == nil {
-		return err
-	}
-	k, err := Consent(cfg)
+	cfg, k, err := consentHere(c)
 	if err != nil || k == nil {
 		return err
 	}
