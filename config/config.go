@@ -152,8 +152,8 @@ type Env struct {
 
 // Sandbox sets the default confinement of extensions.
 type Sandbox struct {
-	// for extensions without [sandbox]: strict allows only their own folder and state directory, and no network;
-	// default off
+	// for extensions without [sandbox]: strict allows only their own folder and state directory, what the profile of
+	// their command adds, and no network; default off
 	Default string `json:"default" jsonschema:"enum=strict,enum=off"`
 }
 
