@@ -3,18 +3,14 @@ the calls and prints a report."""
 
 import asyncio
 import json
-import os
 import sys
 
 from mcp import ClientSession, McpError
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamablehttp_client
-from mcp.types import ElicitResult
 
-
-def authorization(endpoint):
-    return {"Authorization": "Bearer " + endpoint["token"]} if "token" in endpoint else {}
+from client_common import authorization, person, report
 
 
 def connect(endpoint):
@@ -32,29 +28,6 @@ async def call(session, wanted):
     except McpError as error:
         return {"code": error.error.code, "message": error.error.message}
     return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
-
-
-def report(seen):
-    print(json.dumps(seen, separators=(",", ":")), flush=True)
-
-
-def person(seen):
-    """The person is at stdin, and answers one form after the other, also one that was taken back."""
-    one = asyncio.Lock()
-
-    async def answer():
-        async with one:
-            return (await asyncio.to_thread(sys.stdin.readline)).strip()
-
-    async def ask(context, params):
-        report({"asked": params.message})
-        action = await asyncio.shield(answer())
-        if action == "gone":
-            report(seen)
-            os._exit(0)
-        return ElicitResult(action=action)
-
-    return ask
 
 
 async def main():

@@ -3,17 +3,13 @@ lists the tools, makes the calls and prints a report."""
 
 import asyncio
 import json
-import os
 import sys
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
-from mcp.types import ElicitResult
 
-
-def authorization(endpoint):
-    return {"Authorization": "Bearer " + endpoint["token"]} if "token" in endpoint else {}
+from client_common import authorization, person, report
 
 
 def server(endpoint, http):
@@ -31,29 +27,6 @@ async def call(client, wanted):
     except MCPError as error:
         return {"code": error.error.code, "message": error.error.message}
     return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
-
-
-def report(seen):
-    print(json.dumps(seen, separators=(",", ":")), flush=True)
-
-
-def person(seen):
-    """The person is at stdin, and answers one form after the other, also one that was taken back."""
-    one = asyncio.Lock()
-
-    async def answer():
-        async with one:
-            return (await asyncio.to_thread(sys.stdin.readline)).strip()
-
-    async def ask(context, params):
-        report({"asked": params.message})
-        action = await asyncio.shield(answer())
-        if action == "gone":
-            report(seen)
-            os._exit(0)
-        return ElicitResult(action=action)
-
-    return ask
 
 
 async def main():
