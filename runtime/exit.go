@@ -20,8 +20,8 @@ const (
 	// exitGrace is how long to wait, after the end of stdout, for the process to exit. If it exits, the exit is
 	// reported as the reason for the end of the run.
 	exitGrace = 500 * time.Millisecond
-	// drainGrace is how long to wait for more of a dead process's last output, which does not end while a grandchild has
-	// the pipe open.
+	// drainGrace is how long to wait for more of a dead process's last output, which does not end while a grandchild
+	// has the pipe open.
 	drainGrace = 500 * time.Millisecond
 	// shutdownWriteTimeout bounds the writes before stdin is closed.
 	shutdownWriteTimeout = 100 * time.Millisecond
