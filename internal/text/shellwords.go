@@ -17,23 +17,6 @@ func ShellWords(line string) ([]string, error) { return split(line, false) }
 // escapes only ", \, $ and ` (POSIX).
 func CommandWords(line string) ([]string, error) { return split(line, true) }
 
-// ShellJoin returns a line that a shell splits into words again.
-func ShellJoin(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		if quoted[i] = w; w == "" || strings.ContainsFunc(w, needsQuotes) {
-			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
-}
-
-// needsQuotes reports whether a shell may read r otherwise than literally.
-func needsQuotes(r rune) bool {
-	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-	return !letter && !(r >= '0' && r <= '9') && !strings.ContainsRune("-_./:=,@%+", r)
-}
-
 var errOpen = errors.New("the line ends inside a quote")
 
 // splitter holds the words so far.

@@ -90,7 +90,7 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 
 // startedAs returns the command line of exthost with these arguments for a shell, without secrets.
 func startedAs(args []string) string {
-	return text.ShellJoin(new(redact.Redactor).Strings(slices.Insert(slices.Clone(args), 0, "exthost")))
+	return text.ShellLine(new(redact.Redactor).Strings(slices.Insert(slices.Clone(args), 0, "exthost")))
 }
 
 // claimNext makes this process one more host of the directory.
