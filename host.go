@@ -132,7 +132,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 				h.stats.feed.State(id, e)
 				h.reloads.started(id, e)
 				if e.Kind == supervisor.StateChanged && e.State == supervisor.Ready {
-					h.forgetDenials(strings.TrimPrefix(id, status.PolicyPrefix))
+					h.forgetDenials(strings.TrimPrefix(id, status.PolicyPrefix), e.Time)
 				}
 			}}
 		},
@@ -236,13 +236,13 @@ func (h *Host) Status() status.Status {
 	return s
 }
 
-// forgetDenials ends what the status says about denials of a policy that was changed, removed or started again. Denials
-// that follow count anew.
-func (h *Host) forgetDenials(policy string) {
+// forgetDenials ends what the status says about denials of a policy before the time at which it was changed, removed or
+// started again. Later denials count anew.
+func (h *Host) forgetDenials(policy string, at time.Time) {
 	for _, u := range h.units.All() {
-		u.Base().Calls.ForgetDenials(policy)
+		u.Base().Calls.ForgetDenials(policy, at)
 	}
-	h.stats.history.ForgetDenials(policy)
+	h.stats.history.ForgetDenials(policy, at)
 }
 
 // load returns the memory of the host and its processes in bytes, and the calls in flight and queued, as

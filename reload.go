@@ -271,7 +271,7 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 	r.h.adopt(next)
 	forgetFailures(next, c)
 	for _, name := range c.Policies {
-		r.h.forgetDenials(name)
+		r.h.forgetDenials(name, time.Now())
 	}
 	r.forgetMended(next, c)
 	if now.ListsOtherwise(next) {
@@ -450,7 +450,7 @@ func (r *reloads) started(id string, e supervisor.Event) {
 // Restarted reports the outcome of a restart of u.
 func (r *reloads) Restarted(ctx context.Context, u unit.Runner, err error) {
 	if policy, ok := strings.CutPrefix(u.Base().ID(), status.PolicyPrefix); ok && err == nil {
-		r.h.forgetDenials(policy) // the event of the new process may come later
+		r.h.forgetDenials(policy, time.Now()) // the event of the new process may come later
 	}
 	switch {
 	case err == nil:

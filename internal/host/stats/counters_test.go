@@ -146,7 +146,8 @@ func TestDenialsInARow(t *testing.T) {
 	}
 }
 
-// What a policy has denied no longer counts once the policy is changed or started again; what others denied does.
+// What a policy has denied no longer counts once the policy is changed or started again; what others
+// denied does, and what the policy denied since.
 func TestForgottenDenials(t *testing.T) {
 	var c Calls
 	var h History
@@ -157,18 +158,24 @@ func TestForgottenDenials(t *testing.T) {
 		h.End(e)
 		c.Requested(e.Outcome, false, 0)
 		c.Denied(e.At)
-		c.KeepDenial(&status.Denial{Policy: policy})
+		c.KeepDenial(&status.Denial{Policy: policy, Time: e.At})
 	}
-	c.ForgetDenials("other")
+	now := time.Now()
+	c.ForgetDenials("other", now)
+	c.ForgetDenials("guard", now.Add(-time.Hour))
+	h.ForgetDenials("guard", now.Add(-time.Hour))
+	if list := h.Denials(now); len(list) != 2 {
+		t.Errorf("%+v", list)
+	}
 	if c.Describe(&x); x.DeniedInRow != 2 {
 		t.Errorf("the row that guard denied last has %d calls", x.DeniedInRow)
 	}
-	c.ForgetDenials("guard")
+	c.ForgetDenials("guard", now)
 	if c.Describe(&x); x.DeniedInRow != 0 {
 		t.Errorf("the row has %d calls", x.DeniedInRow)
 	}
-	h.ForgetDenials("guard")
-	if list := h.Denials(time.Now()); len(list) != 1 || list[0].Policy != "other" {
+	h.ForgetDenials("guard", now)
+	if list := h.Denials(now); len(list) != 1 || list[0].Policy != "other" {
 		t.Errorf("%+v", list)
 	}
 }

@@ -176,12 +176,14 @@ func (h *History) Denials(now time.Time) (list []status.Denials) {
 	return list[:min(len(list), mostDenials)]
 }
 
-// ForgetDenials removes the denials of a policy from [History.Denials]: it may decide otherwise now.
-func (h *History) ForgetDenials(policy string) {
+// ForgetDenials removes the denials of a policy before the given time from [History.Denials]: it may decide otherwise
+// since.
+func (h *History) ForgetDenials(policy string, before time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.ring {
-		h.ring[i].undone = h.ring[i].undone || h.ring[i].event.Policy == policy
+		k := &h.ring[i]
+		k.undone = k.undone || k.event.Policy == policy && k.at.Before(before)
 	}
 }
 
