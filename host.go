@@ -391,9 +391,9 @@ func (h *Host) Offered(caller string) (shown, hidden []*tools.Entry) {
 func (h *Host) Variables() []string { return h.snapshots.Load().Variables() }
 
 const (
-	shutdownDeadline = 5 * time.Second         // bounds Close, whatever the extensions do
-	closeDrain       = time.Second             // for calls in flight
-	killAfter        = 4500 * time.Millisecond // after the begin of Close: slow children are killed
+	shutdownDeadline = 5 * time.Second // bounds Close, whatever the extensions do
+	closeDrain       = time.Second     // for calls in flight
+	killAfter        = 4 * time.Second // after the begin of Close: slow children are killed
 )
 
 // Close stops every extension and waits for them, at most 5 s; processes that still live by then have been
