@@ -68,12 +68,12 @@ func (s *sessions) remove(c *clientSession) {
 	s.used--
 }
 
-// get returns the session with the given id, or nil if it belongs to another caller, toolset or extension.
+// get returns the session with the given id, or nil if it has ended or belongs to another caller, toolset or extension.
 func (s *sessions) get(id string, by requester, extension string) *clientSession {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if c := s.byID[id]; c != nil && c.requester.caller == by.caller && c.requester.toolset == by.toolset &&
-		c.extension == extension {
+		c.extension == extension && c.attached.Err() == nil { // a caller's access ends before onEnd has run
 		return c
 	}
 	return nil
