@@ -26,8 +26,8 @@ const (
 	relayTimeout = time.Second // per request; nodes wait as long
 	relayAgain   = time.Second // before reconnecting
 
-	absentTries = 20                   // attempts per request while JetStream is unavailable
-	absentPause = 5 * time.Millisecond // between these attempts
+	absentGrace = relayTimeout / 2     // retries of a request while JetStream is unavailable
+	absentPause = 5 * time.Millisecond // between them
 
 	maxRelayed        = 256                 // concurrent requests
 	maxRelayedOfNode  = 2 * quota.MaxLeases // per node; doubled, since a node that has just restarted may have two runs
@@ -139,8 +139,9 @@ func (r *relaying) ask(ctx context.Context, to string, m *nats.Msg) *nats.Msg {
 	}
 	ctx, cancel := context.WithTimeout(ctx, relayTimeout)
 	defer cancel()
+	began := time.Now()
 	answer, err := r.conn.RequestMsgWithContext(ctx, request)
-	for try := 1; errors.Is(err, nats.ErrNoResponders) && try < absentTries; try++ {
+	for errors.Is(err, nats.ErrNoResponders) && time.Since(began) < absentGrace {
 		select {
 		case <-ctx.Done():
 		case <-time.After(absentPause):
