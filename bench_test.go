@@ -142,11 +142,11 @@ func anonymous(b *testing.B) int {
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{
-	"sdk":     func(string) { os.Exit(hosttest.Extension().Main()) },
+	"sdk":     func(string) { processtest.Exit(hosttest.Extension().Main()) },
 	"mcp":     func(string) { hosttest.ServeMCP() },
 	"floor":   benchtest.FloorVerb,
-	"bench":   func(string) { os.Exit(hosttest.BenchExtension().Main()) },
-	"builder": func(string) { os.Exit(builder().Main()) },
+	"bench":   func(string) { processtest.Exit(hosttest.BenchExtension().Main()) },
+	"builder": func(string) { processtest.Exit(builder().Main()) },
 }
 
 func TestMain(m *testing.M) { hosttest.Main(m, verbs) }

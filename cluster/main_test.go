@@ -36,7 +36,7 @@ const patience = 60 * time.Second
 func TestMain(m *testing.M) {
 	if _, scripted := os.LookupEnv(processtest.ScriptVar); scripted {
 		processtest.Main(m, map[string]processtest.Verb{
-			"extension":   func(string) { os.Exit(extension().Main()) },
+			"extension":   func(string) { processtest.Exit(extension().Main()) },
 			"asking":      func(string) { asking() },
 			natstest.Name: natstest.Verb,
 			"node":        serveNode,
@@ -84,7 +84,7 @@ func extension() *sdk.Extension {
 	sdk.AddTool(x, sdk.Tool{Name: "pid", Description: "Says which process it is."},
 		func(context.Context, struct{}) (string, error) { return strconv.Itoa(os.Getpid()), nil })
 	sdk.AddTool(x, sdk.Tool{Name: "die", Description: "Ends its process."},
-		func(context.Context, struct{}) (string, error) { os.Exit(3); return "", nil })
+		func(context.Context, struct{}) (string, error) { processtest.Exit(3); return "", nil })
 	sdk.AddTool(x, sdk.Tool{Name: "abuse", Description: "Breaks the rules of its process."},
 		func(ctx context.Context, in struct {
 			How string `json:"how"`
@@ -127,7 +127,7 @@ func note(ctx context.Context, in noting) (string, error) {
 		return "", err
 	}
 	if in.Die {
-		os.Exit(3)
+		processtest.Exit(3)
 	}
 	sdk.Progress(ctx, 1, 2, in.Text)
 	if in.Wait && !(in.Once && slices.Contains(stormtest.WholeEntries(string(before)), in.Text)) {
@@ -160,7 +160,7 @@ func asking() {
 	}) {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			os.Exit(0)
+			processtest.Exit(0)
 		}
 		_ = json.Unmarshal(line, &m)
 		return m

@@ -46,7 +46,7 @@ func echoNative(string) {
 		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
 			return protocol.ToolResult(`{"content":[{"type":"text","text":` + strconv.Quote(string(in)) + `}]}`), nil
 		})
-	os.Exit(x.Main())
+	processtest.Exit(x.Main())
 }
 
 // officialEcho is the same extension written with the official SDK.

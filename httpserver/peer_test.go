@@ -65,7 +65,7 @@ func servePeer(string) {
 			text := m.Params.Arguments.Text
 			switch m.Params.Name {
 			case "die":
-				os.Exit(3)
+				processtest.Exit(3)
 			case "task": // sends a status now, and again at the next call with the same text
 				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":%q,"status":"working"}}}`+"\n", m.ID,
 					text)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/mcpserver"
 )
 
@@ -18,7 +19,7 @@ const childEnv = "MCPSERVER_TEST_STDIO"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		os.Exit(serveChild())
+		processtest.Exit(serveChild())
 	}
 	code := m.Run()
 	if left := leftBehind(5 * time.Second); code == 0 && left != "" {

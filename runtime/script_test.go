@@ -192,7 +192,7 @@ func (s *scriptStdin) older(way string) {
 		os.Stdout.Close()
 		time.Sleep(time.Hour)
 	}
-	os.Exit(1)
+	processtest.Exit(1)
 }
 
 // pages answers every request with a page and a new cursor.
@@ -217,7 +217,7 @@ func orphan(steps string) {
 	cmd.Stdout = os.Stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if cmd.Start() != nil {
-		os.Exit(96)
+		processtest.Exit(96)
 	}
 }
 
@@ -235,7 +235,7 @@ func writeBytes(n string) {
 	chunk := bytes.Repeat([]byte("x"), 1<<20)
 	for ; count > 0; count -= len(chunk) {
 		if _, err := os.Stdout.Write(chunk[:min(count, len(chunk))]); err != nil {
-			os.Exit(98)
+			processtest.Exit(98)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (s *scriptStdin) ask(args string) {
 	for refused > 0 {
 		line, err := s.lines.ReadBytes('\n')
 		if err != nil {
-			os.Exit(98)
+			processtest.Exit(98)
 		}
 		if string(rawjson.Get(rawjson.Get(line, "error"), "code")) == "-32016" {
 			refused--
@@ -263,7 +263,7 @@ func (s *scriptStdin) ask(args string) {
 func writeEndless(text string) {
 	for chunk := []byte(strings.Repeat(text, 4096)); ; {
 		if _, err := os.Stdout.Write(chunk); err != nil {
-			os.Exit(98)
+			processtest.Exit(98)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func writeEndless(text string) {
 func meet(name string) {
 	conn, err := net.Dial("unix", os.Getenv(syncVar))
 	if err != nil {
-		os.Exit(97)
+		processtest.Exit(97)
 	}
 	fmt.Fprintln(conn, name)
 	bufio.NewReader(conn).ReadString('\n')

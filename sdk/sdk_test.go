@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 				fmt.Println("this is not JSON")
 				return "printed", nil
 			})
-			os.Exit(x.Main())
+			processtest.Exit(x.Main())
 		},
 	})
 }

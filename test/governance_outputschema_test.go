@@ -42,7 +42,7 @@ func servePromises(string) {
 		})
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		processtest.Exit(1)
 	}
 }
 

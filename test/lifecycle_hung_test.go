@@ -25,7 +25,7 @@ import (
 // hangsOnce is an extension whose first process hangs after the handshake.
 func hangsOnce(string) {
 	if _, err := os.Stat(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "begun")); err == nil {
-		os.Exit(hosttest.Extension().Main())
+		processtest.Exit(hosttest.Extension().Main())
 	}
 	appendState("begun", "x")
 	fmt.Println(`{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"echo"}]}}`)

@@ -55,7 +55,7 @@ func journalExtension() *sdk.Extension {
 		data, _ := os.ReadFile(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "journal"))
 		noted := slices.DeleteFunc(strings.Fields(string(data)), func(nonce string) bool { return nonce != in.Nonce })
 		if len(noted) <= in.Die {
-			os.Exit(3)
+			processtest.Exit(3)
 		}
 		return "done " + in.Nonce, nil
 	}

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/exthost/exthost/internal/testing/benchtest"
@@ -15,7 +14,7 @@ func TestMain(m *testing.M) {
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{
-	"sdk": func(string) { os.Exit(hosttest.Extension().Main()) },
+	"sdk": func(string) { processtest.Exit(hosttest.Extension().Main()) },
 	"mcp": func(string) { hosttest.ServeMCP() },
 
 	"rich":      serveRich,
@@ -27,22 +26,22 @@ var verbs = map[string]processtest.Verb{
 	"app":       serveApp,
 	"promises":  servePromises,
 
-	"locked": func(string) { os.Exit(hosttest.HoldingALock(hosttest.Extension().Main)) },
-	"guard":  func(string) { os.Exit(hosttest.Guard().Main()) },
+	"locked": func(string) { processtest.Exit(hosttest.HoldingALock(hosttest.Extension().Main)) },
+	"guard":  func(string) { processtest.Exit(hosttest.Guard().Main()) },
 
-	"refusing":   func(string) { os.Exit(refusingExtension().Main()) },
-	"errorguard": func(string) { os.Exit(errorGuard().Main()) },
+	"refusing":   func(string) { processtest.Exit(refusingExtension().Main()) },
+	"errorguard": func(string) { processtest.Exit(errorGuard().Main()) },
 
 	"hangsonce": hangsOnce,
 
-	"mute":    func(string) { os.Exit(hosttest.Mute().Main()) },
+	"mute":    func(string) { processtest.Exit(hosttest.Mute().Main()) },
 	"plugged": servePlugged,
 	"bare":    serveBare,
 	"begun":   func(string) { appendState("begun", "x") },
-	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },
-	"hooks":   func(string) { os.Exit(hookExtension().Main()) },
-	"journal": func(string) { os.Exit(journalExtension().Main()) },
+	"leaky":   func(string) { processtest.Exit(leakyExtension().Main()) },
+	"hooks":   func(string) { processtest.Exit(hookExtension().Main()) },
+	"journal": func(string) { processtest.Exit(journalExtension().Main()) },
 
 	"floor": benchtest.FloorVerb,
-	"bench": func(string) { os.Exit(hosttest.BenchExtension().Main()) },
+	"bench": func(string) { processtest.Exit(hosttest.BenchExtension().Main()) },
 }

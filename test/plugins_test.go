@@ -51,7 +51,7 @@ func servePlugged(string) {
 			return nil, nil, os.WriteFile(filepath.Join(os.Getenv(agentplugin.DataVariable), "kept"), nil, 0o600)
 		})
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		os.Exit(1)
+		processtest.Exit(1)
 	}
 }
 

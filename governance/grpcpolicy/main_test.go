@@ -78,7 +78,7 @@ func serverOf(s *server) *grpc.Server {
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "E!", err)
-		os.Exit(96)
+		processtest.Exit(96)
 	}
 }
 
@@ -103,7 +103,7 @@ func (s *server) misbehave(ctx context.Context, req any, info *grpc.UnaryServerI
 	switch rpc {
 	case s.die:
 		fmt.Fprintln(os.Stderr, "E! last words")
-		os.Exit(3)
+		processtest.Exit(3)
 	case s.hang:
 		time.Sleep(time.Hour)
 	}
@@ -174,7 +174,7 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case "die":
-		os.Exit(3)
+		processtest.Exit(3)
 	case "sever":
 		os.Remove(os.Getenv("MCPV_PLUGIN_SOCKET"))
 		go s.grpc.Stop()

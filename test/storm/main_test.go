@@ -1,7 +1,6 @@
 package storm
 
 import (
-	"os"
 	"testing"
 
 	"github.com/exthost/exthost/internal/testing/hosttest"
@@ -12,6 +11,6 @@ func TestMain(m *testing.M) { hosttest.Main(m, verbs) }
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{
-	"sdk":   func(string) { os.Exit(hosttest.Extension().Main()) },
-	"guard": func(string) { os.Exit(hosttest.Guard().Main()) },
+	"sdk":   func(string) { processtest.Exit(hosttest.Extension().Main()) },
+	"guard": func(string) { processtest.Exit(hosttest.Guard().Main()) },
 }

@@ -32,7 +32,7 @@ type child struct {
 // timerFor returns a timer that ends the process a while after the last answer.
 func timerFor(t *time.Timer) *time.Timer {
 	if t == nil {
-		return time.AfterFunc(300*time.Millisecond, func() { os.Exit(0) })
+		return time.AfterFunc(300*time.Millisecond, func() { processtest.Exit(0) })
 	}
 	t.Reset(300 * time.Millisecond)
 	return t
@@ -81,7 +81,7 @@ func native(fault string) {
 	case c.is("outlives stdin"):
 		time.Sleep(time.Hour)
 	case c.is("ends badly"):
-		os.Exit(3)
+		processtest.Exit(3)
 	case c.is("leaves a process"):
 		_ = exec.Command("sleep", "60").Start()
 	}
@@ -133,7 +133,7 @@ func (c *child) hear(line string) {
 	case m.Method == "initialize":
 		c.answer(m.ID, `"result":`+c.offer())
 	case m.Method == "ping" && c.is("knows no ping"), m.Method == "shutdown" && c.is("knows no shutdown"):
-		os.Exit(1)
+		processtest.Exit(1)
 	case m.Method == "ping" || m.Method == "shutdown":
 		c.answer(m.ID, `"result":{}`)
 	case m.Method == "tools/list":

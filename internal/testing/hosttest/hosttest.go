@@ -74,7 +74,7 @@ func Extension() *sdk.Extension {
 	sdk.AddTool(x, sdk.Tool{Name: "environ", Description: "Returns its environment."},
 		func(context.Context, struct{}) (string, error) { return strings.Join(os.Environ(), "\n"), nil })
 	sdk.AddTool(x, sdk.Tool{Name: "die", Description: "Ends its process."},
-		func(context.Context, struct{}) (string, error) { os.Exit(3); return "", nil })
+		func(context.Context, struct{}) (string, error) { processtest.Exit(3); return "", nil })
 	return x
 }
 
@@ -99,7 +99,7 @@ func Guard() *sdk.Extension {
 		case strings.Contains(string(e.Arguments()), `"no"`):
 			return sdk.Deny("said_no", "no is no"), nil
 		case strings.Contains(string(e.Arguments()), `"die"`):
-			os.Exit(3)
+			processtest.Exit(3)
 		}
 		return sdk.Allow(), nil
 	})
@@ -110,7 +110,7 @@ func Guard() *sdk.Extension {
 func ServeMCP() {
 	if err := OfficialServer().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		processtest.Exit(1)
 	}
 }
 

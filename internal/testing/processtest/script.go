@@ -53,7 +53,7 @@ func Main(m interface{ Run() int }, own map[string]Verb) {
 			builtin(stdin, name, args)
 		}
 	}
-	exit(0)
+	Exit(0)
 }
 
 // Script returns the executable and the environment that run script.
@@ -69,9 +69,9 @@ func Script(t testing.TB, script string) (path string, env []string) {
 // Env returns the environment that makes the test binary run script.
 func Env(script string) []string { return []string{ScriptVar + "=" + script} }
 
-// exit skips the exit handlers of test binaries: the race detector would wait for a second,
-// and the coverage report would go to stderr.
-func exit(code int) { syscall.Exit(code) }
+// Exit ends a process that runs a script. It skips the exit handlers of test binaries: the race detector would wait for
+// a second, and the coverage report would go to stderr.
+func Exit(code int) { syscall.Exit(code) }
 
 func builtin(stdin *bufio.Reader, name, args string) {
 	switch name {
@@ -109,10 +109,10 @@ func builtin(stdin *bufio.Reader, name, args string) {
 		self.Signal(syscall.Signal(number(args)))
 		time.Sleep(time.Hour)
 	case "exit":
-		exit(number(args))
+		Exit(number(args))
 	default:
 		fmt.Fprintf(os.Stderr, "no such verb: %q\n", name)
-		exit(99)
+		Exit(99)
 	}
 }
 
@@ -124,7 +124,7 @@ func flood(args string) {
 	chunk := []byte(strings.Repeat(text, per))
 	for ; n > 0; n -= per {
 		if _, err := os.Stderr.Write(chunk[:min(n, per)*len(text)]); err != nil {
-			exit(98)
+			Exit(98)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func fork(steps string, daemon bool) {
 	}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		exit(97)
+		Exit(97)
 	}
 	go cmd.Wait()
 }

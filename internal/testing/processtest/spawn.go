@@ -68,7 +68,7 @@ func Ready() {
 func Check(err error) {
 	if err != nil {
 		fmt.Println(err)
-		exit(1)
+		Exit(1)
 	}
 }
 
