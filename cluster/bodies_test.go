@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -26,7 +27,9 @@ import (
 // echo calls a tool that returns text, and returns an error if the result lacks the text.
 func echo(t testing.TB, h *exthost.Host, tool string, text []byte) error {
 	t.Helper()
-	r, err := h.Do(within(t), &protocol.Call{
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // bodies of many MiB pass together
+	defer cancel()
+	r, err := h.Do(ctx, &protocol.Call{
 		Method: protocol.MethodToolsCall,
 		Params: bytes.Join([][]byte{[]byte(`{"name":"` + tool + `","arguments":{"text":"`), text, []byte(`"}}`)}, nil),
 	})

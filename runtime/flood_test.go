@@ -32,7 +32,7 @@ func TestLongRequestsOfAChildAreBounded(t *testing.T) {
 	fault(t)
 	var held atomic.Int64
 	answer := make(chan struct{})
-	s := spec(t, `init echo; read; ask 12 15000000 7; answer "true"; echo`)
+	s := spec(t, `init echo; read; ask 8 15000000 3; answer "true"; echo`)
 	s.Incoming = func(ctx context.Context, _ string, params json.RawMessage, _ bool) (json.RawMessage, error) {
 		held.Add(int64(len(params)))
 		select {
@@ -41,7 +41,7 @@ func TestLongRequestsOfAChildAreBounded(t *testing.T) {
 		}
 		return json.RawMessage("{}"), nil
 	}
-	s.Options.CallTimeout = patience / 2
+	s.Options.CallTimeout = 10 * patience // the child writes 120 MB
 	r := start(t, s)
 	_, err := r.callTool()
 	if bytes := held.Load(); err != nil || bytes > 80_000_000 {

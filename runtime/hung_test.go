@@ -125,7 +125,8 @@ func TestHungIsReplaced(t *testing.T) {
 				kinds := r.callUntilEnd(callers, c.deadline, `{"name":"echo"}`)
 				fault := r.end(protocol.CallTimeout)
 				wantContains(t, fault.Error(), "missed 2 pings of ")
-				if strings.Contains(fault.Error(), "the host has not read") {
+				// a host that gets no processor may not have read what a child writes without end
+				if !strings.HasPrefix(name, "writes ") && strings.Contains(fault.Error(), "the host has not read") {
 					t.Errorf("it blames the host, which reads: %v", fault)
 				}
 				if kinds[protocol.CallTimeout] == 0 {

@@ -278,7 +278,12 @@ func TestRemoteFaults(t *testing.T) {
 				t.Errorf("retry after %v", e.RetryAfter)
 			}
 			f.fault.Store(nil)
-			if _, err := r.callTool(); err != nil {
+			began := time.Now()
+			_, err = r.callTool()
+			for c.kind == protocol.CallTimeout && protocol.KindOf(err) == c.kind && time.Since(began) < patience {
+				_, err = r.callTool() // a busy machine may take longer than the short call_timeout
+			}
+			if err != nil {
 				t.Errorf("the next call: %v", err)
 			}
 		})

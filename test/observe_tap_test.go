@@ -97,9 +97,10 @@ func TestTapIsFree(t *testing.T) {
 	tapped := testing.AllocsPerRun(200, call)
 	stop()
 	<-done
-	after := testing.AllocsPerRun(200, call)
-	t.Logf("allocations of a call: %v, tapped %v, afterwards %v", untapped, tapped, after)
-	if after > untapped+1 { // the reader's goroutine allocates now and then
-		t.Errorf("a call allocates %v times, %v when it had never been tapped", after, untapped)
-	}
+	// a collection empties the pools, and the race detector drops some of what is put there
+	hosttest.Eventually(t, "a call allocates as often as before", func() bool {
+		after := testing.AllocsPerRun(200, call)
+		t.Logf("allocations of a call: %v, tapped %v, afterwards %v", untapped, tapped, after)
+		return after <= untapped+1
+	})
 }

@@ -265,8 +265,10 @@ func TestToolsetHidesWhatTasksAsk(t *testing.T) {
 					t.Fatal(err)
 				}
 				answers++
-				hosttest.Eventually(t, "the server has its answers",
-					func() bool { return strings.Count(heardBy(t, state, "alpha"), `"id":"after"`) == answers })
+				hosttest.Eventually(t, "the server has its answers", func() bool {
+					heard := heardBy(t, state, "alpha")
+					return strings.Count(heard, `"id":"during"`) == answers && strings.Count(heard, `"id":"after"`) == answers
+				})
 				return int(client.n.Load()), secrets() - before
 			}
 			visit := func(toolset string) *protocol.Session {

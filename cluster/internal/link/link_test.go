@@ -272,9 +272,16 @@ func TestSlowReader(t *testing.T) {
 	b.mu.Lock()
 	b.hold = hold
 	b.mu.Unlock()
-	for range maxPending + 1000 {
+	for i := range maxPending + 1000 {
 		if err := a.Send(b.self, "", []byte("much")); err != nil {
 			t.Fatal(err)
+		}
+		if i%1000 == 0 { // a server disconnects a client that does not receive in time
+			until(t, "what was sent is received", func() bool {
+				_, sent := a.RTT(t.Context())
+				_, received := b.RTT(t.Context())
+				return sent == nil && received == nil
+			})
 		}
 	}
 	until(t, "the log says so", func() bool { return strings.Contains(b.logged(), "faster than they are handled") })

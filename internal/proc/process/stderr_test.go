@@ -17,9 +17,9 @@ import (
 // A flood is read at bounded cost, and dropped lines are counted.
 func TestStderrFlood(t *testing.T) {
 	processtest.Leaks(t)
-	const lines = 10_000_000 // of 100 bytes
+	const lines = 2_000_000 // of 100 bytes
 	var delivered, dropped int
-	c := start(t, `read; flood 10000000 `+strings.Repeat("x", 99)+`\n; err bye; eof; exit 4`, func(s *Spec) {
+	c := start(t, `read; flood 2000000 `+strings.Repeat("x", 99)+`\n; err bye; eof; exit 4`, func(s *Spec) {
 		s.StderrLine = func(l Line) {
 			delivered++
 			dropped += l.Dropped

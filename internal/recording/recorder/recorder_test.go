@@ -131,7 +131,7 @@ func TestFramesAreRecordedFromTheFirstWrite(t *testing.T) {
 func TestOmittedFramesAreCounted(t *testing.T) {
 	h := New("1.0", new(redact.Redactor))
 	var out bytes.Buffer
-	r, err := h.Record(Options{To: &out, maxWait: time.Minute})
+	r, err := h.Record(Options{To: &out, maxWait: time.Hour}) // encoding 64 MiB takes time
 	if err != nil {
 		t.Fatal(err)
 	}
