@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/exthost/exthost/internal/recording/cassette"
@@ -292,21 +293,23 @@ func TestThereAreFewRecordingsAtATime(t *testing.T) {
 
 // TestSecretsThatLeaveInTimeAreMasked removes a secret from the redactor while a frame with it is queued.
 func TestSecretsThatLeaveInTimeAreMasked(t *testing.T) {
-	secrets := new(redact.Redactor)
-	h := New("1.0", secrets)
-	var out bytes.Buffer
-	r, err := h.Record(Options{To: &out})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := h.Wire("a")
-	w.Start(cassette.Start{})
-	secrets.SetSecrets([]string{"opensesame-one"})
-	w.Frame(true, nil, frame("opensesame-one opensesame-two"))
-	secrets.SetSecrets([]string{"opensesame-two"})
-	if err := r.End(""); err != nil || strings.Contains(out.String(), "opensesame") {
-		t.Error(err, out.String())
-	}
+	synctest.Test(t, func(t *testing.T) { // the writer waits for more records until nothing else runs
+		secrets := new(redact.Redactor)
+		h := New("1.0", secrets)
+		var out bytes.Buffer
+		r, err := h.Record(Options{To: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := h.Wire("a")
+		w.Start(cassette.Start{})
+		secrets.SetSecrets([]string{"opensesame-one"})
+		w.Frame(true, nil, frame("opensesame-one opensesame-two"))
+		secrets.SetSecrets([]string{"opensesame-two"})
+		if err := r.End(""); err != nil || strings.Contains(out.String(), "opensesame") {
+			t.Error(err, out.String())
+		}
+	})
 }
 
 func BenchmarkFrame(b *testing.B) {
