@@ -22,7 +22,7 @@ func TestCallsAreCountedOnce(t *testing.T) {
 	processtest.Leaks(t)
 	h := hosttest.NewFolder(t).Add("stuck",
 		"[[tools]]\nname = \"never\"\n"+hosttest.Plays("read; hang",
-			"protocol = \"lite\"\n[runtime]\ncall_timeout = \"500ms\"\n")).Open(exthost.Options{})
+			"protocol = \"lite\"\n[runtime]\ncall_timeout = \"1s\"\n")).Open(exthost.Options{})
 	var err error
 	for range 3 {
 		if _, err = h.Call(hosttest.Deadline(t), "ext_stuck_never", nil); protocol.KindOf(err) != protocol.CallTimeout {
