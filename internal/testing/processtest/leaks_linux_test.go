@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { Main(Sharded(m), nil) }
@@ -71,6 +73,9 @@ func TestLeaksSeesEverything(t *testing.T) {
 	zombie, out := run(t, "exit 0") // never waited for
 	out.Close()
 	zombiePID := zombie.Process.Pid
+	if err := unix.Waitid(unix.P_PID, zombiePID, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // it is a zombie
+		t.Fatal(err)
+	}
 	parent, out := run(t, "daemon pid, hang; eof")
 	daemon := readLine(t, out)
 	out.Close()
