@@ -79,7 +79,7 @@ func TestRecordsBesideASilentNode(t *testing.T) {
 	}()
 	found, err := web.Nodes().Audit(ctx, web.Admin().Calls(1)[0].Decision)
 	if err != nil || !slices.ContainsFunc(found.Nodes,
-		func(a status.Audited) bool { return a.Node == "gpu1" && len(a.Records) > 0 }) {
+		func(a status.Audited) bool { return a.Node == "gpu1" && len(a.Records) == 1 }) {
 		t.Errorf("%+v, %v", found.Nodes, err)
 	}
 	if !slices.ContainsFunc(found.Silent, func(s status.Silent) bool { return s.Node == "mute" }) {

@@ -139,11 +139,17 @@ func byFront(found map[string][]audit.Record) []status.Audited {
 	return list
 }
 
-// addRecords appends the records that are not in list.
+// addRecords appends the records that are not in list. A log that is read again may have the outcome of a call whose
+// intent is in list, and the outcome replaces it.
 func addRecords(list, more []audit.Record) []audit.Record {
 	for _, r := range more {
-		known := slices.ContainsFunc(list,
-			func(k audit.Record) bool { return k.Seq == r.Seq && k.ID == r.ID && k.Hash == r.Hash })
+		if r.Kind == audit.KindExchange {
+			list = slices.DeleteFunc(list,
+				func(k audit.Record) bool { return k.ID == r.ID && k.Kind == audit.KindIntent })
+		}
+		known := slices.ContainsFunc(list, func(k audit.Record) bool {
+			return k.ID == r.ID && (k.Seq == r.Seq && k.Hash == r.Hash || r.Kind == audit.KindIntent)
+		})
 		if !known && len(list) < maxRecords {
 			list = append(list, r)
 		}

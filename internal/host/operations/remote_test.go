@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/internal/host/policies"
 	"github.com/exthost/exthost/peers"
 	"github.com/exthost/exthost/protocol"
@@ -80,4 +83,21 @@ func TestReadingTheAuditLogDelaysNoOperator(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOutcomeReplacesItsIntent reads a log before and after the outcome of a call was written, in both orders.
+func TestOutcomeReplacesItsIntent(t *testing.T) {
+	before := []audit.Record{{Seq: 1, ID: "a"}, {Seq: 2, ID: "b", Kind: audit.KindIntent, Outcome: audit.Pending}}
+	after := []audit.Record{{Seq: 1, ID: "a"}, {Seq: 3, ID: "b", Outcome: audit.OK}}
+	for name, list := range map[string][]audit.Record{
+		"before, after": addRecords(addRecords(nil, before), after),
+		"after, before": addRecords(addRecords(nil, after), before),
+	} {
+		if diff := cmp.Diff(after, list); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if list := addRecords(addRecords(nil, before), before); len(list) != 2 {
+		t.Errorf("a call without an outcome: %+v", list)
+	}
 }
