@@ -26,8 +26,8 @@ const (
 	relayTimeout = time.Second // per request; nodes wait as long
 	relayAgain   = time.Second // before reconnecting
 
-	absentGrace = relayTimeout / 2     // retries of a request while JetStream is unavailable
-	absentPause = 5 * time.Millisecond // between them
+	absentGrace = relayTimeout / 2     // how long a request is tried again while JetStream is unavailable
+	absentPause = 5 * time.Millisecond // between tries
 
 	maxRelayed        = 256                 // concurrent requests
 	maxRelayedOfNode  = 2 * quota.MaxLeases // per node; doubled, since a node that has just restarted may have two runs

@@ -125,7 +125,7 @@ func (c *Calls) Denied(now time.Time) bool {
 // KeepDenial records a denial for the status.
 func (c *Calls) KeepDenial(d *status.Denial) { c.denial.Store(d) }
 
-// ForgetDenials ends the row of denials if the policy refused the latest, before the given time.
+// ForgetDenials ends the row of denials if the policy refused the latest, and did so before the given time.
 func (c *Calls) ForgetDenials(policy string, before time.Time) {
 	if last := c.denial.Load(); last != nil && last.Policy == policy && last.Time.Before(before) {
 		c.deniedInRow.Store(0)

@@ -146,8 +146,8 @@ func TestDenialsInARow(t *testing.T) {
 	}
 }
 
-// What a policy has denied no longer counts once the policy is changed or started again; what others
-// denied does, and what the policy denied since.
+// What a policy has denied no longer counts once the policy is changed or started again; what others denied does, and
+// what the policy denied since.
 func TestForgottenDenials(t *testing.T) {
 	var c Calls
 	var h History
