@@ -17,6 +17,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/testing/hosttest"
+	"github.com/exthost/exthost/internal/testing/processtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -61,7 +62,7 @@ func richServer(versions string) *mcp.Server {
 		})
 	s.AddTool(&mcp.Tool{Name: "die", InputSchema: schema},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			os.Exit(3)
+			processtest.Exit(3)
 			return nil, nil
 		})
 	read := func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
