@@ -8,8 +8,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A session is unknown as soon as its caller's access has ended, not only once it is removed: somebody else may have got
-// the caller's name.
+// A session is unknown as soon as its caller's access has ended, not only once it is removed: somebody else may have
+// got the caller's name.
 func TestSessionEndsWithItsCallersAccess(t *testing.T) {
 	s := New(backendFunc(func(context.Context, *protocol.Call) (json.RawMessage, error) { return nil, nil }), Options{})
 	defer s.Close()
