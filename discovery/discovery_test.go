@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -458,5 +459,26 @@ func TestDiscoverEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := Discover(ctx, Options{SearchPaths: []string{"ext"}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A directory that is moved away during the search is there or not; neither is a problem to report.
+func TestDirectoryIsMovedAway(t *testing.T) {
+	tree(t, map[string]string{"ext/a/plugin.toml": valid("a"), "ext/b/in/plugin.toml": valid("b")})
+	for range 1000 {
+		var mover sync.WaitGroup
+		mover.Go(func() {
+			if err := errors.Join(os.Rename("ext/a", "a"), os.Rename("ext/b", "b")); err != nil {
+				t.Error(err)
+			}
+		})
+		found := codes(discover(t, Options{}))
+		mover.Wait()
+		if found != nil {
+			t.Fatalf("diagnostics %v", found)
+		}
+		if err := errors.Join(os.Rename("a", "ext/a"), os.Rename("b", "ext/b")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -110,6 +110,8 @@ func (w *walk) visit(path string, d fs.DirEntry, err error) error {
 	switch ctxErr := w.ctx.Err(); {
 	case ctxErr != nil:
 		return ctxErr
+	case errors.Is(err, fs.ErrNotExist) && path != w.root.path: // removed meanwhile
+		return nil
 	case err != nil:
 		w.unreadable(path, err)
 		return nil
@@ -196,6 +198,9 @@ func (w *walk) directory(dir string) (descend bool) {
 		return true
 	}
 	m, diags := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: follow, Refuse: w.refuse})
+	if m == nil && removed(path) {
+		return w.plugin(dir)
+	}
 	w.count(func(s *Stats) { s.Manifests++ })
 	w.add(diags...)
 	w.keep(f, m)
@@ -206,6 +211,12 @@ func (w *walk) directory(dir string) (descend bool) {
 	return false
 }
 
+// removed reports whether nothing is at path any more.
+func removed(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // plugin is [walk.directory] for a directory without plugin.toml. A plugin.json of another program says nothing about
 // the directory.
 func (w *walk) plugin(dir string) (descend bool) {
@@ -214,6 +225,9 @@ func (w *walk) plugin(dir string) (descend bool) {
 		return true // the caller has seen that the directory can be searched
 	}
 	p := agentplugin.Read(dir, agentplugin.Options{Refuse: w.refuse})
+	if p.Manifest == nil && removed(path) {
+		return true
+	}
 	if p.Foreign {
 		w.diagnose(protocol.LevelInfo, agentplugin.CodeForeign, path,
 			"not used, as it is for no plugin of this version: %s", p.Notes[0].Text)
