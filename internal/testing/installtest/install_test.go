@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -671,17 +672,19 @@ func TestFullDisk(t *testing.T) {
 // TestInterrupted ends the script while it waits for the rest of the archive, with what it runs and alone.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	for _, signal := range []syscall.Signal{
+	// A shell cannot handle a signal that it was started without, as nohup starts what it runs.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	for _, sent := range []syscall.Signal{
 		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE,
 	} {
 		for shell, get := range map[string]string{"sh": "curl", "bash": "wget", "busybox": "curl"} {
-			t.Run(signal.String()+" "+shell+" "+get, func(t *testing.T) {
+			t.Run(sent.String()+" "+shell+" "+get, func(t *testing.T) {
 				t.Parallel()
-				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(-shell, signal) })
+				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(-shell, sent) })
 			})
-			t.Run(signal.String()+" "+shell+" "+get+" alone", func(t *testing.T) {
+			t.Run(sent.String()+" "+shell+" "+get+" alone", func(t *testing.T) {
 				t.Parallel()
-				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(shell, signal) })
+				interrupted(t, shell, get, func(shell int) error { return syscall.Kill(shell, sent) })
 			})
 		}
 	}
