@@ -287,3 +287,23 @@ func TestReadersDoNotTakeTheLog(t *testing.T) {
 	stop()
 	<-ended
 }
+
+// A refused answer to an approval request of the response flow does not end the call.
+func TestRefusedAnswerEndsNoIntent(t *testing.T) {
+	l, path := begin(t, Options{})
+	decide(t, l, governance.Request, exchange("a"))
+	refused := Record{ID: "a", Tool: "answer", Method: MethodAnswer, Outcome: Denied}
+	if err := l.Append(t.Context(), refused); err != nil {
+		t.Fatal(err)
+	}
+	left := killed(t, path, 3) // the head, the intent, the answer
+	if got := outcomes(read(t, left, Query{})); got != "answer=denied a=lost" {
+		t.Errorf("read: %s", got)
+	}
+	report, err := Verify(left)
+	if err != nil || outcomes(report.Unfinished) != "a=lost" {
+		t.Errorf("unfinished: %s, %v", outcomes(report.Unfinished), err)
+	}
+	decide(t, l, governance.Response, exchange("a"))
+	end(t, l)
+}

@@ -46,9 +46,7 @@ func (q *Query) wants(r *Record) bool {
 		return q.Notes
 	}
 	fits := func(pattern, name string) bool { return pattern == "" || glob.Match(pattern, name) }
-	// a refused answer of a client says nothing about the call, which still waits for the operator
-	denied := r.Outcome == Denied && r.Method != MethodAnswer
-	return (!q.Denied || denied) && !r.Time.Before(q.Since) &&
+	return (!q.Denied || r.Outcome == Denied && r.EndsCall()) && !r.Time.Before(q.Since) &&
 		(q.ID == "" || q.ID == r.ID || q.ID == r.Origin) &&
 		(q.Node == "" || (&governance.Exchange{Node: r.Node}).IsFrom([]string{q.Node})) &&
 		fits(q.Tool, r.Tool) && fits(q.Caller, r.Caller) && fits(q.Extension, r.Extension)
@@ -164,10 +162,10 @@ func (r *reader) take(record Record) error {
 		}
 	}
 	r.calls.note(record.Time, record.Duration)
-	switch record.Kind {
-	case KindIntent:
+	switch {
+	case record.Kind == KindIntent:
 		r.calls.add(record)
-	case KindExchange:
+	case record.EndsCall():
 		r.calls.ended(record.ID)
 	}
 	return r.emit(record)

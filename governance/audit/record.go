@@ -89,6 +89,12 @@ type Record struct {
 	Hash string `json:"hash,omitempty"` // SHA-256 of the line before this member
 }
 
+// EndsCall reports whether r says how its exchange ended. A refused answer of a client does not: the call still waits
+// for the operator.
+func (r *Record) EndsCall() bool { return endsCall(r.Kind, r.Method) }
+
+func endsCall(k Kind, method string) bool { return k == KindExchange && method != MethodAnswer }
+
 // Payload is a request or response: a digest of the bytes, and a copy with secrets and
 // personal data masked.
 type Payload struct {
@@ -315,6 +321,7 @@ type link struct {
 	Time     time.Time `json:"time"`
 	Hash     string    `json:"hash"`
 	Kind     Kind      `json:"kind"`
+	Method   string    `json:"method"`
 	ID       string    `json:"id"`
 	Duration float64   `json:"duration_ms"`
 	Opened   bool      `json:"opened"`

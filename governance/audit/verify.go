@@ -141,13 +141,13 @@ func (report *Report) pair(l link, line []byte) {
 		report.Unfinished = append(report.Unfinished, report.open.lost(l.Time)...)
 	}
 	report.open.note(l.Time, l.Duration)
-	switch l.Kind {
-	case KindIntent:
+	switch {
+	case l.Kind == KindIntent:
 		var r Record
 		_ = json.Unmarshal(line, &r) // parseLink has decoded it
 		r.Request.JSON, r.Request.Cut = nil, ""
 		report.open.add(r)
-	case KindExchange:
+	case endsCall(l.Kind, l.Method):
 		report.open.ended(l.ID)
 	}
 }

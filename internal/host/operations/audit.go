@@ -143,12 +143,13 @@ func byFront(found map[string][]audit.Record) []status.Audited {
 // intent is in list, and the outcome replaces it.
 func addRecords(list, more []audit.Record) []audit.Record {
 	for _, r := range more {
-		if r.Kind == audit.KindExchange {
+		if r.EndsCall() {
 			list = slices.DeleteFunc(list,
 				func(k audit.Record) bool { return k.ID == r.ID && k.Kind == audit.KindIntent })
 		}
 		known := slices.ContainsFunc(list, func(k audit.Record) bool {
-			return k.ID == r.ID && (k.Seq == r.Seq && k.Hash == r.Hash || r.Kind == audit.KindIntent)
+			same := k.Seq == r.Seq && k.Hash == r.Hash
+			return k.ID == r.ID && (same || r.Kind == audit.KindIntent && k.EndsCall())
 		})
 		if !known && len(list) < maxRecords {
 			list = append(list, r)

@@ -100,4 +100,13 @@ func TestOutcomeReplacesItsIntent(t *testing.T) {
 	if list := addRecords(addRecords(nil, before), before); len(list) != 2 {
 		t.Errorf("a call without an outcome: %+v", list)
 	}
+	refused := []audit.Record{{Seq: 4, ID: "b", Method: audit.MethodAnswer, Outcome: audit.Denied}}
+	for name, list := range map[string][]audit.Record{
+		"before": addRecords(addRecords(nil, refused), before),
+		"after":  addRecords(addRecords(nil, before), refused),
+	} {
+		if len(list) != 3 {
+			t.Errorf("a refused answer %s the intent: %+v", name, list)
+		}
+	}
 }
