@@ -464,21 +464,33 @@ func TestDiscoverEndsWithItsContext(t *testing.T) {
 
 // A directory that is moved away during the search is there or not; neither is a problem to report.
 func TestDirectoryIsMovedAway(t *testing.T) {
-	tree(t, map[string]string{"ext/a/plugin.toml": valid("a"), "ext/b/in/plugin.toml": valid("b")})
+	tree(t, map[string]string{
+		"ext/a/plugin.toml":    valid("a"),
+		"ext/b/in/plugin.toml": valid("b"),
+		"ext/c/plugin.json":    pluginJSON("c", ""),
+		"ext/c/mcp.json":       servers("s"),
+	})
+	usual := codes(discover(t, Options{}))
 	for range 1000 {
 		var mover sync.WaitGroup
 		mover.Go(func() {
-			if err := errors.Join(os.Rename("ext/a", "a"), os.Rename("ext/b", "b")); err != nil {
-				t.Error(err)
+			for _, name := range []string{"a", "b", "c"} {
+				if err := os.Rename("ext/"+name, name); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 		found := codes(discover(t, Options{}))
 		mover.Wait()
-		if found != nil {
-			t.Fatalf("diagnostics %v", found)
+		for _, d := range found {
+			if !slices.Contains(usual, d) {
+				t.Fatalf("diagnostics %v", found)
+			}
 		}
-		if err := errors.Join(os.Rename("a", "ext/a"), os.Rename("b", "ext/b")); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"a", "b", "c"} {
+			if err := os.Rename(name, "ext/"+name); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -198,7 +198,7 @@ func (w *walk) directory(dir string) (descend bool) {
 		return true
 	}
 	m, diags := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: follow, Refuse: w.refuse})
-	if m == nil && removed(path) {
+	if len(diags) > 0 && removed(path) { // they are about a directory that is no longer there
 		return w.plugin(dir)
 	}
 	w.count(func(s *Stats) { s.Manifests++ })
@@ -225,7 +225,7 @@ func (w *walk) plugin(dir string) (descend bool) {
 		return true // the caller has seen that the directory can be searched
 	}
 	p := agentplugin.Read(dir, agentplugin.Options{Refuse: w.refuse})
-	if p.Manifest == nil && removed(path) {
+	if len(p.Diagnostics) > 0 && removed(path) {
 		return true
 	}
 	if p.Foreign {
