@@ -122,18 +122,19 @@ func TestHungIsReplaced(t *testing.T) {
 				if c.edit != nil {
 					c.edit(&s)
 				}
-				r := start(t, s)
-				kinds := r.callUntilEnd(callers, c.deadline, `{"name":"echo"}`)
-				fault := r.end(protocol.CallTimeout)
-				blamed := func() bool { return strings.Contains(fault.Error(), "the host has not read") }
-				// a host that got no processor has truly not read what a child writes without end
-				for began := time.Now(); c.floods && blamed() && time.Since(began) < patience; {
-					r = start(t, s)
+				var kinds map[protocol.Kind]int
+				var fault *protocol.Error
+				blamed := false
+				for began, again := time.Now(), true; again; {
+					r := start(t, s)
 					kinds = r.callUntilEnd(callers, c.deadline, `{"name":"echo"}`)
 					fault = r.end(protocol.CallTimeout)
+					blamed = strings.Contains(fault.Error(), "the host has not read")
+					// a host that got no processor has truly not read what a child writes without end
+					again = blamed && c.floods && time.Since(began) < patience
 				}
 				wantContains(t, fault.Error(), "missed 2 pings of ")
-				if blamed() {
+				if blamed {
 					t.Errorf("it blames the host, which reads: %v", fault)
 				}
 				if kinds[protocol.CallTimeout] == 0 {
