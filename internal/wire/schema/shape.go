@@ -3,6 +3,8 @@ package schema
 import (
 	"bytes"
 	"slices"
+
+	"github.com/exthost/exthost/internal/text/rawjson"
 )
 
 // shape is a fast check on undecoded bytes. It accepts only what the schema accepts. Other values, and keywords and
@@ -137,63 +139,86 @@ func texts(v any) []string {
 	return out
 }
 
-// matches reports whether data, which rawjson.Check has accepted, has the shape and is within the bounds of the full
-// check.
+// matches reports whether data is valid JSON, has the shape and is within the bounds of the full check.
 func (s *shape) matches(data []byte) bool {
-	w := scanner{data: data, max: bounds{MaxArgumentNodes, MaxArgumentDepth}}
-	return w.matches(s, 0)
+	m := matcher{data: data}
+	return m.value(s, 0) && rawjson.SkipSpace(data, m.pos) == len(data)
 }
 
-func (s *scanner) matches(want *shape, depth int) bool {
-	if s.nodes++; s.nodes > s.max.nodes || depth > s.max.depth {
+// matcher checks JSON text and its shape in one pass.
+type matcher struct {
+	data  []byte
+	pos   int
+	nodes int // number of values
+}
+
+// peek skips white space and returns the next byte; 0 at the end, as for a byte that no value begins with.
+func (m *matcher) peek() byte {
+	if m.pos = rawjson.SkipSpace(m.data, m.pos); m.pos < len(m.data) {
+		return m.data[m.pos]
+	}
+	return 0
+}
+
+// scalar moves pos after a string, number or literal, and returns its text; nil if it is not valid JSON.
+func (m *matcher) scalar() []byte {
+	start := m.pos
+	end, err := rawjson.SkipValue(m.data, start)
+	if err != nil {
+		return nil
+	}
+	m.pos = end
+	return m.data[start:end]
+}
+
+func (m *matcher) value(want *shape, depth int) bool {
+	if m.nodes++; m.nodes > MaxArgumentNodes || depth > MaxArgumentDepth {
 		return false
 	}
-	c := s.peek()
-	if want.texts != nil {
-		return c == '"' && want.allowsType(typeString) && want.allowsText(s.token())
-	}
+	c := m.peek()
 	switch c {
 	case '{':
-		return want.allowsType(typeObject) && s.matchObject(want, depth)
+		return want.texts == nil && want.allowsType(typeObject) && m.object(want, depth)
 	case '[':
-		return want.allowsType(typeArray) && s.matchArray(want, depth)
-	case '"':
-		s.token()
-		return want.allowsType(typeString)
-	case 't', 'f', 'n':
-		return want.allowsType(s.literal())
+		return want.texts == nil && want.allowsType(typeArray) && m.array(want, depth)
 	}
-	return want.allowsType(s.plainNumber())
+	text := m.scalar()
+	return text != nil && want.allowsType(scalarType(text)) && (want.texts == nil || want.allowsText(text))
 }
 
 // allowsType reports whether the shape allows the type k.
 func (s *shape) allowsType(k typeSet) bool { return s.types == 0 && k != 0 || s.types&k != 0 }
 
-// allowsText reports whether the quoted text is in the enum.
-func (s *shape) allowsText(token []byte) bool {
-	return !hasEscape(token) && slices.Contains(s.texts, string(token[1:len(token)-1]))
+// allowsText reports whether the scalar is a string in the enum.
+func (s *shape) allowsText(scalar []byte) bool {
+	return scalar[0] == '"' && !hasEscape(scalar) && slices.Contains(s.texts, string(scalar[1:len(scalar)-1]))
 }
 
 // maxShapeMembers is the max number of members of an object that are searched for duplicates.
 const maxShapeMembers = 32
 
-func (s *scanner) matchObject(want *shape, depth int) bool {
+func (m *matcher) object(want *shape, depth int) bool {
 	var seen [maxShapeMembers][]byte
 	missing := want.required
-	s.pos++ // the opening brace
-	for n := 0; s.peek() != '}'; n++ {
-		if s.data[s.pos] == ',' {
-			s.pos++
-			s.peek()
+	m.pos++ // the opening brace
+	if m.peek() == '}' {
+		m.pos++
+		return missing == 0
+	}
+	for n := 0; ; n++ {
+		if m.peek() != '"' {
+			return false
 		}
-		key := s.token()
-		if n == len(seen) || hasEscape(key) ||
+		key := m.scalar()
+		if key == nil || n == len(seen) || hasEscape(key) ||
 			slices.ContainsFunc(seen[:n], func(k []byte) bool { return bytes.Equal(k, key) }) {
 			return false
 		}
 		seen[n] = key
-		s.peek()
-		s.pos++ // the colon
+		var err error
+		if m.pos, err = rawjson.SkipColon(m.data, m.pos); err != nil {
+			return false
+		}
 		f, ok := want.members[string(key[1:len(key)-1])]
 		if !ok {
 			f.shape = want.additional
@@ -201,55 +226,53 @@ func (s *scanner) matchObject(want *shape, depth int) bool {
 		if f.required {
 			missing--
 		}
-		if !s.matches(f.shape, depth+1) {
+		if !m.value(f.shape, depth+1) {
 			return false
 		}
+		if more, ok := m.more('}'); !more {
+			return ok && missing == 0
+		}
 	}
-	s.pos++
-	return missing == 0
 }
 
-func (s *scanner) matchArray(want *shape, depth int) bool {
-	s.pos++ // the opening bracket
-	for s.peek() != ']' {
-		if s.data[s.pos] == ',' {
-			s.pos++
-		}
-		if !s.matches(want.items, depth+1) {
+func (m *matcher) array(want *shape, depth int) bool {
+	m.pos++ // the opening bracket
+	if m.peek() == ']' {
+		m.pos++
+		return true
+	}
+	for {
+		if !m.value(want.items, depth+1) {
 			return false
 		}
-	}
-	s.pos++
-	return true
-}
-
-// literal moves pos after true, false or null.
-func (s *scanner) literal() typeSet {
-	switch s.data[s.pos] {
-	case 't':
-		s.pos += len("true")
-		return typeBoolean
-	case 'f':
-		s.pos += len("false")
-		return typeBoolean
-	}
-	s.pos += len("null")
-	return typeNull
-}
-
-// plainNumber moves pos after a number. It returns 0 for a number that needs the full check.
-func (s *scanner) plainNumber() typeSet {
-	start, k := s.pos, typeInteger
-	for ; s.pos < len(s.data) && isNumberByte(s.data[s.pos]); s.pos++ {
-		switch s.data[s.pos] {
-		case '.':
-			k = typeFraction // 1.0 is an integer too, but not in every draft
-		case 'e', 'E':
-			return 0
+		if more, ok := m.more(']'); !more {
+			return ok
 		}
 	}
-	if s.pos-start > MaxNumberBytes {
+}
+
+// more moves pos after the comma or the closing bracket that follows an element. ok is false for any other byte.
+func (m *matcher) more(closing byte) (more, ok bool) {
+	c := m.peek()
+	m.pos++
+	return c == ',', c == ',' || c == closing
+}
+
+// scalarType returns the type of a scalar; 0 for a number that needs the full check.
+func scalarType(text []byte) typeSet {
+	switch text[0] {
+	case '"':
+		return typeString
+	case 't', 'f':
+		return typeBoolean
+	case 'n':
+		return typeNull
+	}
+	switch {
+	case len(text) > MaxNumberBytes || bytes.ContainsAny(text, "eE"):
 		return 0
+	case bytes.IndexByte(text, '.') >= 0:
+		return typeFraction // 1.0 is an integer too, but not in every draft
 	}
-	return k
+	return typeInteger
 }
