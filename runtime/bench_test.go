@@ -71,7 +71,7 @@ func BenchmarkDialect(b *testing.B) {
 			b.ReportAllocs()
 			q := &Request{Method: protocol.MethodToolsCall, Params: params}
 			for b.Loop() {
-				_, _, _ = d.outgoing(q, callerToken(params))
+				_, _, _ = d.outgoing(q, callerToken(q))
 				if convert := d.converter(q.Method); convert != nil {
 					_, _ = convert([]byte(`{"content":[{"type":"text","text":"ok"}]}`))
 				}

@@ -47,7 +47,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 		o.Timeout = o.MaxTimeout // the answer comes only once the task has ended
 	}
 	var token json.RawMessage
-	own := callerToken(r.Params)
+	own := callerToken(r)
 	if own != nil {
 		token = c.tokens.next()
 		o.Token = string(token)

@@ -65,6 +65,14 @@ func statesIdentity(name []byte) bool {
 	return bytes.EqualFold(name, []byte("agent_id")) || bytes.EqualFold(name, []byte("session_id"))
 }
 
+// params returns the params to send, without claims of identity.
+func (r *Request) params() json.RawMessage {
+	if r.Plain {
+		return r.Params
+	}
+	return WithoutIdentity(orEmpty(r.Params))
+}
+
 // WithoutIdentity removes the caller's claims of identity from _meta of params, whatever their case and number.
 // Arguments of a tool call are not searched: package dispatch removes their _meta.
 func WithoutIdentity(params json.RawMessage) json.RawMessage {

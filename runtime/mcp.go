@@ -138,12 +138,12 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 // a session gets none of these keys. A stateless server gets the protocol version of the host's connection. It gets the
 // caller's capabilities and client info if the caller states them, because it acts on them, else the host's.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
-	params := WithoutIdentity(orEmpty(r.Params))
+	params := r.params()
 	asIs := token == nil && r.Meta == nil
 	switch {
-	case asIs && d.modern && r.Capabilities == nil && !mayHave(params, "_meta"):
+	case asIs && d.modern && r.Capabilities == nil && (r.Plain || !mayHave(params, "_meta")):
 		return r.Method, prepend(params, "_meta", d.envelope), nil
-	case asIs && !d.modern && !mayHave(params, protocol.MetaPrefix):
+	case asIs && !d.modern && (r.Plain || !mayHave(params, protocol.MetaPrefix)):
 		return r.Method, params, nil
 	}
 	meta := rawjson.Get(params, "_meta")

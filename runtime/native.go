@@ -118,7 +118,7 @@ func (d *native) relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage
 
 // outgoing puts Meta into the arguments, so that tools see it without access to the envelope.
 func (*native) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
-	params := WithoutIdentity(orEmpty(r.Params))
+	params := r.params()
 	if r.Meta != nil {
 		params = rawjson.Set(params, "arguments", rawjson.Set(rawjson.Get(params, "arguments"), "_meta", r.Meta))
 	}

@@ -16,11 +16,11 @@ import (
 )
 
 // callerToken returns the progress token in the caller's params; nil if there is none.
-func callerToken(params json.RawMessage) json.RawMessage {
-	if !mayHave(params, protocol.MetaProgressToken) {
+func callerToken(r *Request) json.RawMessage {
+	if r.Plain || !mayHave(r.Params, protocol.MetaProgressToken) {
 		return nil
 	}
-	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
+	return rawjson.Get(rawjson.Get(r.Params, "_meta"), protocol.MetaProgressToken)
 }
 
 // tokenSource makes unique progress tokens. A caller's own token is unique only within its session, and a child serves

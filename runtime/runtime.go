@@ -187,7 +187,10 @@ type Instance interface {
 type Request struct {
 	Method string          // an MCP method, hooks/{name} or governance/decide
 	Params json.RawMessage // the caller's, but with the extension's own tool name; nil is {}
-	Meta   json.RawMessage // added to _meta of the request, if [context] passthrough is set; nil for none
+	// Plain says that Params are the name and arguments of a tool alone, so that a search of long arguments for _meta
+	// can be left out. False: they may have _meta.
+	Plain bool
+	Meta  json.RawMessage // added to _meta of the request, if [context] passthrough is set; nil for none
 	// Owner identifies the calling party and must be comparable; nil for none. A request of the child that names no
 	// call goes to the owner of the calls in flight, if all have the same.
 	Owner  any

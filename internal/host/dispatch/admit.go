@@ -214,7 +214,7 @@ func (c *Call) passthrough() json.RawMessage {
 }
 
 func send(ctx context.Context, c *Call, params json.RawMessage) (result json.RawMessage, err error) {
-	c.Sent.Params = params
+	c.Sent.Params, c.Sent.Plain = params, c.IsPlain(params)
 	err = c.hand(func() (err error) {
 		result, err = c.Instance.Call(ctx, &c.Sent)
 		return err

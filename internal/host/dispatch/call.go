@@ -61,11 +61,21 @@ func (c *Call) Caller() string {
 
 // arguments returns the current arguments: a policy or a hook may have changed them.
 func (c *Call) arguments() json.RawMessage {
-	now := c.Exchange.Request
-	if len(now) == len(c.params) && &now[0] == &c.params[0] {
-		return c.parsed.arguments
+	if now := c.Exchange.Request; !c.isEncoded(now) {
+		return tools.Arguments(rawjson.Get(now, "arguments"))
 	}
-	return tools.Arguments(rawjson.Get(now, "arguments"))
+	return c.parsed.arguments
+}
+
+// isEncoded reports whether params are still those that the call encoded.
+func (c *Call) isEncoded(params json.RawMessage) bool {
+	return len(params) == len(c.params) && len(params) > 0 && &params[0] == &c.params[0]
+}
+
+// IsPlain reports whether params are the name and arguments of a tool alone, as the call encoded them. They have no
+// _meta and no answers to input requests then, and long arguments need not be searched for those.
+func (c *Call) IsPlain(params json.RawMessage) bool {
+	return c.parsed.rest == nil && c.isEncoded(params)
 }
 
 // route finds the target of r. t holds the params of a tool call, nil for others. After an error, the call has left

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,33 @@ func TestNamesOfToolsAreBounded(t *testing.T) {
 		_, err := readToolCall(fmt.Appendf(nil, `{"name":%q,"arguments":{}}`, strings.Repeat("x", size)))
 		if protocol.KindOf(err) != want || err != nil && len(err.Error()) > 100 {
 			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+// TestPlainParams checks that only params which the call encoded from a name and arguments alone count as plain:
+// those with _meta, and those that a policy or a hook has replaced, must be searched for claims of identity.
+func TestPlainParams(t *testing.T) {
+	for params, plain := range map[string]bool{
+		`{"name":"echo","arguments":{"text":"_meta"}}`: true,
+		`{"name":"echo"}`: true,
+		`{"name":"echo","arguments":{},"_meta":{"progressToken":1}}`:             false,
+		`{"name":"echo","arguments":{},"requestState":"x"}`:                      false,
+		`{"name":"echo","arguments":{},"arguments":{},"name":"echo"}`:            false,
+		`{"name":"echo","arguments":{},"\u005fmeta":{"progressToken":1}}`:        false,
+		`{"name":"echo","arguments":{},"_meta":{"io.modelcontextprotocol/x":1}}`: false,
+	} {
+		parsed, err := readToolCall([]byte(params))
+		if err != nil {
+			t.Fatalf("%s: %v", params, err)
+		}
+		c := &Call{parsed: *parsed}
+		c.params = c.parsed.params("echo")
+		if got := c.IsPlain(c.params); got != plain {
+			t.Errorf("%s is plain: %t", params, got)
+		}
+		if c.IsPlain(slices.Clone(c.params)) || c.IsPlain(nil) || (&Call{}).IsPlain(nil) {
+			t.Errorf("%s: other params are plain", params)
 		}
 	}
 }
