@@ -83,9 +83,9 @@ func (t *toolCall) params(tool string) json.RawMessage {
 	if t.rest != nil {
 		return rawjson.Edit(t.rest, map[string]json.RawMessage{"name": rawjson.Quote(tool), "arguments": t.arguments})
 	}
-	out := make([]byte, 0, len(tool)+len(t.arguments)+len(`{"name":"","arguments":}`))
-	out = append(rawjson.AppendText(append(out, `{"name":`...), tool), `,"arguments":`...)
-	return append(append(out, t.arguments...), '}')
+	var space [128]byte
+	head := append(rawjson.AppendText(append(space[:0], `{"name":`...), tool), `,"arguments":`...)
+	return bytes.Join([][]byte{head, t.arguments, {'}'}}, nil) // does not clear its memory first, which make would
 }
 
 func encodeArguments(args any) (json.RawMessage, error) {
