@@ -135,7 +135,6 @@ type Traces struct {
 	mu   sync.Mutex
 	ring []*record
 	next int // index of the next trace
-	byID map[string]*record
 }
 
 // NewTraces returns a Traces that keeps the latest n traces; 0 is 1024.
@@ -143,17 +142,13 @@ func NewTraces(n int) *Traces {
 	if n <= 0 {
 		n = 1024
 	}
-	return &Traces{ring: make([]*record, n), byID: make(map[string]*record)}
+	return &Traces{ring: make([]*record, n)}
 }
 
 func (t *Traces) add(r *record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old := t.ring[t.next]; old != nil {
-		delete(t.byID, old.trace.ID) // the id is immutable, so r.mu is not needed
-	}
 	t.ring[t.next] = r
-	t.byID[r.trace.ID] = r
 	t.next = (t.next + 1) % len(t.ring)
 }
 
@@ -161,12 +156,13 @@ func (t *Traces) add(r *record) {
 // ones.
 func (t *Traces) Get(id string) (trace Trace, ok bool) {
 	t.mu.Lock()
-	r := t.byID[id]
-	t.mu.Unlock()
-	if r == nil {
-		return Trace{}, false
+	defer t.mu.Unlock()
+	for _, r := range t.ring {
+		if r != nil && r.trace.ID == id { // the id is immutable, so r.mu is not needed
+			return r.snapshot(), true
+		}
 	}
-	return r.snapshot(), true
+	return Trace{}, false
 }
 
 // Latest returns up to n traces; the exchange that ended last comes first.
