@@ -231,7 +231,7 @@ type Refusal struct {
 }
 
 func (r *exchangeRun) recordStep(m *member, s Step) {
-	r.record.add(s)
+	r.record.add(s, m.usual)
 	if r.p.o.Observe == nil || r.dryRun {
 		return
 	}

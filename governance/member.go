@@ -13,8 +13,9 @@ import (
 type member struct {
 	spec     Spec
 	policy   Policy
-	shadowed bool  // decisions are recorded without effect: mode shadow, or an observer that is not required
-	later    queue // jobs of a detached observer
+	shadowed bool   // decisions are recorded without effect: mode shadow, or an observer that is not required
+	usual    []Step // of allowed exchanges, by flow; apart, so that traces do not keep the policy in memory
+	later    queue  // jobs of a detached observer
 	warned   throttle
 }
 
@@ -23,10 +24,15 @@ func newMember(m Member) *member {
 		panic(fmt.Sprintf("governance: policy %q needs a category, one of %s, and a Policy", m.Spec.Name,
 			strings.Join(Category("").Values(), ", ")))
 	}
+	var usual []Step
+	for _, flow := range []Flow{Request, Response} {
+		usual = append(usual, Step{Policy: m.Spec.Name, Category: m.Spec.Category, Flow: flow, Outcome: Continue})
+	}
 	return &member{
 		spec:     m.Spec,
 		policy:   m.Policy,
 		shadowed: m.Spec.Mode == ModeShadow || m.Spec.Category == Observability && !*m.Spec.Required,
+		usual:    usual,
 	}
 }
 

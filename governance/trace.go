@@ -77,7 +77,15 @@ type Observation struct {
 // has ended.
 type record struct {
 	mu    sync.Mutex
-	trace Trace
+	trace Trace   // without steps
+	steps []entry // in order of completion
+}
+
+// entry is a step of a record. Its Step has no latency, so that the records of most exchanges share the steps of a
+// policy.
+type entry struct {
+	*Step
+	latency protocol.Duration
 }
 
 func newRecord(x *Exchange, now time.Time, steps int) *record {
@@ -93,8 +101,7 @@ func newRecord(x *Exchange, now time.Time, steps int) *record {
 		Tool:      x.Tool,
 		Direction: x.Direction(),
 		Notify:    x.Notify,
-		Steps:     make([]Step, 0, steps),
-	}}
+	}, steps: make([]entry, 0, steps)}
 }
 
 const (
@@ -105,10 +112,19 @@ const (
 // prefix returns a copy of at most n bytes of s, so that a longer s is not kept in memory.
 func prefix(s string, n int) string { return strings.Clone(display.Prefix(s, n)) }
 
-func (r *record) add(s Step) {
-	s.Reason = prefix(s.Reason, maxReason)
+// add adds a step. It shares one of usual if s differs from that in its latency alone.
+func (r *record) add(s Step, usual []Step) {
+	e := entry{latency: s.Latency}
+	s.Latency = 0
+	if i := slices.Index(usual, s); i >= 0 {
+		e.Step = &usual[i]
+	} else {
+		own := s
+		own.Reason = prefix(s.Reason, maxReason)
+		e.Step = &own
+	}
 	r.mu.Lock()
-	r.trace.Steps = append(r.trace.Steps, s)
+	r.steps = append(r.steps, e)
 	r.mu.Unlock()
 }
 
@@ -125,7 +141,11 @@ func (r *record) snapshot() Trace {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.trace
-	t.Steps = slices.Clone(t.Steps)
+	t.Steps = make([]Step, len(r.steps))
+	for i, e := range r.steps {
+		t.Steps[i] = *e.Step
+		t.Steps[i].Latency = e.latency
+	}
 	return t
 }
 
