@@ -131,7 +131,7 @@ func (c *Counters) Describe(m *status.Measures) {
 // maxKeys bounds a table. A catalog of a thousand tools and a few reloads need a quarter of it.
 const maxKeys = 4096
 
-// table is a map that only grows, is read without a lock and holds at most [maxKeys] keys. Further keys share the
+// table is a map that seldom changes, is read without a lock and holds at most [maxKeys] keys. Further keys share the
 // value of the zero key.
 type table[K comparable, V any] struct {
 	mu  sync.Mutex // held by writers
@@ -168,4 +168,13 @@ func (t *table[K, V]) all() map[K]*V {
 		return *m
 	}
 	return nil
+}
+
+// remove removes the keys for which del is true. What still counts by a value of theirs is lost.
+func (t *table[K, V]) remove(del func(K) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rest := maps.Clone(t.all())
+	maps.DeleteFunc(rest, func(key K, _ *V) bool { return del(key) })
+	t.now.Store(&rest)
 }

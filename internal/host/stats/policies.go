@@ -11,8 +11,7 @@ import (
 
 // Policies counts the decisions of policies. The zero value is ready to use.
 type Policies struct {
-	mu    sync.RWMutex
-	flows map[policyFlow]*flowCounts
+	flows table[policyFlow, flowCounts]
 }
 
 type policyFlow struct {
@@ -33,7 +32,7 @@ const maxCodes = 32
 
 // Observe counts one decision.
 func (p *Policies) Observe(o governance.Observation) {
-	f := p.get(policyFlow{o.Policy, o.Flow})
+	f := p.flows.get(policyFlow{o.Policy, o.Flow})
 	switch o.Outcome {
 	case governance.Continue:
 		f.continued.Add(1)
@@ -60,30 +59,10 @@ func (f *flowCounts) rejectedWith(code string) {
 	if _, known := f.codes[code]; !known && len(f.codes) >= maxCodes {
 		code = "other"
 	}
+	if f.codes == nil {
+		f.codes = make(map[string]int64)
+	}
 	f.codes[code]++
-}
-
-func (p *Policies) get(key policyFlow) *flowCounts {
-	if f := p.find(key); f != nil {
-		return f
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if f := p.flows[key]; f != nil {
-		return f
-	}
-	if p.flows == nil {
-		p.flows = make(map[policyFlow]*flowCounts)
-	}
-	f := &flowCounts{codes: make(map[string]int64)}
-	p.flows[key] = f
-	return f
-}
-
-func (p *Policies) find(key policyFlow) *flowCounts {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.flows[key]
 }
 
 // Retain drops the counts of policies that are not among members.
@@ -92,9 +71,7 @@ func (p *Policies) Retain(members []governance.Member) {
 	for _, m := range members {
 		names[m.Spec.Name] = true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.DeleteFunc(p.flows, func(key policyFlow, _ *flowCounts) bool { return !names[key.policy] })
+	p.flows.remove(func(key policyFlow) bool { return !names[key.policy] })
 }
 
 var flows = [...]governance.Flow{governance.Request, governance.Response}
@@ -103,7 +80,7 @@ var flows = [...]governance.Flow{governance.Request, governance.Response}
 func (p *Policies) Calls(policy string) []status.PolicyCalls {
 	list := []status.PolicyCalls{}
 	for _, flow := range flows {
-		f := p.find(policyFlow{policy, flow})
+		f := p.flows.all()[policyFlow{policy, flow}]
 		if f == nil {
 			continue
 		}
@@ -127,7 +104,7 @@ func (p *Policies) Calls(policy string) []status.PolicyCalls {
 // Measures returns the durations of a policy's decisions, request flow first.
 func (p *Policies) Measures(policy string) (list []status.PolicyMeasure) {
 	for _, flow := range flows {
-		if f := p.find(policyFlow{policy, flow}); f != nil {
+		if f := p.flows.all()[policyFlow{policy, flow}]; f != nil {
 			list = append(list, status.PolicyMeasure{Policy: policy, Flow: flow, Decisions: f.took.Totals()})
 		}
 	}
