@@ -59,8 +59,8 @@ func NoTwins(text json.RawMessage) error { return unique(text, ignoringCase) }
 // unique returns an error when an object in text has two names that are the same by c, or when text
 // is not UTF-8. text must be valid JSON.
 func unique(text json.RawMessage, c comparison) error {
-	var names [][]byte // of the enclosing objects
-	var inside []object
+	names := make([][]byte, 0, 16) // of the enclosing objects; on the stack, as inside is, for usual requests
+	inside := make([]object, 0, 8)
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '{', '[':
@@ -74,7 +74,7 @@ func unique(text json.RawMessage, c comparison) error {
 			if err != nil {
 				return err
 			}
-			if rest := bytes.TrimLeft(text[end:], " \t\r\n"); len(rest) > 0 && rest[0] == ':' && len(inside) > 0 {
+			if next := rawjson.SkipSpace(text, end); next < len(text) && text[next] == ':' && len(inside) > 0 {
 				name := rawjson.Unquote(text[i:end])
 				if err := inside[len(inside)-1].add(name, names, c); err != nil {
 					return err
