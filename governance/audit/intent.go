@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -14,7 +15,13 @@ import (
 const maxOpen = 1 << 14
 
 // intents are the recorded requests of calls in flight, by decision id.
-type intents map[string]Payload
+type intents map[string]intent
+
+// intent is a recorded request. The call holds raw as well, and nobody changes its bytes.
+type intent struct {
+	Payload
+	raw json.RawMessage
+}
 
 // intend records the request of x before it is sent, so that the log has it even if the host is
 // killed before x ends.
@@ -31,19 +38,19 @@ func (l *Log) intend(ctx context.Context, x *governance.Exchange) error {
 		l.sent = make(intents)
 	}
 	if len(l.sent) < maxOpen {
-		l.sent[x.ID] = r.Request
+		l.sent[x.ID] = intent{r.Request, x.Request}
 	}
 	l.mu.Unlock()
 	return l.Append(ctx, r)
 }
 
-// takeIntent removes and returns the request recorded under id, or the zero Payload.
-func (l *Log) takeIntent(id string) Payload {
+// takeIntent removes and returns the intent recorded under id, or the zero intent.
+func (l *Log) takeIntent(id string) intent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.sent[id]
+	i := l.sent[id]
 	delete(l.sent, id)
-	return p
+	return i
 }
 
 // unanswered collects the intents for which a reader has not found an outcome, at most maxOpen.

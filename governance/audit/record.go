@@ -143,9 +143,8 @@ func recordOf(x *governance.Exchange, now time.Time) Record {
 	return r
 }
 
-// newRecord returns the record of x, which has ended. intent is the copy of the request from
-// before it was sent, or the zero Payload.
-func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, now time.Time, intent Payload) (Record, error) {
+// newRecord returns the record of x, which has ended. i is the request from before it was sent, or the zero intent.
+func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, now time.Time, i intent) (Record, error) {
 	r := recordOf(x, now)
 	r.Outcome, r.Policy, r.Code, r.Replayed = outcome(x), x.Verdict.Policy, x.Verdict.Code, x.Replayed
 	if !x.Began.IsZero() {
@@ -156,17 +155,17 @@ func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, now time.Ti
 		r.Error = display.Prefix(l.secrets.Text(x.Failure.Message, maxError), maxError)
 	}
 	var err error
-	if r.Request, err = l.payloadAgain(ctx, intent, x.Request); err == nil {
+	if r.Request, err = l.payloadAgain(ctx, i, x.Request); err == nil {
 		r.Response, err = l.newPayload(ctx, x.Response)
 	}
 	return r, err
 }
 
-// payloadAgain returns p if it was made of raw, else a new payload of raw. That avoids masking
-// twice.
-func (l *Log) payloadAgain(ctx context.Context, p Payload, raw json.RawMessage) (Payload, error) {
-	if p.SHA256 != "" && p.Bytes == len(raw) && digest(raw) == p.SHA256 {
-		return p, nil
+// payloadAgain returns the payload of i if it was made of raw, else a new payload of raw. That avoids hashing and
+// masking twice.
+func (l *Log) payloadAgain(ctx context.Context, i intent, raw json.RawMessage) (Payload, error) {
+	if i.SHA256 != "" && bytes.Equal(i.raw, raw) {
+		return i.Payload, nil
 	}
 	return l.newPayload(ctx, raw)
 }
