@@ -29,7 +29,7 @@ func (l *Log) intend(ctx context.Context, x *governance.Exchange) error {
 	if err := l.tryAgain(ctx); err != nil {
 		return err
 	}
-	r, err := l.newIntent(ctx, x, time.Now())
+	r, err := l.newIntent(ctx, x)
 	if err != nil {
 		return err
 	}

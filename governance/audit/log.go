@@ -202,7 +202,7 @@ func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Ex
 	if flow == governance.Request && !x.Notify {
 		return governance.Decision{}, l.intend(ctx, x)
 	}
-	r, err := l.newRecord(ctx, x, time.Now(), l.takeIntent(x.ID))
+	r, err := l.newRecord(ctx, x, l.takeIntent(x.ID))
 	if err != nil {
 		return governance.Decision{}, err
 	}

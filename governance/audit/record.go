@@ -111,8 +111,8 @@ const (
 )
 
 // newIntent returns the record of x before its request is sent.
-func (l *Log) newIntent(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
-	r := recordOf(x, now)
+func (l *Log) newIntent(ctx context.Context, x *governance.Exchange) (Record, error) {
+	r := recordOf(x)
 	r.Kind = KindIntent
 	var err error
 	r.Request, err = l.newPayload(ctx, x.Request)
@@ -120,9 +120,9 @@ func (l *Log) newIntent(ctx context.Context, x *governance.Exchange, now time.Ti
 }
 
 // recordOf returns a record with the members that intents and outcomes have in common.
-func recordOf(x *governance.Exchange, now time.Time) Record {
+func recordOf(x *governance.Exchange) Record {
 	r := Record{
-		Time:       now.UTC(),
+		Time:       x.Began.UTC(),
 		ID:         x.ID,
 		Caller:     display.Prefix(x.Caller, maxName),
 		Session:    display.Prefix(x.Session, maxName),
@@ -137,18 +137,18 @@ func recordOf(x *governance.Exchange, now time.Time) Record {
 		AnsweredIn: string(x.Verdict.Where),
 	}
 	r.AnsweredAfter = float64(time.Duration(x.Verdict.After).Microseconds()) / 1e3
-	if !x.Began.IsZero() {
-		r.Time = x.Began.UTC()
+	if x.Began.IsZero() {
+		r.Time = time.Now().UTC()
 	}
 	return r
 }
 
 // newRecord returns the record of x, which has ended. i is the request from before it was sent, or the zero intent.
-func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, now time.Time, i intent) (Record, error) {
-	r := recordOf(x, now)
+func (l *Log) newRecord(ctx context.Context, x *governance.Exchange, i intent) (Record, error) {
+	r := recordOf(x)
 	r.Outcome, r.Policy, r.Code, r.Replayed = outcome(x), x.Verdict.Policy, x.Verdict.Code, x.Replayed
 	if !x.Began.IsZero() {
-		r.Duration = float64(now.Sub(x.Began).Microseconds()) / 1e3
+		r.Duration = float64(time.Since(x.Began).Microseconds()) / 1e3
 	}
 	if x.Failure != nil {
 		r.Failure = string(x.Failure.Kind)
