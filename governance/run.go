@@ -201,13 +201,13 @@ func (r *exchangeRun) observe(ctx context.Context, flow Flow, c chain, remaining
 	if len(asked) == 0 {
 		return nil
 	}
-	began := time.Now()
+	began, limit := time.Now(), *remaining // a copy: what a closure captures is allocated
 	evaluations := make([]evaluation, len(asked))
 	var wg sync.WaitGroup
 	for i, m := range asked[1:] {
-		wg.Go(func() { evaluations[i+1] = m.evaluate(ctx, flow, r.x, *remaining) })
+		wg.Go(func() { evaluations[i+1] = m.evaluate(ctx, flow, r.x, limit) })
 	}
-	evaluations[0] = asked[0].evaluate(ctx, flow, r.x, *remaining)
+	evaluations[0] = asked[0].evaluate(ctx, flow, r.x, limit)
 	wg.Wait()
 	*remaining -= time.Since(began)
 	var first error
