@@ -55,7 +55,7 @@ func (l *limited) Err() error {
 	l.mu.Lock()
 	begins := l.timed == nil && !l.ended
 	l.mu.Unlock()
-	if begins && time.Now().Before(l.deadline) {
+	if begins && time.Until(l.deadline) > 0 {
 		return l.Context.Err()
 	}
 	return l.look().Err()
