@@ -3,7 +3,7 @@ package governance
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,34 +17,41 @@ var ErrTimeout = errors.New("no decision in time")
 type limited struct {
 	context.Context // of the exchange
 	deadline        time.Time
+	timed           atomic.Pointer[timed] // nil until something waits or the policy has decided
+}
 
-	mu     sync.Mutex
-	ended  bool            // the policy has decided
-	timed  context.Context // nil until something waits
+// timed is a context with a timer.
+type timed struct {
+	context.Context
 	cancel context.CancelFunc
 }
 
+// decided stands for the context of a policy that has decided before something waited.
+var decided = new(timed)
+
 // end frees the timer, and ends the context for what the policy has left running.
 func (l *limited) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	if l.timed != nil {
-		l.cancel()
+	if !l.timed.CompareAndSwap(nil, decided) {
+		l.timed.Load().cancel()
 	}
 }
 
-// look returns the context with the timer.
+// look returns the context with the timer. After the decision, that has ended.
 func (l *limited) look() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timed == nil {
-		l.timed, l.cancel = context.WithDeadlineCause(l.Context, l.deadline, ErrTimeout)
-		if l.ended {
-			l.cancel()
+	for {
+		t := l.timed.Load()
+		if t != nil && t != decided {
+			return t
 		}
+		ctx, cancel := context.WithDeadlineCause(l.Context, l.deadline, ErrTimeout)
+		if t == decided {
+			cancel()
+		}
+		if l.timed.CompareAndSwap(t, &timed{ctx, cancel}) {
+			return ctx
+		}
+		cancel()
 	}
-	return l.timed
 }
 
 func (l *limited) Done() <-chan struct{}       { return l.look().Done() }
@@ -52,10 +59,7 @@ func (l *limited) Deadline() (time.Time, bool) { return l.look().Deadline() }
 
 // Err implements [context.Context]. It needs no timer before the deadline.
 func (l *limited) Err() error {
-	l.mu.Lock()
-	begins := l.timed == nil && !l.ended
-	l.mu.Unlock()
-	if begins && time.Until(l.deadline) > 0 {
+	if l.timed.Load() == nil && time.Until(l.deadline) > 0 {
 		return l.Context.Err()
 	}
 	return l.look().Err()
@@ -63,11 +67,8 @@ func (l *limited) Err() error {
 
 // Value implements [context.Context]. Once there is a timer, contexts that the policy derives find that by it.
 func (l *limited) Value(key any) any {
-	l.mu.Lock()
-	from := l.timed
-	l.mu.Unlock()
-	if from == nil {
-		from = l.Context
+	if t := l.timed.Load(); t != nil && t != decided {
+		return t.Value(key)
 	}
-	return from.Value(key)
+	return l.Context.Value(key)
 }
