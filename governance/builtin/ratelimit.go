@@ -113,14 +113,17 @@ func (p *rateLimiter) Decide(ctx context.Context, flow governance.Flow, x *gover
 	now := x.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	buckets := make([]*rate.Limiter, 0, 4) // on the stack, for the usual number of limits
 	for i := range p.Limits {
-		if b := p.bucket(i, x); b.TokensAt(now) < 1 {
+		b := p.bucket(i, x)
+		if b.TokensAt(now) < 1 {
 			wait := time.Duration((1 - b.TokensAt(now)) / float64(b.Limit()) * float64(time.Second))
 			return p.Limits[i].denial(max(wait, time.Millisecond)), nil
 		}
+		buckets = append(buckets, b)
 	}
-	for i := range p.Limits {
-		p.bucket(i, x).AllowN(now, 1)
+	for _, b := range buckets {
+		b.AllowN(now, 1)
 	}
 	return governance.Decision{}, nil
 }
