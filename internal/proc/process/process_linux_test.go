@@ -163,8 +163,8 @@ func TestKillGrace(t *testing.T) {
 		if least > 0 {
 			limit = least // the end of the context kills the child
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		err := p.Stop(ctx, 0)
 		if took := time.Since(began); err != nil || p.Exit().Signal != "SIGKILL" || took < least {
 			t.Errorf("grace %v: %v, %v after %v", grace, err, p.Exit(), took)
