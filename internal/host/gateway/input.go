@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/host/dispatch"
-	"github.com/exthost/exthost/internal/host/unit"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -22,10 +21,8 @@ const maxRounds = 16
 // itself. If the operator states roots, the host answers requests for roots.
 func (g *Gateway) RelayInputRequests(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
-		if !c.IsPlain(params) {
-			if err := refuseStaleAnswers(c.Instance, params); err != nil {
-				return nil, err
-			}
+		if err := refuseStaleAnswers(c, params); err != nil {
+			return nil, err
 		}
 		// the roots that the operator states; nil: the caller is asked for roots
 		roots := runtime.RootsResult(c.Target.Base().Spec.Roots)
@@ -60,11 +57,12 @@ func isModern(s *protocol.Session) bool {
 
 // refuseStaleAnswers refuses answers to input requests of a call that no longer waits: a legacy server would
 // ignore them and carry out the call again.
-func refuseStaleAnswers(i *unit.Instance, params json.RawMessage) error {
-	if !bytes.Contains(params, []byte("requestState")) || rawjson.Get(params, "requestState") == nil {
+func refuseStaleAnswers(c *dispatch.Call, params json.RawMessage) error {
+	if c.IsPlain(params) || !bytes.Contains(params, []byte("requestState")) ||
+		rawjson.Get(params, "requestState") == nil {
 		return nil
 	}
-	if hs := i.Handshake(); hs != nil && !protocol.IsModern(hs.ProtocolVersion) {
+	if hs := c.Instance.Handshake(); hs != nil && !protocol.IsModern(hs.ProtocolVersion) {
 		e := protocol.Errorf(protocol.ExtensionError,
 			"requestState: no call waits for these answers any more; make the call anew")
 		e.Code = protocol.InvalidArguments.Code() // an error, not a tool result: the model made no mistake
