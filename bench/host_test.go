@@ -95,13 +95,13 @@ func hostCall(tb testing.TB, l benchtest.Load, cfg *config.Config) func() error 
 	if err := h.Ready(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
-	tool, args := "ext_bench_echo", fmt.Appendf(nil, `{"text":%s}`, benchtest.Text(l.Up))
+	// made once, as the request of each other way
+	tool, args := "ext_bench_echo", json.RawMessage(fmt.Appendf(nil, `{"text":%s}`, benchtest.Text(l.Up)))
 	if l.Up != l.Down {
 		tool, args = "ext_bench_write", fmt.Appendf(nil, `{"size":%d,"text":%s}`, l.Down, benchtest.Text(l.Up))
 	}
-	arguments := json.RawMessage(args) // made once, as the request of each other way
 	return func() error {
-		r, err := h.Call(tb.Context(), tool, arguments)
+		r, err := h.Call(tb.Context(), tool, args)
 		if err == nil && len(r) < l.Down {
 			err = errSize
 		}
