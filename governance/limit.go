@@ -26,12 +26,12 @@ type timed struct {
 	cancel context.CancelFunc
 }
 
-// decided stands for the context of a policy that has decided before something waited.
-var decided = new(timed)
+// neverWaited stands for the context of a policy that has decided before something waited.
+var neverWaited = new(timed)
 
 // end frees the timer, and ends the context for what the policy has left running.
 func (l *limited) end() {
-	if !l.timed.CompareAndSwap(nil, decided) {
+	if !l.timed.CompareAndSwap(nil, neverWaited) {
 		l.timed.Load().cancel()
 	}
 }
@@ -40,11 +40,11 @@ func (l *limited) end() {
 func (l *limited) look() context.Context {
 	for {
 		t := l.timed.Load()
-		if t != nil && t != decided {
+		if t != nil && t != neverWaited {
 			return t
 		}
 		ctx, cancel := context.WithDeadlineCause(l.Context, l.deadline, ErrTimeout)
-		if t == decided {
+		if t == neverWaited {
 			cancel()
 		}
 		if l.timed.CompareAndSwap(t, &timed{ctx, cancel}) {
@@ -67,7 +67,7 @@ func (l *limited) Err() error {
 
 // Value implements [context.Context]. Once there is a timer, contexts that the policy derives find that by it.
 func (l *limited) Value(key any) any {
-	if t := l.timed.Load(); t != nil && t != decided {
+	if t := l.timed.Load(); t != nil && t != neverWaited {
 		return t.Value(key)
 	}
 	return l.Context.Value(key)
