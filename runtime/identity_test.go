@@ -3,8 +3,6 @@ package runtime
 import (
 	"encoding/json"
 	"testing"
-
-	"github.com/exthost/exthost/protocol"
 )
 
 // A decoder may merge repeated members, as encoding/json does with maps, or ignore the case of names.
@@ -27,30 +25,6 @@ func TestNoSpellingStatesAnIdentity(t *testing.T) {
 		_ = json.Unmarshal(out, &id)
 		if id.Meta.Agent != "" || id.Meta.Session != "" {
 			t.Errorf("%s became %s", params, out)
-		}
-	}
-}
-
-// TestPlainRequest checks that a request which is known to have no _meta is sent as it is found to have none.
-func TestPlainRequest(t *testing.T) {
-	s := spec(t, "")
-	modern := newMCP(&s)
-	modern.modern = true
-	for name, d := range map[string]dialect{"native": &native{}, "mcp": newMCP(&s), "mcp2026": modern} {
-		for _, meta := range []json.RawMessage{nil, json.RawMessage(`{"agent_id":"a"}`)} {
-			r := Request{
-				Method: protocol.MethodToolsCall,
-				Params: json.RawMessage(`{"name":"echo","arguments":{"text":"a text"}}`),
-				Meta:   meta,
-			}
-			_, want, err := d.outgoing(&r, callerToken(&r))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Plain = true
-			if _, got, _ := d.outgoing(&r, callerToken(&r)); string(got) != string(want) {
-				t.Errorf("%s: %s, want %s", name, got, want)
-			}
 		}
 	}
 }
