@@ -42,9 +42,10 @@
 // Limits are set before the child's first instruction. No child writes core dumps, and the OOM killer prefers children
 // to the host.
 //
-// The parent-death signal of Linux is not used: it fires when the thread that started the child ends, and Go programs
-// end threads at any time. A child that asks for the signal itself gets it when the host ends, because the launcher's
-// thread lives that long.
+// SIGKILL is the parent-death signal of a child, so that it ends with a host that has no guardian. Linux sends the
+// signal when the thread that started the child ends, and Go programs end threads at any time; the launcher's thread
+// lives as long as its children. The signal does not reach what the child starts, nor a child with privileges, which
+// has no launcher.
 //
 // # Privileges
 //

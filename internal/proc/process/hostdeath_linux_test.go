@@ -79,6 +79,17 @@ func init() {
 		c.Close()
 		fmt.Println("closed")
 	}
+
+	// unguarded is a program that embeds a host, and so has no guardian. It runs until it is killed.
+	verbs["unguarded"] = func(string) {
+		out := bufio.NewReader(hatch(Contain(""), "pid; hang", nil).Stdout)
+		pid, err := out.ReadString('\n')
+		if err != nil {
+			panic(err)
+		}
+		fmt.Print(pid, "ready\n")
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	}
 }
 
 func ourselves() string {
@@ -116,7 +127,7 @@ func TestHostKilled(t *testing.T) {
 	neighbour.expect("ready")
 	var longest time.Duration
 	for range rounds {
-		h := newHost(t, "")
+		h := newHost(t, "host")
 		if len(h.pids) < 19 {
 			t.Fatalf("only %d processes: %v", len(h.pids), h.pids)
 		}
@@ -132,7 +143,7 @@ func TestHostKilled(t *testing.T) {
 // TestGuardianIgnoresSignals sends the guardian the signals that would end a host.
 func TestGuardianIgnoresSignals(t *testing.T) {
 	processtest.Leaks(t)
-	h := newHost(t, "setsid daemon")
+	h := newHost(t, "host setsid daemon")
 	guardian := h.guardian()
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
 		if err := unix.Kill(guardian, sig); err != nil {
@@ -149,7 +160,7 @@ func TestGuardianIgnoresSignals(t *testing.T) {
 // TestGuardianEndsWithItsHost closes a host without killing it.
 func TestGuardianEndsWithItsHost(t *testing.T) {
 	processtest.Leaks(t)
-	h := newHost(t, "setsid daemon")
+	h := newHost(t, "host setsid daemon")
 	guardian := h.guardian()
 	h.in.Close()
 	if line := h.line(); line != "closed" {
@@ -163,6 +174,14 @@ func TestGuardianEndsWithItsHost(t *testing.T) {
 	if err := h.Wait(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestChildEndsWithAnUnguardedHost kills a host without guardian, whose child does not read stdin.
+func TestChildEndsWithAnUnguardedHost(t *testing.T) {
+	processtest.Leaks(t)
+	h := newHost(t, "unguarded")
+	h.kill()
+	h.gone(patience)
 }
 
 // A host inside an extension of another host: both contain its children.
@@ -181,7 +200,7 @@ func TestHostInsideAnExtension(t *testing.T) {
 	gone(t, nil, patience)
 }
 
-// testHost is a process that runs the verb host.
+// testHost is a process that runs the verb host or unguarded.
 type testHost struct {
 	*exec.Cmd
 	t    *testing.T
@@ -190,10 +209,10 @@ type testHost struct {
 	pids []int
 }
 
-func newHost(t *testing.T, what string) *testHost {
+func newHost(t *testing.T, script string) *testHost {
 	t.Helper()
 	cmd := exec.Command(ourselves())
-	cmd.Env = append(os.Environ(), processtest.Env("host "+what)...)
+	cmd.Env = append(os.Environ(), processtest.Env(script)...)
 	cmd.Stderr = os.Stderr
 	stdin, in, err := os.Pipe()
 	if err != nil {

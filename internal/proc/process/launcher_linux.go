@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +17,7 @@ const CanRestrict = true
 
 // launcher starts children on a thread that has given up privileges: privileges are attributes of a
 // thread, and a child inherits them from the thread that starts it. The thread lives as long as its
-// children, because a child that asked for a parent-death signal gets it at the end of this thread.
+// children, because their parent-death signal is sent at the end of this thread.
 // A nil launcher is the caller's thread, with all its privileges.
 type launcher struct {
 	prepare func() error // runs first on the thread; nil: give up all but confine.KeptCapabilities
@@ -123,6 +124,14 @@ func (l *launcher) run(f func()) {
 	done := make(chan struct{})
 	l.jobs <- func() { defer close(done); f() }
 	<-done
+}
+
+// bind makes the kernel kill a child that the launcher starts with attr when this process is killed: a host may have no
+// guardian, and a child that is forked but not yet traced would stay stopped at its exec.
+func (l *launcher) bind(attr *syscall.SysProcAttr) {
+	if l != nil {
+		attr.Pdeathsig = unix.SIGKILL
+	}
 }
 
 // work runs jobs on a thread that ends with work, because the goroutine stays locked to it. The runtime starts no other

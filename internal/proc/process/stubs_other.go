@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/exthost/exthost/internal/proc/containment/limited"
@@ -85,6 +86,8 @@ func (s *Spec) launcher() (*launcher, error) {
 
 func (*launcher) run(f func()) { f() }
 func (*launcher) leave()       {}
+
+func (*launcher) bind(*syscall.SysProcAttr) {}
 
 // SessionMemory returns nil on this system.
 func SessionMemory() map[int]int64 { return nil }
