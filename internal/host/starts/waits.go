@@ -47,9 +47,12 @@ func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 }
 
 // AwaitOwner waits for the starting extensions that may own a tool of this name that view shows, until their tools
-// are known.
+// are known. It does not wait for the start of those whose tools are known from before, but for their new ones when
+// they have started.
 func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, view *toolset.View) {
-	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name, view) })
+	s.await(ctx, r, func(x *unit.Extension, known bool) bool {
+		return (!known || x.Phase.IsSettling()) && mayOwn(x, r.Extension, name, view)
+	})
 }
 
 // TryOwner starts each extension in all that may own a tool of this name that view shows, if its server has been
