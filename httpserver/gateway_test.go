@@ -85,9 +85,10 @@ func serveGateway(child string) {
 	}
 	defer os.RemoveAll(dir)
 	exe, _ := os.Executable()
+	const sessions = 2048 // which may all call at once, when the gateway or its child has had to wait
 	manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = "+
-		"[\"echo\"]\n[transport]\ncommand = %q\nenv = { %s = %q }\nprotocol = %q\n",
-		exe, processtest.ScriptVar, child,
+		"[\"echo\"]\n[runtime]\nmax_queue = %d\n[transport]\ncommand = %q\nenv = { %s = %q }\nprotocol = %q\n",
+		sessions, exe, processtest.ScriptVar, child,
 		map[string]string{"echo": "native"}[child]+map[string]string{"echo-official": "mcp"}[child])
 	if version != "" {
 		manifest += fmt.Sprintf("mcp_version = %q\n", version)
@@ -123,7 +124,7 @@ func serveGateway(child string) {
 		}
 	}()
 	o := Options{Backend: h, Serves: h.Serves, Bridge: h.Bridge()}
-	o.MCP.MaxSessions = 2048
+	o.MCP.MaxSessions = sessions
 	_ = New(o).Serve(ctx, l)
 }
 
