@@ -65,8 +65,8 @@ var longStorms = [][]string{
 	{"", "-run '^TestThousandNodes' ./cluster/internal/directory"},
 }
 
-// stormLine matches a line of .ci/run that runs storms, without what follows the packages.
-var stormLine = regexp.MustCompile(`(?m)^\s*storm (-.*?)(?: >.*)?$`)
+// stormLine matches a line of .ci/run that runs storms.
+var stormLine = regexp.MustCompile(`(?m)^\s*(?:beside )?storm (-.*)$`)
 
 // words splits a line as a shell does that knows single quotes alone.
 func words(line string) (list []string) {
