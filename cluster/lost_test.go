@@ -88,7 +88,9 @@ func TestCallIsRetriedAtAnotherNode(t *testing.T) {
 	if err := <-outcome; err != nil {
 		t.Error(err)
 	}
-	if got := noted(t, file); len(got) < 2 || got[0] != "a" || got[1] != "a" {
+	// where nothing kills the child of a killed host, it may note that the call was cancelled
+	got := slices.DeleteFunc(noted(t, file), func(entry string) bool { return entry == "a cancelled" })
+	if !slices.Equal(got, []string{"a", "a"}) {
 		t.Errorf("noted: %q", got)
 	}
 }
