@@ -78,6 +78,13 @@ func Open(ctx context.Context, o Options) (*Hub, error) {
 	if h.server, err = server.NewServer(so); err != nil {
 		return nil, fmt.Errorf("the hub does not start: %w", err)
 	}
+	if h.counts {
+		// The server clears the directory of an account that it meets for the first time. It must meet the nodes'
+		// account before it serves: meanwhile, a second connection could store counters in that directory.
+		if _, err := h.server.LookupAccount(h.account); err != nil {
+			return nil, fmt.Errorf("the hub does not start: %w", err)
+		}
+	}
 	l := &logger{log: o.Log, fatal: make(chan string, 1), warned: rate.Sometimes{First: 20, Interval: 10 * time.Second}}
 	h.server.SetLogger(l, false, false)
 	if err := h.start(ctx, l.fatal); err != nil {
@@ -108,7 +115,7 @@ func (h *Hub) start(ctx context.Context, fatal <-chan string) error {
 		select {
 		case text := <-fatal:
 			return fmt.Errorf("the hub does not start: %s; state another address as cluster.hub.listen, if this one "+
-				"is taken", text)
+				"is taken, or make the directory of its state writable", text)
 		case <-ctx.Done():
 			return fmt.Errorf("the hub does not start: %w", context.Cause(ctx))
 		default:
