@@ -20,6 +20,8 @@ const (
 	// maxFailures is the max number of consecutive failed reconnections. One failure more ends the
 	// call of the stream; on the standalone stream it ends the transport.
 	maxFailures = 4
+	// openTimeout bounds the wait for the standalone stream. Some servers send no headers before the first event.
+	openTimeout = time.Second
 )
 
 // position is where to resume a stream.
@@ -27,6 +29,7 @@ type position struct {
 	lastID    string        // of the last event; "" if events have no ids
 	retry     time.Duration // pause specified by the server
 	connected bool          // the last reconnection got a stream
+	given     bool          // one of them got a stream
 }
 
 // handleStream delivers the messages of the answer to x. A legacy stream that ends early is resumed by a GET with the
@@ -47,27 +50,42 @@ func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 		if !pause(x.ctx, at.delay(failures)) {
 			return context.Cause(x.ctx)
 		}
-		if done, err = s.resume(x.ctx, &at, x); errors.Is(err, ErrSessionGone) {
+		if done, err = s.resume(x.ctx, &at, x, func() {}); errors.Is(err, ErrSessionGone) {
 			return err
 		}
 	}
 	return nil
 }
 
-// listen keeps the session's standalone stream open. If the server later refuses the credentials,
-// for example because a token has expired, listen retries until they are accepted again.
-func (s *Streamable) listen() {
+// open opens the session's standalone stream. It waits until the server has answered or the request has failed, for up
+// to openTimeout and half of the time that ctx has left. While there is no such stream, many servers drop what they
+// send outside of a request. If that is a question, the call that waits for its answer hangs.
+func (s *Streamable) open(ctx context.Context) {
+	limit := openTimeout
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	waiting, answered := context.WithTimeout(ctx, limit)
+	defer context.AfterFunc(s.ctx, answered)()
+	s.tasks.Go(func() { s.listen(answered) })
+	<-waiting.Done()
+}
+
+// listen keeps the session's standalone stream open. It calls answered each time that the stream is open or has failed.
+// If the server later refuses the credentials, for example because a token has expired, listen retries until they are
+// accepted again.
+func (s *Streamable) listen(answered func()) {
 	var at position
-	given := false
 	for failures := 0; ; {
-		_, err := s.resume(s.ctx, &at, nil)
-		given = given || at.connected
-		waits := given && wantsCredentials(err)
+		_, err := s.resume(s.ctx, &at, nil, answered)
+		waits := at.given && wantsCredentials(err)
 		switch {
 		case s.ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrSessionGone):
-			s.lose(err)
+			if at.given { // otherwise the server may have no route for GET, and a request will find out
+				s.lose(err)
+			}
 			return
 		case waits:
 		case refusesStream(err):
@@ -108,9 +126,20 @@ func refusesStream(err error) bool {
 	return ok && status.Code < 500 && status.Code != http.StatusTooManyRequests
 }
 
-// resume opens a stream and delivers its messages: the stream of x, or the standalone one if x is nil. done reports
-// whether the response to x was among them.
-func (s *Streamable) resume(ctx context.Context, at *position, x *exchange) (done bool, err error) {
+// resume opens a stream and delivers its messages: the stream of x, or the standalone one if x is nil. It calls
+// answered when the stream is open or has failed. done reports whether the response to x was among the messages.
+func (s *Streamable) resume(ctx context.Context, at *position, x *exchange, answered func()) (done bool, err error) {
+	resp, err := s.connect(ctx, at)
+	answered()
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	return s.readEvents(resp, at, x)
+}
+
+// connect opens a stream that continues at a position. The caller closes its body.
+func (s *Streamable) connect(ctx context.Context, at *position) (*http.Response, error) {
 	h := http.Header{"Accept": {"text/event-stream"}}
 	s.mu.Lock()
 	s.setSessionLocked(h)
@@ -121,24 +150,25 @@ func (s *Streamable) resume(ctx context.Context, at *position, x *exchange) (don
 	at.connected = false
 	r, err := s.newRequest(ctx, http.MethodGet, s.url, nil, h)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	resp, err := s.do(r, func() {})
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	defer resp.Body.Close()
-	if err := s.checkStatus(resp); err != nil {
-		return false, err
-	}
-	if media := mediaType(resp); media != "text/event-stream" {
-		return false, &StatusError{
+	err = s.checkStatus(resp)
+	if media := mediaType(resp); err == nil && media != "text/event-stream" {
+		err = &StatusError{
 			Code: http.StatusMethodNotAllowed,
 			Text: "the server answered a GET with content type " + quoted(media),
 		}
 	}
-	at.connected = true
-	return s.readEvents(resp, at, x)
+	if err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	at.connected, at.given = true, true
+	return resp, nil
 }
 
 // readEvents delivers the messages of one connection. done reports whether the response to x was among them.

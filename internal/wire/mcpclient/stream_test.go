@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -61,6 +62,72 @@ func TestListenOutlivesQuietStreams(t *testing.T) {
 	if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
 		t.Errorf("%+v, %v", m, err)
 	}
+}
+
+// TestHandshakeWaitsForTheStandaloneStream tests that no request is sent before the server has granted or refused the
+// stream, since it may ask something there before it answers. A server that answers late delays the handshake by
+// openTimeout at most, and leaves the next request half of its time.
+func TestHandshakeWaitsForTheStandaloneStream(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusMethodNotAllowed, http.StatusInternalServerError} {
+		for _, c := range []struct{ late, left, want time.Duration }{
+			{late: openTimeout / 2, left: time.Minute, want: openTimeout / 2},
+			{late: time.Minute, left: time.Minute, want: openTimeout},
+			{late: time.Minute, left: openTimeout, want: openTimeout / 2},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := NewStreamable(Options{URL: "http://server.example"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				s.http.Transport = server(func(r *http.Request) (int, string) {
+					if r.Method == http.MethodPost {
+						return http.StatusAccepted, ""
+					}
+					pause(r.Context(), c.late)
+					return status, ""
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), c.left)
+				defer cancel()
+				began := time.Now()
+				if err := s.Write(ctx, jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(began); d != c.want {
+					t.Errorf("status %d after %v, with %v left: waited %v, want %v", status, c.late, c.left, d, c.want)
+				}
+			})
+		}
+	}
+}
+
+// TestServerWithoutStreamKeepsItsSession tests that a 404 to the GET ends no session: servers that route POST alone
+// answer so.
+func TestServerWithoutStreamKeepsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := NewStreamable(Options{URL: "http://server.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		s.session = "1"
+		s.http.Transport = server(func(r *http.Request) (int, string) {
+			if r.Method == http.MethodPost {
+				return http.StatusOK, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n"
+			}
+			return http.StatusNotFound, ""
+		})
+		if err := s.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := s.Write(t.Context(), jsonrpc.Message{ID: []byte("1"), Method: protocol.MethodToolsList}); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := s.Read(); err != nil || m.Error != nil || string(m.Result) != "{}" {
+			t.Errorf("%+v, %v", m, err)
+		}
+	})
 }
 
 // server answers requests without a network.

@@ -69,7 +69,8 @@ func (s *Streamable) SetMirrors(mirrors map[string][]mcphttp.Mirror) {
 }
 
 // Write implements [jsonrpc.Transport]. For a request it returns once the request is written, for
-// another message once the server has accepted it.
+// another message once the server has accepted it. After the last message of the handshake it also waits up to
+// openTimeout for the standalone stream, and returns nil without it too.
 func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 	body, err := jsonrpc.Append(nil, &m)
 	switch {
@@ -89,7 +90,7 @@ func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	if m.Method == protocol.MethodInitialized {
-		s.tasks.Go(s.listen)
+		s.open(ctx)
 	}
 	return nil
 }
