@@ -85,7 +85,7 @@ func serveGateway(child string) {
 	}
 	defer os.RemoveAll(dir)
 	exe, _ := os.Executable()
-	const sessions = 2048 // which may all call at once, when the gateway or its child has had to wait
+	const sessions = 2048 // after a stall all call at once, and the queue must hold one call of each
 	manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = "+
 		"[\"echo\"]\n[runtime]\nmax_queue = %d\n[transport]\ncommand = %q\nenv = { %s = %q }\nprotocol = %q\n",
 		sessions, exe, processtest.ScriptVar, child,

@@ -22,13 +22,14 @@ type clientProcess struct {
 	socket func() (peer.Socket, error)
 	relate func() lineage.Relation
 	known  atomic.Pointer[lineage.Relation] // result of relate; nil before
+	slot   chan struct{}                    // held during relate
 }
 
 type processKey struct{}
 
 // withProcess adds the client's process to a connection's context, for [http.Server.ConnContext].
 func withProcess(ctx context.Context, conn net.Conn) context.Context {
-	c := &clientProcess{conn: conn}
+	c := &clientProcess{conn: conn, slot: scanSlot}
 	c.socket = sync.OnceValues(c.find)
 	c.relate = c.scan
 	return context.WithValue(ctx, processKey{}, c)
@@ -69,9 +70,9 @@ func (c *clientProcess) stranger() error {
 	return nil
 }
 
-// scanning is held during a scan of all processes, which takes long if there are many. Scans therefore run one at a
+// scanSlot is held during a scan of all processes, which takes long if there are many. Scans therefore run one at a
 // time, so that a client that keeps opening connections uses at most one processor. Each connection has its own scan.
-var scanning = make(chan struct{}, 1)
+var scanSlot = make(chan struct{}, 1)
 
 // relation returns how the processes at the other end are related to the host's children, waiting for the scan. It
 // returns [lineage.Unknown] if ctx ends before.
@@ -80,8 +81,8 @@ func (c *clientProcess) relation(ctx context.Context) lineage.Relation {
 		return *known
 	}
 	select {
-	case scanning <- struct{}{}:
-		defer func() { <-scanning }()
+	case c.slot <- struct{}{}:
+		defer func() { <-c.slot }()
 	case <-ctx.Done():
 		return lineage.Unknown
 	}

@@ -13,17 +13,20 @@ import (
 // Scans run one at a time and once per connection, however many connections there are.
 func TestOneScanAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scanning = make(chan struct{}, 1)
+		slot := make(chan struct{}, 1)
 		var running, most, scans atomic.Int32
 		next := make(chan lineage.Relation)
 		var clients []*clientProcess
 		for range 20 {
-			clients = append(clients, &clientProcess{relate: func() lineage.Relation {
-				most.Store(max(most.Load(), running.Add(1)))
-				defer running.Add(-1)
-				scans.Add(1)
-				return <-next
-			}})
+			clients = append(clients, &clientProcess{
+				slot: slot,
+				relate: func() lineage.Relation {
+					most.Store(max(most.Load(), running.Add(1)))
+					defer running.Add(-1)
+					scans.Add(1)
+					return <-next
+				},
+			})
 		}
 		var all sync.WaitGroup
 		var refused atomic.Int32
@@ -42,10 +45,13 @@ func TestOneScanAtATime(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		late := &clientProcess{relate: func() lineage.Relation {
-			t.Error("a scan for a request that has ended")
-			return lineage.Unrelated
-		}}
+		late := &clientProcess{
+			slot: slot,
+			relate: func() lineage.Relation {
+				t.Error("a scan for a request that has ended")
+				return lineage.Unrelated
+			},
+		}
 		if late.child(ended) == "" {
 			t.Error("a request that has ended is let in")
 		}
