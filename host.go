@@ -398,7 +398,8 @@ const (
 
 // Close stops every extension and waits for them, at most 5 s; processes that still live by then have been
 // killed. It is idempotent. Calls in flight end with shutting_down or with their own outcome. The error names
-// what did not end in time.
+// what did not end in time. If the process ends without Close, its extensions on Linux are killed at once: they
+// cannot save their state. What they have started is killed too, if [Options.Self] is the program exthost.
 func (h *Host) Close() (err error) {
 	h.life.closed.Do(func() { err = h.shutdown() })
 	return err

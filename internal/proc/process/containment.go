@@ -155,6 +155,17 @@ func (c *Containment) ensureGuardian() {
 	}
 }
 
+// guarded reports whether a guardian kills the children and their descendants when this process ends. One that has just
+// been started counts until it is known not to be a guardian.
+func (c *Containment) guarded() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.guardian != nil && c.guardian.mayGuard()
+}
+
 // guardianPause is the shortest time between two starts of a guardian.
 var guardianPause = time.Second
 

@@ -31,6 +31,12 @@
 // until the next host in the same directory ends them. Even then the mark keeps them from operating
 // a host, see package lineage. A pid namespace contains all of these.
 //
+// A child that starts while no guardian runs has SIGKILL as its parent-death signal instead, so that at least the child
+// itself ends with its host. Linux sends that signal when the thread that started the child ends, and Go programs end
+// threads at any time; the launcher's thread therefore lives as long as its children. What the child starts does not
+// get the signal, nor do children with NewPrivileges, processes that [Launch] starts, and a child that has changed its
+// user or cleared the setting.
+//
 // # Isolation
 //
 // An isolated child runs in its own pid namespace, with a mount namespace for its /proc. Unless the host is root, both
@@ -41,11 +47,6 @@
 //
 // Limits are set before the child's first instruction. No child writes core dumps, and the OOM killer prefers children
 // to the host.
-//
-// SIGKILL is the parent-death signal of a child, so that it ends with a host that has no guardian. Linux sends the
-// signal when the thread that started the child ends, and Go programs end threads at any time; the launcher's thread
-// lives as long as its children. The signal does not reach what the child starts, nor a child with privileges, which
-// has no launcher.
 //
 // # Privileges
 //

@@ -120,6 +120,16 @@ func (g *guardian) isUp() bool {
 	}
 }
 
+// mayGuard reports whether the process runs and is ready, or may still get ready.
+func (g *guardian) mayGuard() bool {
+	select {
+	case <-g.readyKnown:
+		return g.ready && !g.ended()
+	default:
+		return true
+	}
+}
+
 func (g *guardian) ended() bool {
 	select {
 	case <-g.done:

@@ -47,6 +47,10 @@ var zoo = map[string]struct {
 		pids: 2,
 		argv: []string{"sh", "-c", `setsid env -i sh -c 'echo $$; sleep 3600' & echo $$; sleep 3600`},
 	},
+	"setsid without environment and mark": {
+		pids: 2,
+		argv: []string{"sh", "-c", `setsid env -i prlimit --locks=5:5 sh -c 'echo $$; sleep 3600' & echo $$; sleep 3600`},
+	},
 	"stopped leader of a daemon": {
 		pids: 2,
 		argv: []string{"sh", "-c", `setsid sh -c 'echo $$; sleep 3600' & echo $$; kill -STOP $$`},
@@ -80,7 +84,7 @@ func init() {
 		fmt.Println("closed")
 	}
 
-	// unguarded is a program that embeds a host, and so has no guardian. It runs until it is killed.
+	// unguarded is a program that embeds a host, without exthost as its guardian. It runs until it is killed.
 	verbs["unguarded"] = func(string) {
 		out := bufio.NewReader(hatch(Contain(""), "pid; hang", nil).Stdout)
 		pid, err := out.ReadString('\n')
@@ -119,7 +123,7 @@ func hatch(c *Containment, script string, argv []string) *Process {
 // TestHostKilled kills hosts with all kinds of children. This process adopts the orphans, to see them all.
 func TestHostKilled(t *testing.T) {
 	processtest.Leaks(t)
-	processtest.Needs(t, "setsid")
+	processtest.Needs(t, "setsid", "prlimit")
 	rounds, limit := stormtest.Sized(3, 200), stormtest.Sized(patience, time.Second)
 	neighbour := start(t, "out ready; hang", func(s *Spec) {
 		s.Env = append(s.Env, sweep.CookieVar+"=another.1 host.2")
@@ -128,7 +132,7 @@ func TestHostKilled(t *testing.T) {
 	var longest time.Duration
 	for range rounds {
 		h := newHost(t, "host")
-		if len(h.pids) < 19 {
+		if len(h.pids) < 21 {
 			t.Fatalf("only %d processes: %v", len(h.pids), h.pids)
 		}
 		h.kill()

@@ -126,8 +126,9 @@ func (l *launcher) run(f func()) {
 	<-done
 }
 
-// bind makes the kernel kill a child that the launcher starts with attr when this process is killed: a host may have no
-// guardian, and a child that is forked but not yet traced would stay stopped at its exec.
+// bind makes the kernel kill a child that the launcher starts with attr when this process ends. Without a guardian, a
+// child that is forked but not yet traced would stay stopped at its exec. With one, bind must not be called: the
+// guardian finds descendants through their parents, which must not die first.
 func (l *launcher) bind(attr *syscall.SysProcAttr) {
 	if l != nil {
 		attr.Pdeathsig = unix.SIGKILL

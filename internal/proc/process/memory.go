@@ -21,8 +21,8 @@ func Trim() {
 func TrimAfterWork(ctx context.Context) { trimAfterWork(ctx, Trim) }
 
 const (
-	restPeriod = 10 * time.Second // without a garbage collection; the runtime makes one every 2 minutes by itself
-	workCycles = 4                // garbage collections that make up work worth a trim
+	restPeriod = 2 * time.Second // without a garbage collection; the runtime makes one every 2 minutes by itself
+	workCycles = 4               // garbage collections that make up work worth a trim
 )
 
 func trimAfterWork(ctx context.Context, trim func()) {

@@ -197,7 +197,9 @@ func (s *Spec) launch(ctx context.Context, parent *launcher, argv []string, attr
 	if s.Isolate {
 		return s.startIsolated(ctx, argv, attr)
 	}
-	parent.bind(attr.Sys)
+	if !s.Containment.guarded() {
+		parent.bind(attr.Sys)
+	}
 	marked, mark := false, limited.Mark{Limit: s.mark, Late: s.NewPrivileges || s.Sandbox != nil}
 	parent.run(func() { proc, marked, err = limited.Start(s.Path, argv, attr, s.Limits, mark) })
 	if err == nil && !marked && !mark.Late {
