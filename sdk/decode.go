@@ -84,11 +84,14 @@ func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (res
 	return append(rest, '}')
 }
 
+// largeText is the size in bytes from which a copy of a text costs more than to keep the message that it is part of.
+const largeText = 64 << 10
+
 // textOf returns the content of value, a string within arguments of that many bytes. A large text that is most of them
 // shares their memory, which nothing changes.
 func textOf(value json.RawMessage, arguments int) string {
 	text := rawjson.Unquote(value)
-	if len(text) >= largeResult && len(text) > arguments/2 {
+	if len(text) >= largeText && len(text) > arguments/2 {
 		return unsafe.String(&text[0], len(text))
 	}
 	return string(text)

@@ -26,8 +26,8 @@ func TestDecoderAgreesWithJSON(t *testing.T) {
 		`{"text":null}`, `{"text":1}`, `{"TEXT":"folded","n":"x"}`, `{"text":"a","text":"b"}`,
 		`{"t\u0065xt":"escaped"}`,
 		`{"quoted":"\"q\"","-":"dash","Plain":"p","plain":"q"}`, `[]`, `"text"`, `null`, `{"unknown":"u","l":["text"]}`,
-		`{"n":1,"text":"` + strings.Repeat("é", largeResult) + `","l":["a"]}`,
-		`{"text":"` + strings.Repeat(`a\"`, largeResult) + `"}`,
+		`{"n":1,"text":"` + strings.Repeat("é", largeText) + `","l":["a"]}`,
+		`{"text":"` + strings.Repeat(`a\"`, largeText) + `"}`,
 	} {
 		holds[struct {
 			Text   string   `json:"text"`

@@ -44,7 +44,7 @@ type Extension struct {
 // tool is one registered tool.
 type tool struct {
 	descriptor json.RawMessage
-	call       func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error)
+	call       func(ctx context.Context, arguments json.RawMessage) (answer jsonrpc.Message, err error)
 }
 
 // New returns an extension of the given version, which the host displays.
@@ -103,7 +103,6 @@ func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser
 	defer release()
 	conn := jsonrpc.NewConn(ndjson.New(r, w, ndjson.Options{}), jsonrpc.Options{
 		Handle:      x.handle,
-		Written:     releaseResult,
 		Notified:    x.notified,
 		Inline:      true,
 		MaxHandlers: 1024,
@@ -197,14 +196,15 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	}
 	c := x.begin(ctx, req)
 	defer x.end(c)
-	result, err := recovered(c, "tool", t.call, arguments)
-	if err == nil {
-		return result, nil
-	}
+	answer, err := recovered(c, "tool", t.call, arguments)
 	if wire, ok := errors.AsType[*Error](err); ok {
 		return nil, (*jsonrpc.Error)(wire)
 	}
-	return textResult(err.Error(), true), nil
+	if err != nil {
+		answer.Encoder = textResult{err.Error(), true}
+	}
+	req.Encoder = answer.Encoder
+	return answer.Result, nil
 }
 
 // begin returns the context of a call, which notified can cancel until end is called.
@@ -266,11 +266,11 @@ func invalidParams(message string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // add registers a tool. It panics if the name is invalid or taken.
 func (x *Extension) add(name string, t *tool) {
-	if !toolName.MatchString(name) {
+	if len(name) > 128 || !toolName.MatchString(name) {
 		panic(fmt.Sprintf("sdk: tool %q: a name is 1 to 128 of A-Z a-z 0-9 _ . -", name))
 	}
 	if _, taken := x.tools[name]; taken {

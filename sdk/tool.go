@@ -1,16 +1,18 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
+	"unsafe"
 
 	"github.com/invopop/jsonschema"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
+	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -36,7 +38,8 @@ type Tool struct {
 //
 // Out is a string, which becomes a text block; a [protocol.ToolResult], which is sent as it is; or a type that
 // encodes to JSON, which becomes a text block and, if it is an object, structured content. A struct also makes the
-// output schema. An error of f becomes a result with isError, an [*Error] a JSON-RPC error.
+// output schema. An error of f becomes a result with isError, an [*Error] a JSON-RPC error. A ToolResult is sent after
+// f has returned: it must not change any more.
 //
 // Arguments that lack a required member, at any depth of properties and lists, or do not decode, are an error for the
 // caller, and f is not called.
@@ -53,82 +56,78 @@ func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in I
 	arguments, needs := newDecoder[In](), shapeOf(t.InputSchema)
 	x.add(t.Name, &tool{
 		descriptor: t.descriptor(),
-		call: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+		call: func(ctx context.Context, raw json.RawMessage) (answer jsonrpc.Message, err error) {
 			if err := needs.check("", orObject(raw)); err != nil {
-				return nil, err
+				return answer, err
 			}
 			in, err := arguments.decode(raw)
 			if err != nil {
-				return nil, err
+				return answer, err
 			}
 			out, err := f(ctx, in)
 			if err != nil {
-				return nil, err
+				return answer, err
 			}
 			return encode(out)
 		},
 	})
 }
 
-func encode(out any) (json.RawMessage, error) {
+// encode returns the answer with the result of a tool.
+func encode(out any) (answer jsonrpc.Message, err error) {
 	switch out := out.(type) {
 	case string:
-		return textResult(out, false), nil
+		answer.Encoder = textResult{out, false}
 	case protocol.ToolResult:
-		if len(out) >= largeResult { // the author may use it again
-			return append(newResult(len(out)), out...), nil
+		answer.Result = json.RawMessage(out)
+	default:
+		value, err := json.Marshal(out)
+		if err != nil {
+			return answer, fmt.Errorf("the result does not encode: %w", err)
 		}
-		return json.RawMessage(slices.Clip(out)), nil
+		answer.Encoder = valueResult(value)
 	}
-	value, err := json.Marshal(out)
-	if err != nil {
-		return nil, fmt.Errorf("the result does not encode: %w", err)
-	}
-	result := appendContent(newResult(3*len(value)+64), value)
-	if value[0] == '{' {
-		result = append(append(result, `,"structuredContent":`...), value...)
-	}
-	return append(result, '}'), nil
+	return answer, nil
 }
 
-func textResult(text string, isError bool) json.RawMessage {
-	result := appendContent(newResult(len(text)+len(text)/16+64), text)
-	if isError {
-		result = append(result, `,"isError":true`...)
+// textResult is a [jsonrpc.Encoder] of a result with a text.
+type textResult struct {
+	text    string
+	isError bool
+}
+
+func (r textResult) Size() int { return len(r.text) + len(r.text)/16 + 64 }
+
+func (r textResult) Append(frame []byte) []byte {
+	frame = appendContent(frame, r.text)
+	if r.isError {
+		frame = append(frame, `,"isError":true`...)
 	}
-	return append(result, '}')
+	return append(frame, '}')
+}
+
+// valueResult is a [jsonrpc.Encoder] of a result with a JSON value.
+type valueResult []byte
+
+func (r valueResult) Size() int {
+	size := len(r) + bytes.Count(r, []byte{'"'}) + 64
+	if r[0] == '{' {
+		size += len(r)
+	}
+	return size
+}
+
+func (r valueResult) Append(frame []byte) []byte {
+	frame = appendContent(frame, unsafe.String(&r[0], len(r)))
+	if r[0] == '{' {
+		frame = append(append(frame, `,"structuredContent":`...), r...)
+	}
+	return append(frame, '}')
 }
 
 // appendContent appends the start of a result, up to the end of its text block.
-func appendContent[T string | []byte](dst []byte, text T) []byte {
-	return append(rawjson.AppendText(append(dst, `{"content":[{"type":"text","text":`...), text), `}]`...)
-}
-
-// largeResults has the buffers of results of largeResult to maxKept bytes that were sent. New memory for each would
-// cost as much as all else: the system clears it, and the garbage collector runs after a few.
-var largeResults sync.Pool
-
-const (
-	largeResult = 64 << 10
-	maxKept     = 4 << 20
-)
-
-// newResult returns an empty buffer with room for size bytes.
-func newResult(size int) []byte {
-	if size >= largeResult {
-		if kept, ok := largeResults.Get().(*[]byte); ok && cap(*kept) >= size {
-			return (*kept)[:0]
-		}
-	}
-	return make([]byte, 0, size)
-}
-
-// releaseResult keeps the buffer of a result that was sent. All large results come from newResult or json.Marshal.
-func releaseResult(result json.RawMessage) {
-	if size := cap(result); size >= largeResult && size <= maxKept {
-		kept := []byte(result)
-		largeResults.Put(&kept)
-	}
+func appendContent(frame []byte, text string) []byte {
+	return append(rawjson.AppendText(append(frame, `{"content":[{"type":"text","text":`...), text), `}]`...)
 }
 
 func (t *Tool) descriptor() json.RawMessage {

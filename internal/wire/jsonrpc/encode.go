@@ -31,6 +31,8 @@ func Append(dst []byte, m *Message) ([]byte, error) {
 		b = append(b, ',')
 	case m.Error != nil:
 		name, payload = "error", m.Error
+	case err == nil && m.Encoder != nil:
+		return append(m.Encoder.Append(append(b, `"result":`...)), '}'), nil
 	default:
 		name, payload = "result", m.Result
 	}

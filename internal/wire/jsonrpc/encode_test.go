@@ -6,6 +6,12 @@ import (
 	"testing"
 )
 
+// encoder appends itself.
+type encoder string
+
+func (e encoder) Append(frame []byte) []byte { return append(frame, e...) }
+func (e encoder) Size() int                  { return len(e) }
+
 func TestAppend(t *testing.T) {
 	long := strings.Repeat("a", 100<<10)
 	for _, c := range []struct {
@@ -19,6 +25,11 @@ func TestAppend(t *testing.T) {
 		{"notification", Message{Method: "a\"\n/é"}, `{"jsonrpc":"2.0","method":"a\"\n/é"}`},
 		{"bare", Message{ID: raw("1"), Method: "m", Bare: true}, `{"id":1,"method":"m"}`},
 		{"result", Message{ID: raw("1"), Result: raw("[]")}, `{"jsonrpc":"2.0","id":1,"result":[]}`},
+		{"encoder", Message{ID: raw("1"), Encoder: encoder("[2]")}, `{"jsonrpc":"2.0","id":1,"result":[2]}`},
+		{"request that was answered", Message{ID: raw("1"), Method: "m", Encoder: encoder("[2]")},
+			`{"jsonrpc":"2.0","id":1,"method":"m"}`},
+		{"error beside an encoder", Message{ID: raw("1"), Error: raw("{}"), Encoder: encoder("[2]")},
+			`{"jsonrpc":"2.0","id":1,"error":{}}`},
 		{"no result", Message{ID: raw("1")}, `{"jsonrpc":"2.0","id":1,"result":null}`},
 		{"error", Message{ID: raw("1"), Error: raw("{}")}, `{"jsonrpc":"2.0","id":1,"error":{}}`},
 		{"line breaks", Message{ID: raw("1"), Result: raw("{\r\n \"a\": [1,\n2]\r}")},

@@ -301,7 +301,7 @@ func (c *Conn) request(m *Message) (reading bool) {
 		ctx, end := c.served(c.ctx, m.ID)
 		c.wg.Go(func() {
 			result, err := c.o.Handle(ctx, m)
-			c.respond(m.ID, result, err, context.Cause(ctx))
+			c.respond(m, result, err, context.Cause(ctx))
 			c.update(func(s *state) {
 				end()
 				s.handlers--

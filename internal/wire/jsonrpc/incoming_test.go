@@ -19,6 +19,12 @@ func TestHandle(t *testing.T) {
 			return m.Params, nil
 		case "none":
 			return nil, nil
+		case "encoded":
+			m.Encoder = encoder("[3]")
+			return nil, nil
+		case "fails":
+			m.Encoder = encoder("{}")
+			return nil, errors.New("failed")
 		case "mine":
 			return nil, fmt.Errorf("wrapped: %w", &Error{Code: 7, Message: "mine"})
 		}
@@ -31,9 +37,13 @@ func TestHandle(t *testing.T) {
 	}{
 		{"result", `{"jsonrpc":"2.0","id":1.0,"method":"echo","params":[1e400]}`, handle,
 			Message{ID: raw("1.0"), Result: raw("[1e400]")}},
+		{"encoder", `{"jsonrpc":"2.0","id":1,"method":"encoded"}`, handle,
+			Message{ID: raw("1"), Encoder: encoder("[3]")}},
 		{"nothing", `{"jsonrpc":"2.0","id":null,"method":"none"}`, handle, Message{ID: raw("null")}},
 		{"error of its own", `{"jsonrpc":"2.0","id":"a","method":"mine"}`, handle,
 			Message{ID: raw(`"a"`), Error: raw(`{"code":7,"message":"mine"}`)}},
+		{"error in place of an encoder's result", `{"jsonrpc":"2.0","id":1,"method":"fails"}`, handle,
+			Message{ID: raw("1"), Error: raw(`{"code":-32603,"message":"failed"}`)}},
 		{"other error", `{"jsonrpc":"2.0","id":1,"method":"x"}`, handle,
 			Message{ID: raw("1"), Error: raw(`{"code":-32603,"message":"other"}`)}},
 		{"no handler", `{"jsonrpc":"2.0","id":1,"method":"x"}`, nil,

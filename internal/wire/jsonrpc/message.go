@@ -20,6 +20,8 @@ type Message struct {
 	// Of is the id of the request on whose stream the message came, for transports with a stream per request; the
 	// message belongs to that call. It is null for an answer on a stream without a request. Ignored when writing.
 	Of json.RawMessage
+	// Encoder, unless nil, makes the result in place of Result. Ignored when reading.
+	Encoder Encoder
 	// Bare is set for a frame without "jsonrpc":"2.0".
 	Bare bool
 	// Invalid is the fault of an unusable answer, which has only ID and Raw.
@@ -29,6 +31,16 @@ type Message struct {
 	// Free, unless nil, gives the memory of the frame back to the transport. Only a [Conn] calls it, for an answer that
 	// no call waits for or that Convert has copied. Ignored when writing.
 	Free func()
+}
+
+// Encoder makes a result when its frame is written, which saves a copy of a large one. A handler sets it on its
+// request in place of the result that it returns.
+type Encoder interface {
+	// Append appends the result to frame, as JSON without line breaks. It runs after the handler has returned, each
+	// time that the frame is made, and under a lock of the transport: it must not block, or depend on what changes.
+	Append(frame []byte) []byte
+	// Size is about how many bytes Append appends.
+	Size() int
 }
 
 // Error is a JSON-RPC error object. A handler's *Error is sent unchanged; Call returns the *Error of the peer's

@@ -10,13 +10,10 @@ import (
 // Options configures a [Conn]. The zero value is for pure callers: it refuses the peer's requests and drops its
 // notifications.
 type Options struct {
-	// Handle answers the peer's requests that belong to no call. An [*Error] is sent unchanged, any other error as an
-	// internal error. ctx ends with the connection. Nil: method not found.
+	// Handle answers the peer's requests that belong to no call, by its result or by req.Encoder, which it sets. An
+	// [*Error] is sent unchanged, any other error as an internal error. ctx ends with the connection. Nil: method not
+	// found.
 	Handle func(ctx context.Context, req *Message) (json.RawMessage, error)
-
-	// Written is called with a result of Handle when no part of it is needed any more, so that its memory can be used
-	// again. It is not called for all results. Nil: the garbage collector has them.
-	Written func(result json.RawMessage)
 
 	// MaxHandlers is the max number of concurrent handlers; 0 means 64. Further requests are
 	// refused with CodeOverloaded. So are all requests while about 64 MiB of requests and

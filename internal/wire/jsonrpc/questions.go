@@ -107,7 +107,7 @@ func (c *Conn) ask(ctx context.Context, pc *pendingCall, m *Message) {
 			if err != nil && cause == ErrCallEnded {
 				err = ErrCallEnded
 			}
-			c.respond(m.ID, result, err, cause)
+			c.respond(m, result, err, cause)
 			c.update(func(s *state) { // not earlier: a peer that does not read could pile up responses
 				end()
 				c.asked(s, q, len(m.Raw))
@@ -135,9 +135,9 @@ func (c *Conn) asked(s *state, q *questions, bytes int) {
 }
 
 // respond answers a request whose handler has returned, unless the peer has cancelled it.
-func (c *Conn) respond(id, result json.RawMessage, err error, cause error) {
+func (c *Conn) respond(req *Message, result json.RawMessage, err error, cause error) {
 	if cause != errWithdrawn {
-		c.reply(id, result, err, false)
+		c.reply(req, result, err, false)
 	}
 }
 

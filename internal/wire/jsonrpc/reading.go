@@ -163,7 +163,7 @@ func (c *Conn) handleInline(m *Message) (stillReader bool) {
 			c.setRole(s, serveReads)
 		}
 	})
-	c.reply(m.ID, result, err, stillReader)
+	c.reply(m, result, err, stillReader)
 	if !stillReader {
 		c.update(func(s *state) { s.handlers-- })
 	}

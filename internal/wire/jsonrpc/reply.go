@@ -7,26 +7,23 @@ import (
 	"errors"
 )
 
-// reply sends an answer. If later is set, the transport may hold the answer back until the reader has no more input.
+// reply answers a request. If later is set, the transport may hold the answer back until the reader has no more input.
 // After the end of the connection nothing is sent.
-func (c *Conn) reply(id, result json.RawMessage, err error, later bool) {
+func (c *Conn) reply(req *Message, result json.RawMessage, err error, later bool) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	m := Message{ID: id, Result: result, Bare: c.o.Bare}
+	m := Message{ID: req.ID, Result: result, Encoder: req.Encoder, Bare: c.o.Bare}
 	if err != nil {
-		m.Result, m.Error = nil, rawError(err)
+		m.Result, m.Encoder, m.Error = nil, nil, rawError(err)
 	}
 	if t, ok := c.t.(Batcher); ok && later {
 		err = t.WriteLater(c.ctx, m)
 	} else {
 		err = c.t.Write(c.ctx, m)
 	}
-	if c.o.Written != nil {
-		c.o.Written(result)
-	}
 	if err != nil && c.ctx.Err() == nil && !Written(err) && !errors.Is(err, ErrClosed) {
-		c.refuse(id, &Error{Code: CodeInternal, Message: err.Error()}) // the result was not JSON
+		c.refuse(req.ID, &Error{Code: CodeInternal, Message: err.Error()}) // the result was not JSON
 	}
 }
 

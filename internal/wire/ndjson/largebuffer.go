@@ -13,6 +13,9 @@ var largeBuffers sync.Pool
 // otherwise every frame added while the peer does not read would copy all frames that wait.
 func withRoom(buf []byte, m *jsonrpc.Message) []byte {
 	need := len(buf) + len(m.Params) + len(m.Result) + len(m.Error) + len(m.Method) + len(m.ID) + 64
+	if m.Encoder != nil {
+		need += m.Encoder.Size()
+	}
 	if need <= maxKeptBuffer || need <= cap(buf) {
 		return buf
 	}
@@ -29,7 +32,7 @@ func kept(buf []byte) []byte {
 	if cap(buf) <= maxKeptBuffer {
 		return buf[:0]
 	}
-	if cap(buf) <= maxUnwritten {
+	if cap(buf) <= maxPooledBuffer {
 		large := buf // on the heap, unlike small buffers
 		largeBuffers.Put(&large)
 	}

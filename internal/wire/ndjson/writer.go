@@ -17,6 +17,7 @@ const (
 	maxUnwritten    = 4 << 20     // bytes waiting for the pipe beyond which Write blocks
 	maxBatch        = 6 << 10     // bytes of frames that are written without waiting for more
 	maxKeptBuffer   = 256 << 10   // larger buffers go to largeBuffers
+	maxPooledBuffer = 16 << 20    // still larger ones are freed
 	maxInlineWrites = 8           // writes by one caller before a goroutine takes over
 	readGrace       = time.Second // how long reading goes on after a failed write
 )
