@@ -98,7 +98,7 @@ func (v *validator) serverTables(t *Tables, types map[string]string) {
 	for _, server := range slices.Sorted(maps.Keys(t.Tools)) {
 		for _, tool := range slices.Sorted(maps.Keys(t.Tools[server])) {
 			path := strict.Join(strict.Join("tools", server), tool)
-			if !toolName.MatchString(tool) {
+			if !isToolName(tool) {
 				v.errorf(path, "", "%s: %q is no name of a tool", path, tool)
 			}
 			if _, err := EncodeJSON(t.Tools[server][tool].Annotations); err != nil {

@@ -90,7 +90,9 @@ func (v *validator) plugin() {
 	}
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+func isToolName(name string) bool { return len(name) <= 128 && toolName.MatchString(name) }
 
 func (v *validator) capabilities() {
 	c := v.m.Capabilities
@@ -136,7 +138,7 @@ func (v *validator) names(path, what string, names []string) {
 	for i, name := range names {
 		p := strict.Index(path, i)
 		switch {
-		case !toolName.MatchString(name):
+		case !isToolName(name):
 			v.errorf(p, "", "%q is not a name for %s: 1 to 128 of A-Z, a-z, 0-9, _ . and -", name, what)
 		case slices.Contains(names[:i], name):
 			v.errorf(p, "", "%q is listed twice", name)

@@ -27,7 +27,7 @@ func (v *validator) tools() {
 	for i, tool := range tools {
 		path := strict.Index("tools", i)
 		switch {
-		case !toolName.MatchString(tool.Name):
+		case !isToolName(tool.Name):
 			v.errorf(path+".name", "", "%s.name: want 1 to 128 of A-Z, a-z, 0-9, _ . and -, got %q", path, tool.Name)
 		case slices.Contains(names, tool.Name):
 			v.errorf(path+".name", "", "the tool %q is declared twice", tool.Name)

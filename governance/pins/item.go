@@ -87,14 +87,14 @@ func NewListed(kind Kind, listed json.RawMessage) Item {
 }
 
 // plainVersion matches a version without other text.
-var plainVersion = regexp.MustCompile(`^[0-9A-Za-z.+_-]{0,40}$`)
+var plainVersion = regexp.MustCompile(`^[0-9A-Za-z.+_-]*$`)
 
 // NewIntroduction returns the item of a server's instructions and serverInfo. An extension may have
 // several handshakes, which name distinguishes. A plain version is left out, because every update
 // changes it.
 func NewIntroduction(name, instructions string, serverInfo json.RawMessage) Item {
-	if version, ok := rawjson.Text(rawjson.Get(serverInfo, "version")); ok && plainVersion.MatchString(version) &&
-		!ambiguous(serverInfo) {
+	if version, ok := rawjson.Text(rawjson.Get(serverInfo, "version")); ok && len(version) <= 40 &&
+		plainVersion.MatchString(version) && !ambiguous(serverInfo) {
 		serverInfo = rawjson.Delete(serverInfo, "version")
 	}
 	return Item{Introduction, name, members{"instructions": text(instructions), "server_info": serverInfo}.descriptor()}
@@ -113,14 +113,14 @@ func Label(kind Kind, name string) string {
 }
 
 // plainLabel matches a label that a shell reads as one word.
-var plainLabel = regexp.MustCompile(`^[0-9A-Za-z_.][0-9A-Za-z_.:/@+-]{0,200}$`)
+var plainLabel = regexp.MustCompile(`^[0-9A-Za-z_.][0-9A-Za-z_.:/@+-]*$`)
 
 // AcceptCommand returns the command that accepts an item. Labels come from the extension and the
 // command may be pasted into a shell, so a label that is not plain is left out: the command then
 // accepts all items of the extension.
 func AcceptCommand(extension string, kind Kind, name string) string {
 	command := "exthost tools accept " + extension
-	if label := Label(kind, name); plainLabel.MatchString(label) {
+	if label := Label(kind, name); len(label) <= 200 && plainLabel.MatchString(label) {
 		command += " " + label
 	}
 	return command

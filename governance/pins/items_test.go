@@ -178,13 +178,16 @@ func TestDiffShowsTheEndOfLongTexts(t *testing.T) {
 
 // A label that is more than one shell word is left out of the command.
 func TestAcceptCommand(t *testing.T) {
+	longest := strings.Repeat("a", 200-len("prompt:"))
 	for name, want := range map[string]string{
-		"review":  "exthost tools accept x prompt:review",
-		"a b":     "exthost tools accept x",
-		"$(rm)":   "exthost tools accept x",
-		"a;rm":    "exthost tools accept x",
-		"a\nb":    "exthost tools accept x",
-		"a\u200b": "exthost tools accept x",
+		"review":      "exthost tools accept x prompt:review",
+		longest:       "exthost tools accept x prompt:" + longest,
+		longest + "a": "exthost tools accept x",
+		"a b":         "exthost tools accept x",
+		"$(rm)":       "exthost tools accept x",
+		"a;rm":        "exthost tools accept x",
+		"a\nb":        "exthost tools accept x",
+		"a\u200b":     "exthost tools accept x",
 	} {
 		if got := AcceptCommand("x", Prompt, name); got != want {
 			t.Errorf("%q: %s", name, got)

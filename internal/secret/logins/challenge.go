@@ -12,10 +12,13 @@ type challenge struct {
 }
 
 // scopeForm matches a scope (RFC 6749, section 3.3) that needs no quoting in a shell.
-var scopeForm = regexp.MustCompile(`^[A-Za-z0-9:/._+@=,-]{1,200}$`)
+var scopeForm = regexp.MustCompile(`^[A-Za-z0-9:/._+@=,-]+$`)
 
-// maxScopes limits the scopes in a message.
-const maxScopes = 32
+// Bounds of what a message says: the scopes, and the bytes of each.
+const (
+	maxScopes = 32
+	maxScope  = 200
+)
 
 // parse parses WWW-Authenticate headers. isLogin reports whether they ask for a bearer token; it is also true
 // without any header.
@@ -26,7 +29,7 @@ func parse(values []string) (c challenge, isLogin bool) {
 	}
 	c.insufficient = bearer["error"] == "insufficient_scope"
 	for _, scope := range strings.Fields(bearer["scope"]) {
-		if scopeForm.MatchString(scope) && len(c.scopes) < maxScopes {
+		if len(scope) <= maxScope && scopeForm.MatchString(scope) && len(c.scopes) < maxScopes {
 			c.scopes = append(c.scopes, scope)
 		}
 	}

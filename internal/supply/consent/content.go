@@ -58,8 +58,8 @@ const maxHead = 4096
 var binaries = []string{"#!", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
 	"\xca\xfe\xba\xbe", "MZ", "\x00asm"}
 
-// codeLine matches typical lines of programs, in languages whose files need no extension.
-var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
+// codeLines are typical lines of programs, in languages whose files need no extension.
+var codeLines = []string{
 	`(?:const|let|var)\s+[\w{\[$][^\n]*=`, `(?:async\s+)?function\b[^\n]*\(`, `module\.exports\b`, `exports\.\w+\s*=`,
 	`export\s+(?:default|const|function|class|async|\{|\w+=)`,
 	`['"]use strict['"]`, `import\s+[\w{*'"]`, `require\s*\(`, `require\s+['"]`, `require_relative\b`, `process\.\w+`,
@@ -72,7 +72,12 @@ var codeLine = regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join([]string{
 	`(?:touch|rm|cp|mv|curl|wget|cat|sh|bash|python3?|node|sudo|chmod|mkdir|exit|cd|trap|unset|alias)\s+\S`,
 	`\w+=\$\(`, `(?:use|package)\s+[\w:]+;`, `<\?php`,
 	`[.\w-]+\s*:(?:\s+[\w./-]+)*\n\t\S`, // a Makefile rule
-}, "|") + `)`)
+}
+
+// codeLine matches the beginnings of codeLines.
+var codeLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join(codeLines, "|") + `)`)
+})
 
 // contentCache caches the content checks of files whose names are inconclusive. A nil contentCache caches nothing.
 type contentCache struct{ of sync.Map } // contentCheck by path
@@ -117,7 +122,7 @@ func holdsCode(path string) (bool, error) {
 	}
 	// git writes messages, not code, to .git
 	text := bytes.IndexByte(head, 0) < 0 && !strings.Contains(filepath.ToSlash(path), "/.git/")
-	return text && codeLine.Match(head), nil
+	return text && codeLine().Match(head), nil
 }
 
 // code reports whether a file may affect what runs: by name or mode, or by content if the name is inconclusive.

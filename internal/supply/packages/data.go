@@ -35,8 +35,14 @@ var (
 	statedDefault = regexp.MustCompile("(?i)\\bdefaults?\\b[^`\"'\\w./\\\\~$]*" +
 		"(?:(?:to|is|value|path|file|location)\\b[^`\"'\\w./\\\\~$]*)*[`\"']?([^\\s`\"'(),;|]+)")
 	cellDefault = regexp.MustCompile("^[\\s`\"']*([^\\s`\"'(),;|]+)")
-	plainF      = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_-]{0,60}\.[A-Za-z0-9]{1,10}$`)
-	plainD      = regexp.MustCompile(`^\.?[A-Za-z0-9_-]{1,60}$`)
+	plainF      = regexp.MustCompile(`^[A-Za-z0-9_-]+\.[A-Za-z0-9]+$`)
+	plainD      = regexp.MustCompile(`^\.?[A-Za-z0-9_-]+$`)
+)
+
+// Bounds of names for data, in bytes.
+const (
+	maxData   = 64 // of a file or directory
+	maxEnding = 11 // of a file's, with the dot; a longer one is rather a member, as in config.dataDirectory
 )
 
 const maxScanned = 64 << 20 // bytes of code searched for variables
@@ -102,11 +108,14 @@ func relativeDefault(name, value string) (string, bool) {
 		return "", false
 	}
 	base := path.Base(clean)
+	if len(base) > maxData {
+		return "", false
+	}
 	if strings.HasSuffix(name, "_DIR") || strings.HasSuffix(name, "_DIRECTORY") || strings.HasSuffix(name, "_FOLDER") {
 		return base, base != "." && plainD.MatchString(base) &&
 			(strings.Contains(value, "/") || strings.HasPrefix(base, "."))
 	}
-	return base, plainF.MatchString(base)
+	return base, plainF.MatchString(base) && len(path.Ext(base)) <= maxEnding
 }
 
 // scan returns which variables the code in dir reads, and the names of all files and directories there. It skips

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,6 +31,15 @@ func TestDataOf(t *testing.T) {
 			{"DB_PATH", "notes.db"},
 			{"NOTES_DIR", "notes"},
 		}},
+		"the longest": {"`DB_PATH`: default `" + strings.Repeat("n", 53) + ".abcdefghij`", []Data{
+			{"DB_PATH", strings.Repeat("n", 53) + ".abcdefghij"},
+		}},
+		"a hidden folder": {"`NOTES_DIR`: default `.notesdirectory`", []Data{
+			{"NOTES_DIR", ".notesdirectory"},
+		}},
+		"too long":       {"`DB_PATH`: default `" + strings.Repeat("n", 54) + ".abcdefghij`", nil},
+		"a long ending":  {"`DB_PATH`: default `n.abcdefghijk`", nil},
+		"a long folder":  {"`NOTES_DIR`: default `./" + strings.Repeat("n", 65) + "`", nil},
 		"an example":     {"\"MEMORY_FILE_PATH\": \"/path/to/custom/memory.jsonl\"", nil},
 		"in the home":    {"`DB_PATH`: default `~/.app/notes.db`", nil},
 		"absolute":       {"`DB_PATH`: default `/var/lib/notes.db`", nil},

@@ -41,15 +41,24 @@ const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITO
 
 var (
 	npmName   = regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`)
-	npmRange  = regexp.MustCompile(`^[0-9A-Za-z.^~<>=|*+ -]{1,100}$`)
+	npmRange  = regexp.MustCompile(`^[0-9A-Za-z.^~<>=|*+ -]+$`)
 	pypiName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
-	pypiVer   = regexp.MustCompile(`^[0-9A-Za-z.!+_-]{1,100}$`)
-	gitRef    = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z._/-]{0,200}$`)
+	pypiVer   = regexp.MustCompile(`^[0-9A-Za-z.!+_-]+$`)
+	gitRef    = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z._/-]*$`)
 	server    = regexp.MustCompile(`^[A-Za-z0-9.-]+/[A-Za-z0-9._-]+$`)
-	serverVer = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,100}$`)
+	serverVer = regexp.MustCompile(`^[0-9A-Za-z.+-]+$`)
 )
 
-const maxName = 214 // characters; npm's limit
+// Bounds of names and versions, in characters. As counts in the patterns they would slow down every start of the
+// program.
+const (
+	maxName    = 214 // npm's limit
+	maxVersion = 200
+)
+
+func isVersion(form *regexp.Regexp, version string) bool {
+	return len(version) <= maxVersion && form.MatchString(version)
+}
 
 // Parse parses a source in one of the [Forms].
 func Parse(text string) (Source, error) {
@@ -98,7 +107,7 @@ func endingOf(name string) string {
 
 func parsePyPI(text, rest string) (Source, error) {
 	name, version, stated := strings.Cut(rest, "==")
-	if !pypiName.MatchString(name) || len(name) > maxName || stated && !pypiVer.MatchString(version) {
+	if !pypiName.MatchString(name) || len(name) > maxName || stated && !isVersion(pypiVer, version) {
 		return Source{}, fmt.Errorf("%q is no package: pypi:NAME or pypi:NAME==VERSION", text)
 	}
 	return Source{Kind: PyPI, Name: name, Version: version}, nil
@@ -106,7 +115,7 @@ func parsePyPI(text, rest string) (Source, error) {
 
 func parseRegistry(text, rest string) (Source, error) {
 	name, version, stated := strings.Cut(rest, "@")
-	if !server.MatchString(name) || len(name) > maxName || stated && !serverVer.MatchString(version) {
+	if !server.MatchString(name) || len(name) > maxName || stated && !isVersion(serverVer, version) {
 		return Source{}, fmt.Errorf("%q is no server: registry:io.github.OWNER/NAME", text)
 	}
 	return Source{Kind: Registry, Name: name, Version: version}, nil
@@ -129,7 +138,7 @@ func parseNPM(text, rest string) (Source, error) {
 	s := Source{Kind: NPM, Name: rest}
 	if at := strings.LastIndexByte(rest, '@'); at > 0 {
 		s.Name, s.Version = rest[:at], rest[at+1:]
-		if !npmRange.MatchString(s.Version) { // refuses file:, URLs and aliases
+		if !isVersion(npmRange, s.Version) { // refuses file:, URLs and aliases
 			return s, fmt.Errorf("%q has no version that npm's registry could have: npm:NAME@RANGE", text)
 		}
 	}
@@ -156,7 +165,7 @@ func parseGit(text string) (Source, error) {
 		return s, fmt.Errorf("git is asked over https alone, and %q is %s", s.Name, u.Scheme)
 	case u.User != nil:
 		return s, fmt.Errorf("the address at %s has a user or a password, which would be written into files", u.Host)
-	case !gitRef.MatchString(s.Version) || strings.Contains(s.Version, ".."):
+	case !isVersion(gitRef, s.Version) || strings.Contains(s.Version, ".."):
 		return s, fmt.Errorf("%q is no commit and no tag", s.Version)
 	}
 	return s, nil
