@@ -71,11 +71,7 @@ func (t *toolCall) checkName() error {
 
 // normalize makes absent arguments {} and removes their _meta, which only the host writes.
 func (t *toolCall) normalize() {
-	t.arguments = tools.Arguments(t.arguments)
-	// _meta may be spelled with escapes.
-	if bytes.Contains(t.arguments, []byte("_meta")) || bytes.IndexByte(t.arguments, '\\') >= 0 {
-		t.arguments = rawjson.Delete(t.arguments, "_meta")
-	}
+	t.arguments = rawjson.Delete(tools.Arguments(t.arguments), "_meta")
 }
 
 // params returns the params with the extension's own tool name.

@@ -18,6 +18,23 @@ func TestNamesOfToolsAreBounded(t *testing.T) {
 	}
 }
 
+// Callers cannot pass a _meta for the extension among the arguments, however they spell it.
+func TestArgumentsLoseTheirMeta(t *testing.T) {
+	for arguments, want := range map[string]string{
+		``:                                      `{}`,
+		`{"_meta":{"agent_id":"forged"}}`:       `{}`,
+		`{"_m\u0065ta":1,"n":1.0}`:              `{"n":1.0}`,
+		`{"_meta":1, "n":1.0,"\u005fmeta":2}`:   `{"n":1.0}`,
+		`{"in":{"_meta":1},"text":"\"_meta\""}`: `{"in":{"_meta":1},"text":"\"_meta\""}`,
+		`["_meta"]`:                             `["_meta"]`,
+	} {
+		c := &toolCall{arguments: []byte(arguments)}
+		if c.normalize(); string(c.arguments) != want {
+			t.Errorf("%s became %s, want %s", arguments, c.arguments, want)
+		}
+	}
+}
+
 // TestPlainParams checks that only params which the call encoded from a name and arguments alone count as plain:
 // those with _meta, and those that a policy or a hook has replaced, must be searched for claims of identity.
 func TestPlainParams(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // Waits lets requests wait for extensions that start with the host.
 type Waits struct {
 	Starting *Starting
-	// Until is when requests no longer wait for extensions with unknown tools.
+	// Until is when requests no longer wait for extensions.
 	Until time.Time
 	// Lists reports whether an extension with this handshake has items for the list that method requests.
 	Lists func(method string, hs *runtime.Handshake) bool
@@ -47,11 +47,11 @@ func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
 }
 
 // AwaitOwner waits for the starting extensions that may own a tool of this name that view shows, until their tools
-// are known. It does not wait for the start of those whose tools are known from before, but for their new ones when
-// they have started.
+// are known. An extension whose tools are known from before is not waited for while it starts; once it has started,
+// AwaitOwner waits for the snapshot with its new tools.
 func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string, view *toolset.View) {
 	s.await(ctx, r, func(x *unit.Extension, known bool) bool {
-		return (!known || x.Phase.IsSettling()) && mayOwn(x, r.Extension, name, view)
+		return mayOwn(x, r.Extension, name, view) && (!known || x.Phase.IsSettling())
 	})
 }
 

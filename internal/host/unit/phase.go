@@ -41,9 +41,11 @@ func (p *Phase) is(state supervisor.State) bool {
 	return slices.ContainsFunc(p.slots(), func(s supervisor.SlotStatus) bool { return s.State == state })
 }
 
-// Doing returns what a starting instance probably does: an installation looks like a slow start from outside.
+// Doing returns what a starting unit probably does: an installation looks like a slow start from outside.
 func (p *Phase) Doing() string {
 	switch t := p.transport; {
+	case p.IsSettling():
+		return "the host adds its tools to the list"
 	case t.Kind == manifest.KindHTTP || t.Kind == manifest.KindSSE:
 		return "the host connects to its server"
 	case t.Kind == manifest.KindNATS:
