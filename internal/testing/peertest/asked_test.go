@@ -196,7 +196,7 @@ func (v *visitor) outcomes(t *testing.T, log string, n int) (lines []string) {
 
 // notes returns the notes that were added, the oldest first.
 func (h *host) notes(t *testing.T) (texts []string) {
-	argv := []string{program, "call", "ext_notes_search", "limit=200", "-o", "json", "--extensions", h.extensions}
+	argv := []string{h.program, "call", "ext_notes_search", "limit=200", "-o", "json", "--extensions", h.extensions}
 	out, err := h.command(argv).Output()
 	var v struct {
 		Result struct {

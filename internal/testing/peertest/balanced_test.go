@@ -23,8 +23,8 @@ func (h *host) listenTwice(t *testing.T) string {
 	hub := "127.0.0.1:" + processtest.FreePorts(t, 1)[0]
 	invitation := filepath.Join(t.TempDir(), "other.creds")
 	for _, argv := range [][]string{
-		{program, "cluster", "init", "--listen", hub},
-		{program, "cluster", "invite", "other"},
+		{h.program, "cluster", "init", "--listen", hub},
+		{h.program, "cluster", "invite", "other"},
 	} {
 		out, err := h.command(argv).Output()
 		if err != nil {
@@ -34,7 +34,13 @@ func (h *host) listenTwice(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	other := &host{peers: h.peers, extensions: h.extensions, home: t.TempDir(), stderr: newTranscript()}
+	other := &host{
+		program:    h.program,
+		peers:      h.peers,
+		extensions: h.extensions,
+		home:       t.TempDir(),
+		stderr:     newTranscript(),
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the other host's stderr:\n%s", other.stderr)

@@ -36,7 +36,8 @@ func TestClientConformance(t *testing.T) {
 				defer cancel()
 				cmd := exec.CommandContext(ctx, p.bin("node"), p.bin("conformance"), "client", "--command", client,
 					"--timeout", "60000", "--scenario", scenario, "--spec-version", revision)
-				cmd.Dir, cmd.Env = t.TempDir(), append(p.environ(t.TempDir()), append(env, programVar+"="+program)...)
+				cmd.Dir = t.TempDir()
+				cmd.Env = append(p.environ(t.TempDir()), append(env, programVar+"="+program(t))...)
 				out, err := cmd.CombinedOutput()
 				if err != nil || !passed.Match(out) {
 					t.Errorf("%v\n%s", err, out)

@@ -20,6 +20,7 @@ import (
 
 // host is the program with one folder of extensions and a home directory of its own.
 type host struct {
+	program    string // its path
 	peers      peers
 	extensions string
 	home       string
@@ -31,10 +32,16 @@ func newHost(t *testing.T, extensions string) *host {
 	t.Helper()
 	p := needPeers(t)
 	processtest.Leaks(t)
-	h := &host{peers: p, extensions: extensions, home: t.TempDir(), stderr: newTranscript()}
+	h := &host{
+		program:    program(t),
+		peers:      p,
+		extensions: extensions,
+		home:       t.TempDir(),
+		stderr:     newTranscript(),
+	}
 	t.Cleanup(func() {
 		// A client on stdio has started a host in the background, unless one served HTTP.
-		out, err := h.command([]string{program, "stop"}).Output()
+		out, err := h.command([]string{h.program, "stop"}).Output()
 		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil &&
 			(!ok || exit.ExitCode() != console.ExitNotFound) {
 			t.Errorf("exthost stop: %v, %s", err, out)
@@ -58,7 +65,7 @@ func bundled(t *testing.T) string {
 
 // argv returns the command line of exthost serve.
 func (h *host) argv(more ...string) []string {
-	return append([]string{program, "serve", "--extensions", h.extensions}, more...)
+	return append([]string{h.program, "serve", "--extensions", h.extensions}, more...)
 }
 
 // command returns argv as a command that has not been started.
@@ -69,7 +76,7 @@ func (h *host) command(argv []string) *exec.Cmd {
 }
 
 // listen serves HTTP until the test ends; more are further flags. It returns the base URL once all
-// extensions have started. An interrupt must end the program without an error.
+// extensions have started or failed. An interrupt must end the program without an error.
 func (h *host) listen(t *testing.T, more ...string) string {
 	t.Helper()
 	cmd := h.command(h.argv(append(more, "--listen", "127.0.0.1:0")...))
@@ -93,6 +100,11 @@ func (h *host) listen(t *testing.T, more ...string) string {
 	})
 	select {
 	case url := <-h.stderr.url:
+		// serve itself waits three seconds for starts, and an interpreter may take longer.
+		out, err := h.command([]string{h.program, "status", "--ready", "--wait", patience.String()}).Output()
+		if err != nil {
+			t.Fatalf("exthost status --ready: %v, %s", err, out)
+		}
 		return url
 	case err := <-ended:
 		ended <- err

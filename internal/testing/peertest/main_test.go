@@ -3,8 +3,8 @@ package peertest
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,10 +13,22 @@ import (
 )
 
 // patience bounds every wait of a test; no wait takes that long.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
-// program is the exthost under test, built from this checkout.
-var program string
+// built is the directory with the exthost of this checkout.
+var built = sync.OnceValues(func() (string, error) {
+	return processtest.Build(fmt.Sprintf("-race=%t", stormtest.Racing()), "-ldflags=-w", "./cmd/exthost")
+})
+
+// program returns the path of the exthost under test.
+func program(t *testing.T) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "exthost")
+}
 
 func TestMain(m *testing.M) {
 	if _, child := os.LookupEnv(processtest.ScriptVar); child {
@@ -42,27 +54,5 @@ func TestMain(m *testing.M) {
 			"official": func(string) { serveOfficial() },
 		})
 	}
-	os.Exit(run(m))
-}
-
-// run builds the program and runs the tests. Without peers it builds nothing and the tests
-// skip.
-func run(m *testing.M) int {
-	if os.Getenv(peersVar) == "" && os.Getenv(wildVar) == "" {
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "exthost-peertest-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "exthost")
-	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", stormtest.Racing()), "-o", program,
-		"github.com/exthost/exthost/cmd/exthost")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(processtest.Sharded(m, "TestClientsAreAsked").Run())
 }

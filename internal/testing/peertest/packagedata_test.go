@@ -35,7 +35,7 @@ func TestGraphOutlivesItsPackage(t *testing.T) {
 			dir, home := t.TempDir(), t.TempDir()
 			run := func(args ...string) string {
 				t.Helper()
-				cmd := exec.CommandContext(t.Context(), program, args...)
+				cmd := exec.CommandContext(t.Context(), program(t), args...)
 				cmd.Dir, cmd.Env = dir, append(p.environ(home), "XDG_STATE_HOME="+filepath.Join(home, "state"),
 					"EXTHOST_TRUST=")
 				out, err := cmd.CombinedOutput()

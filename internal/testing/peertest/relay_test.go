@@ -58,18 +58,12 @@ func (e *relayClient) call(t *testing.T, tool string, arguments args, want strin
 	}
 }
 
-// says reports whether p comes from the tool that c calls. The host reports progress of its own
-// while it waits for the start of an extension.
-func (c *pending) says(p *mcp.ProgressNotificationParams) bool {
-	return p.ProgressToken == c.token && !strings.HasPrefix(p.Message, "starting: ")
-}
-
 // expectProgress expects progress number i of c, and ignores late progress of other calls.
 func (e *relayClient) expectProgress(t *testing.T, c *pending, i int) *mcp.ProgressNotificationParams {
 	t.Helper()
 	for {
 		p := get(t, e.progress, "progress of "+c.token)
-		if !c.says(p) {
+		if p.ProgressToken != c.token {
 			continue
 		}
 		if p.Progress != float64(i) {
@@ -85,7 +79,7 @@ func (e *relayClient) waitStarted(c *pending) (outcome string) {
 	for {
 		select {
 		case p := <-e.progress:
-			if c.says(p) {
+			if p.ProgressToken == c.token {
 				return ""
 			}
 		case outcome := <-c.outcome:

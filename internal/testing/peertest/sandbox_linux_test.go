@@ -162,6 +162,12 @@ func TestSandboxedServers(t *testing.T) {
 			if s := confined[b.id]; s == nil || len(s.Holds) < 4 || len(s.Lacks) > 0 {
 				t.Errorf("its sandbox: %+v", s)
 			}
+			var want []string
+			for name := range session.await(t, 1, registered(b.id, "")) {
+				if !slices.Contains(b.uncalled, name[len(registered(b.id, "")):]) {
+					want = append(want, name)
+				}
+			}
 			var called []string
 			for _, c := range b.calls {
 				called = append(called, registered(b.id, c.Name))
@@ -169,12 +175,6 @@ func TestSandboxedServers(t *testing.T) {
 					&mcp.CallToolParams{Name: registered(b.id, c.Name), Arguments: c.Arguments})
 				if err != nil || res.IsError {
 					t.Errorf("%s %v: %v, %s", c.Name, c.Arguments, err, encode(res))
-				}
-			}
-			var want []string
-			for name := range session.await(t, 1, registered(b.id, "")) {
-				if !slices.Contains(b.uncalled, name[len(registered(b.id, "")):]) && name != registered(b.id, "more") {
-					want = append(want, name)
 				}
 			}
 			slices.Sort(want)
@@ -189,7 +189,7 @@ func TestSandboxedServers(t *testing.T) {
 // sandboxes returns how the extensions of the running host are confined, by id.
 func sandboxes(t *testing.T, h *host) map[string]*status.Sandbox {
 	t.Helper()
-	out, err := h.command([]string{program, "status", "-o", "json"}).Output()
+	out, err := h.command([]string{h.program, "status", "-o", "json"}).Output()
 	var s struct{ Status status.Status }
 	if err = errors.Join(err, json.Unmarshal(out, &s)); err != nil {
 		t.Fatalf("%v: %s", err, out)

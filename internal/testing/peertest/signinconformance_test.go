@@ -53,7 +53,8 @@ func TestSignInConformance(t *testing.T) {
 				cmd := exec.CommandContext(ctx, p.bin("node"), p.bin("conformance"), "client", "--command", client,
 					"--timeout", "60000",
 					"--scenario", "auth/"+scenario, "--spec-version", revision)
-				cmd.Dir, cmd.Env = t.TempDir(), append(p.environ(t.TempDir()), append(env, programVar+"="+program)...)
+				cmd.Dir = t.TempDir()
+				cmd.Env = append(p.environ(t.TempDir()), append(env, programVar+"="+program(t))...)
 				out, err := cmd.CombinedOutput()
 				if err != nil || !passed.Match(out) {
 					session, _ := os.ReadFile(filepath.Join(cmd.Dir, transcriptFile))

@@ -79,7 +79,7 @@ type project struct {
 
 func (p *project) run(want int, argv ...string) string {
 	p.Helper()
-	cmd := exec.CommandContext(p.Context(), program, argv...)
+	cmd := exec.CommandContext(p.Context(), program(p.T), argv...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "HOME="+p.home, "XDG_STATE_HOME="+p.home+"/state",
 		"XDG_CONFIG_HOME="+p.home+"/config", "XDG_RUNTIME_DIR=", "EXTHOST_TRUST=",
