@@ -28,10 +28,14 @@ var (
 	Callers64  = Load{Name: "callers64/100B", Up: 100, Down: 100, Callers: 64, Calls: 40_000}
 	BigResult  = Load{Name: "sequential/1MiB-result", Up: 100, Down: 1 << 20, Callers: 1, Calls: 100}
 	BigBoth    = Load{Name: "sequential/1MiB-both-ways", Up: 1 << 20, Down: 1 << 20, Callers: 1, Calls: 100}
+	HugeResult = Load{Name: "sequential/10MiB-result", Up: 100, Down: 10 << 20, Callers: 1, Calls: 20}
+	HugeBoth   = Load{Name: "sequential/10MiB-both-ways", Up: 10 << 20, Down: 10 << 20, Callers: 1, Calls: 20}
 )
 
 // Loads returns all loads.
-func Loads() []Load { return []Load{Sequential, Callers16, Callers64, BigResult, BigBoth} }
+func Loads() []Load {
+	return []Load{Sequential, Callers16, Callers64, BigResult, BigBoth, HugeResult, HugeBoth}
+}
 
 // Way is one way of calling. Call must be safe for concurrent use.
 type Way struct {

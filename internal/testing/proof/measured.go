@@ -66,7 +66,7 @@ var longStorms = [][]string{
 }
 
 // stormLine matches a line of .ci/run that runs storms.
-var stormLine = regexp.MustCompile(`(?m)^\s*(?:beside )?storm (-.*)$`)
+var stormLine = regexp.MustCompile(`(?m)^\s*(?:beside (?:low )?)?storm (-.*)$`)
 
 // words splits a line as a shell does that knows single quotes alone.
 func words(line string) (list []string) {
