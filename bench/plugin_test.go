@@ -17,6 +17,9 @@ import (
 
 var handshake = plugin.HandshakeConfig{ProtocolVersion: 1, MagicCookieKey: "BENCH_PLUGIN", MagicCookieValue: "bench"}
 
+// maxMessage is a limit above all loads; the default of gRPC is 4 MiB.
+const maxMessage = 64 << 20
+
 // service is gRPC's own test service as a plugin.
 type service struct {
 	plugin.NetRPCUnsupportedPlugin
@@ -64,7 +67,9 @@ func servePlugin(kind string) {
 		Logger:          hclog.NewNullLogger(),
 	}
 	if kind == "grpc" {
-		c.GRPCServer = plugin.DefaultGRPCServer
+		c.GRPCServer = func(options []grpc.ServerOption) *grpc.Server {
+			return plugin.DefaultGRPCServer(append(options, grpc.MaxRecvMsgSize(maxMessage)))
+		}
 	}
 	plugin.Serve(c)
 }
@@ -81,6 +86,7 @@ func dispense(tb testing.TB, kind string) any {
 		Cmd:              cmd,
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC, plugin.ProtocolNetRPC},
 		Logger:           hclog.NewNullLogger(),
+		GRPCDialOptions:  []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage))},
 	})
 	tb.Cleanup(client.Kill)
 	protocol, err := client.Client()

@@ -63,9 +63,9 @@ func (t *table) add(l benchtest.Load, results []benchtest.Result) {
 		first := results[0]
 		switch {
 		case l.Down >= 1<<20:
-			column := "1 MiB result, MB/s"
+			column := fmt.Sprintf("%d MiB result, MB/s", l.Down>>20)
 			if l.Up == l.Down {
-				column = "1 MiB both ways, MB/s"
+				column = fmt.Sprintf("%d MiB both ways, MB/s", l.Down>>20)
 			}
 			t.set(r.Name, column, fmt.Sprintf("%.0f (%.2g)", r.Rate*float64(l.Down)/1e6, r.Rate/first.Rate))
 			t.set("load of the machine", column, load())
