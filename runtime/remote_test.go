@@ -116,7 +116,9 @@ func TestRemoteCredentials(t *testing.T) {
 	var seen atomic.Pointer[http.Header]
 	inner := sdkHandler(t, "sessions")
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen.Store(&r.Header)
+		if r.Method == http.MethodPost { // the stream of events is opened beside the first call
+			seen.Store(&r.Header)
+		}
 		inner.ServeHTTP(w, r)
 	}))
 	s := remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto)

@@ -39,7 +39,7 @@ const quickExit = "atexit_sleep_ms=0"
 // TestScripts runs the scripts in testdata with the program. No process may be left after them.
 func TestScripts(t *testing.T) {
 	processtest.Leaks(t)
-	caches := map[string]string{} // with which an extension in Go is built from this checkout
+	caches := map[string]string{} // Go's, so that scripts can build extensions offline
 	if out, err := exec.Command("go", "env", "-json", "GOCACHE", "GOMODCACHE").Output(); err == nil {
 		if err := json.Unmarshal(out, &caches); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestScripts(t *testing.T) {
 			for name, value := range caches {
 				env.Setenv(name, value)
 			}
-			env.Setenv("GOGC", "400") // the collector takes a third of the time that a command starts in
+			env.Setenv("GOGC", "400") // garbage collection is a third of a command's start-up time
 			env.Setenv("GOPROXY", "off")
 			env.Setenv("GOFLAGS", "-ldflags=-w") // halves the time to link
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
