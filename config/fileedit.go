@@ -35,14 +35,14 @@ func Digest(file string) (string, error) {
 
 func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
 
-// plannedEdit is an edit of one file.
+// plannedEdit is an edit that makeEdit has yet to make.
 type plannedEdit struct {
 	file  string
 	apply func(data []byte) (changed []byte, line int, err error)
 	lines func(file string) string // what a person should write; nil: nothing
 }
 
-// makeEdit makes the edit that plan returns, if the file still has the digest; "" is any.
+// makeEdit makes the edit that plan returns. It fails if the digest of the file is not wanted, unless wanted is "".
 func makeEdit(wanted string, plan func() (plannedEdit, error)) (Edited, error) {
 	p, err := plan()
 	if err != nil {

@@ -170,7 +170,8 @@ func (f *finisher) finishHook(path string, h *manifest.HookSpec) {
 	f.settle(path, "", h.Command)
 }
 
-// finishSecrets fills in the default places of the secrets below userDir, the user's configuration directory.
+// finishSecrets checks the section secrets and fills in the default paths, below the user's configuration directory
+// userDir.
 func (f *finisher) finishSecrets(userDir string) {
 	s, path := &f.cfg.Secrets, "secrets"
 	f.only(path, "provider age and file",

@@ -98,8 +98,8 @@ func newBlock(line int, info string) *block {
 	return b
 }
 
-// like reports whether got is as want shows it, the blanks at the end of lines
-// aside: "…" in a line stands for any text, in a line of its own for any lines.
+// like reports whether got matches the pattern want. "…" matches any text within a line and, alone on a line, any
+// number of lines. Blanks at the end of lines are ignored.
 func like(want, got string) bool {
 	var pattern strings.Builder
 	for _, line := range lines(want) {

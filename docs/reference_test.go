@@ -196,8 +196,8 @@ func (r *reference) row(path, key string, s *jsonschema.Schema, required bool) {
 	fmt.Fprintf(&r.out, "| `%s` | %s | %s | %s |\n", key, cell(kind), cell(def), cell(meaning))
 }
 
-// twin reports whether key is another spelling of a key that s has: *_ms beside a
-// duration, camelCase beside snake_case, a word that is accepted as well.
+// twin reports whether key is an alias of another key of s: *_ms for a duration, camelCase for snake_case, or a key
+// whose description calls it the same as another.
 func twin(s *jsonschema.Schema, key string) bool {
 	p, _ := s.Properties.Get(key)
 	if strings.HasPrefix(p.Description, "the same as ") {

@@ -102,7 +102,7 @@ func (r *runner) compare(direction string, want []string, file string, out []byt
 	}
 }
 
-// announced is what a host may say between answers, before all extensions have started.
+// announced marks the notification that a host may send between answers until all extensions have started.
 const announced = `"method":"` + protocol.MethodToolsListChanged + `"`
 
 // replay tells a program what the page says and expects the answers shown.

@@ -46,9 +46,9 @@ type Manifest struct {
 	Portable bool `toml:"-" json:"-"`
 	// Translated is set for a file that begins with [TranslatedMark].
 	Translated bool `toml:"-" json:"-"`
-	// Servers are the tables of such a package about one server, by the server.
+	// Servers are the tables of such a package that are about one server, by the name of the server.
 	Servers ServerTables `toml:"-" json:"-"`
-	// ToolTexts are those of the server that this is the manifest of, by tool.
+	// ToolTexts are the texts about the tools of the server that this manifest describes, by the name of the tool.
 	ToolTexts map[string]ToolText `toml:"-" json:"-"`
 }
 

@@ -150,7 +150,7 @@ func TestHungIsReplaced(t *testing.T) {
 	}
 }
 
-// Requests that fill the pipe are not read, so nothing can be answered.
+// A child that stops reading is ended once requests fill the pipe, and all calls get that error.
 func TestHungWithAFullPipe(t *testing.T) {
 	fault(t)
 	s := spec(t, "init echo; hang")

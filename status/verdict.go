@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Word is a [Verdict] in one word.
+// Word is the short form of a [Verdict].
 type Word string
 
 // The words of a verdict.
@@ -116,7 +116,8 @@ func (s *Status) slowest(now time.Time) string {
 		now.Sub(slowest.Since).Truncate(time.Second), owner)
 }
 
-// causes returns everything that keeps the verdict from [Ready]: at most one cause for each worker, the worst first.
+// causes returns everything that keeps the verdict from [Ready], the worst first: at most one cause for each extension,
+// destination, policy or other part of the host.
 func (s *Status) causes(now time.Time) (list []Obstacle) {
 	add := func(o ...Obstacle) {
 		for _, o := range o {

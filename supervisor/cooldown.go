@@ -70,9 +70,9 @@ func (g *Group[S]) untilCooldown(sl *slot[S], err error) error {
 // failedForGood reports whether only Restart can start another instance.
 func (sl *slot[S]) failedForGood() bool { return sl.state == Failed && sl.next.IsZero() }
 
-// startFailed counts a failed start against the budget shared by all keys of a PerKey group. Without it, every new key
-// would start a broken program again. A missing requirement does not count: one caller may lack a login that others
-// have.
+// startFailed counts a failed start against the budget shared by all keys of a PerKey group. Without a shared budget,
+// every new key would start a broken program again. A missing requirement does not count: one caller may lack a login
+// that others have.
 func (g *Group[S]) startFailed(err error) {
 	if g.o.Mode != PerKey || g.o.Restart.Cooldown <= 0 || protocol.KindOf(err) == protocol.RequirementMissing {
 		return

@@ -105,8 +105,8 @@ func (s *swapping) pass(fifo string, flags int, then func()) {
 	}
 }
 
-// call calls the tool of x, whose process loads what around has put there, until it gets an answer or an error of a
-// kind in final: other errors come while the previous process is ending.
+// call starts the process of x, which loads the file that around has put in place, and calls its tool until the tool
+// answers or fails with a kind in final. Other errors come while the previous process is ending.
 func (s *swapping) call(around func(), final ...protocol.Kind) (string, error) {
 	type outcome struct {
 		text string

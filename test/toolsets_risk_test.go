@@ -58,11 +58,11 @@ var risks = map[string]protocol.Risk{
 	"get": "read", "put": "write", "rm": "destroy", "peek": "read", "wipe": "destroy", "sly": "destroy", "safe": "write",
 }
 
-// caller names the tool that calls tools of a risk.
+// callerOf names the tool that calls tools of a risk.
 var callerOf = map[protocol.Risk]string{"read": "ext_read", "write": "ext_write", "destroy": "ext_destroy"}
 
-// callsByRisk calls each tool of [risky], whose names begin with prefix, by each tool that calls others: the right one
-// does, and the error of any other names the right one.
+// callsByRisk calls each tool of [risky] through each of the host's tools that call others. Only the one for the tool's
+// risk may succeed; the errors of the others must name it. prefix begins the names of the tools.
 func callsByRisk(t *testing.T, h *exthost.Host, s *protocol.Session, prefix string) {
 	t.Helper()
 	for tool, risk := range risks {

@@ -161,7 +161,7 @@ done
 `
 }
 
-// A whole session: saves, broken ones too, calls, stderr, and changes of the tools.
+// TestDev runs a whole session: saves, including broken ones, calls, output on stderr, and changed tools.
 func TestDev(t *testing.T) {
 	processtest.Leaks(t)
 	project := project(t, map[string]string{"x/plugin.toml": scriptManifest, "x/main.sh": scriptSaying("one")})

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(processtest.Sharded(m, "TestScripts", "TestNothingRunsUnderAnyCommand"), programs)
 }
 
-// programs are the programs that the test binary can be, by name.
+// programs are the main functions that the test binary runs, by the name it is started under.
 var programs = map[string]func(){"exthost": main, "approve": approve}
 
 // quickExit saves a second of sleep at the exit of every process built with the race detector.

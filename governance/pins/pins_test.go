@@ -19,8 +19,8 @@ func open(t *testing.T, path string) *Pins {
 	return p
 }
 
-// check looks at one tool, as a list of its extension, and returns whether it passes and the
-// difference.
+// check has p look at t as the whole list of its extension. It returns whether t passes, and if it is held, how it
+// differs.
 func check(p *Pins, extension string, t protocol.Tool) (ok bool, diff string) {
 	p.Look(List{Extension: extension, Kind: Tool, Items: []Item{NewTool(t)}})
 	for _, pin := range p.HeldOf(extension) {

@@ -14,7 +14,7 @@ import (
 
 // Override replaces the manifest's [sandbox]: by a mode, or key by key.
 type Override struct {
-	// a mode; keys stated by a later file apply on top
+	// Strict, Off or "" for none; keys of a later file override the mode
 	Mode       string   `json:"-"`
 	Profile    string   `json:"profile,omitempty"`     // replaces [sandbox] profile
 	Read       []string `json:"read,omitempty"`        // replaces [sandbox] read

@@ -62,7 +62,7 @@ func (s *state) init(o *Options, now time.Time) {
 	s.offers = offers{all: s, known: make(map[string]*offer), missing: make(map[string]*fetch)}
 }
 
-// phase is the progress of a run in joining.
+// phase says how far this run has got in joining the cluster.
 type phase int
 
 const (

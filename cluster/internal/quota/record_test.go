@@ -286,7 +286,7 @@ func TestDifferentSettings(t *testing.T) {
 	}
 }
 
-// A limit that one node lowers below what is taken holds for the others too, and the others are told.
+// When one node lowers a limit below what has been taken, the lower limit binds the other nodes too, and they are told.
 func TestLoweredLimit(t *testing.T) {
 	a := want{Claim: quota.Claim{Policy: "p", Limit: 80, Window: time.Minute}, node: "a", run: "a.1", nodes: 1}
 	b := want{Claim: quota.Claim{Policy: "p", Limit: 8, Window: time.Minute}, node: "b", run: "b.1", nodes: 1}

@@ -103,8 +103,8 @@ func (p *piece) writeHeader(w http.ResponseWriter, out *http.ResponseController)
 	return nil
 }
 
-// write writes a piece to the client. It clears the deadline afterwards: over HTTP/2, an expired deadline
-// ends the stream even if nothing is being written.
+// write writes a piece to the client. Unless the piece is the last, it clears the deadline afterwards: over HTTP/2, an
+// expired deadline ends the stream even if nothing is being written.
 func (p *piece) write(w http.ResponseWriter, out *http.ResponseController) error {
 	_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := w.Write(p.data); err != nil || p.Stream == 0 {

@@ -17,7 +17,7 @@ import (
 
 const name = "masks"
 
-// plugin is the plugin's configuration for the host.
+// plugin describes this plugin to the host, in the answer of get_plugin_configs.
 var plugin = map[string]any{
 	"name":  name,
 	"kind":  "external",

@@ -37,7 +37,8 @@ func (c *Console) PrintFailure(err error) error {
 	return c.print(Document{Kind: "error", Value: f})
 }
 
-// AskedFor sets the form of the output to the one of args, for the error of a command line that was not parsed as far.
+// AskedFor sets Output to the value of --output in args, so that an error is printed in the requested form even if
+// parsing the command line failed before that flag.
 func (c *Console) AskedFor(args []string) {
 	for i, arg := range args {
 		if arg == "--" {

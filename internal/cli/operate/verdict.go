@@ -39,7 +39,7 @@ func Alone(c *console.Console) func(*cobra.Command, []string) error {
 	}
 }
 
-// verdictDocument returns a document with the verdict about a host.
+// verdictDocument returns v as a document, whose text is its sentence wrapped to the terminal.
 func verdictDocument(c *console.Console, v status.Verdict) console.Document {
 	lines := console.Wrap(hosts.Sentence(v), c.Layout(false).Width)
 	return console.Document{

@@ -66,7 +66,7 @@ const detailIndent = "      "
 // alignedID is the length of the longest id that the columns are aligned to.
 const alignedID = 24
 
-// greeting is the text of greet while it is composed.
+// greeting composes the text that greet prints.
 type greeting struct {
 	c       *console.Console
 	front   front

@@ -51,7 +51,7 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 	return nil
 }
 
-// errElsewhere ends a question that was answered in another place.
+// errElsewhere ends a question that the user has answered in another terminal or on the dashboard.
 var errElsewhere = errors.New("agreed to elsewhere")
 
 // ask is [Ask] until the user has agreed elsewhere: then the error is errElsewhere.

@@ -91,8 +91,8 @@ func place(cfg *config.Config, name string, d *config.Destination) runtime.Login
 	return p
 }
 
-// give lets s refer to the secrets that d states. The file of a project may not refer to secrets, because such a file
-// would choose the server or program that gets them.
+// give grants s the secrets that d refers to. A project's file may not refer to secrets, because it would choose the
+// server or program that gets them.
 func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destination, secret map[string]string) error {
 	path := strict.Join("destinations", s.ID) + "."
 	stated, variables := given.Stated{}, slices.Concat(slices.Collect(maps.Keys(secret)),

@@ -113,8 +113,8 @@ type Set struct {
 // of no file. A folder without skills has an empty set.
 func Read(root string) *Set { return Reread(root, nil) }
 
-// Reread is [Read] after an earlier one, which counts if it was of the same folder and may be nil: of the files that
-// have the same version, it reads only SKILL.md again.
+// Reread is [Read] with the result of an earlier one: of files whose version has not changed since, it reads only
+// SKILL.md again. It ignores before if that is nil or of another folder.
 func Reread(root string, before *Set) *Set {
 	if _, err := os.Lstat(filepath.Join(root, Folder)); errors.Is(err, fs.ErrNotExist) {
 		return &Set{Root: root}

@@ -379,5 +379,5 @@ func (o *output) fail(broken chan<- error, err error) {
 	}
 }
 
-// resumeTimeout limits a new host's responses while the session is resumed.
+// resumeTimeout bounds the whole exchange with a new host that resumes the session.
 const resumeTimeout = 30 * time.Second

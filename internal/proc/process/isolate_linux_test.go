@@ -99,7 +99,7 @@ func TestIsolatedChild(t *testing.T) {
 	}
 }
 
-// The exit of an isolated child is reported in all cases.
+// The exit of an isolated child is reported, whether it exits by itself or a signal ends it.
 func TestIsolatedEnd(t *testing.T) {
 	processtest.Leaks(t)
 	iso := isolated(t)

@@ -12,7 +12,7 @@ type CallOptions struct {
 	// Timeout bounds the silence of the peer. It starts when the frame is written and restarts with each message that
 	// belongs to the call. It is suspended while OnMessage answers requests of the peer. 0: no limit.
 	Timeout time.Duration
-	// MaxTimeout bounds the whole call; 0 means Timeout. Limits that are noticed late are extended by CatchUp.
+	// MaxTimeout bounds the whole call; 0 means Timeout. A limit that is noticed late is extended by CatchUp.
 	MaxTimeout time.Duration
 	// Token is the value of Options.Token for the messages that belong to this call. It must be unique among the
 	// calls in flight. "": no message belongs to the call.
