@@ -205,8 +205,15 @@ func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context
 		signal.Notify(hangups, syscall.SIGHUP)
 	}
 	terminal := console.IsTerminal(stderr)
+	acts := make(chan func(), 1) // a SIGHUP during an action runs it again: it may have read what has changed since
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		for act := range acts {
+			act()
+		}
+	})
+	wg.Go(func() {
+		defer close(acts)
 		for {
 			select {
 			case <-done:
@@ -217,10 +224,14 @@ func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context
 				return
 			case <-hangups:
 			}
-			if act := h.act.Load(); act != nil && console.IsTerminal(stderr) == terminal {
-				(*act)()
-			} else {
+			act := h.act.Load()
+			if act == nil || console.IsTerminal(stderr) != terminal {
 				cancel(errors.New("hangup signal received"))
+				continue
+			}
+			select {
+			case acts <- *act:
+			default: // one waits already
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 )
@@ -31,4 +32,37 @@ func TestSecondSignalKills(t *testing.T) {
 			t.Fatalf("it ended with %v: %s", cmd.ProcessState, output)
 		}
 	}
+}
+
+// TestSignalsDuringHangup sends SIGTERM while the action on SIGHUP runs, which must end its context. SIGHUPs during the
+// action run it once more.
+func TestSignalsDuringHangup(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored here, as under nohup")
+	}
+	var h hangup
+	ctx, stop := h.interruptible(t.Context(), os.Stderr)
+	began := make(chan struct{}, 1)
+	next := make(chan struct{})
+	h.set(func() {
+		began <- struct{}{}
+		select {
+		case <-next:
+		case <-ctx.Done():
+		}
+	})
+	send := func(s syscall.Signal) {
+		t.Helper()
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(syscall.SIGHUP)
+	<-began
+	send(syscall.SIGHUP)
+	next <- struct{}{}
+	<-began
+	send(syscall.SIGTERM)
+	<-ctx.Done()
+	stop()
 }
