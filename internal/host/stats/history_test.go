@@ -173,6 +173,19 @@ func TestHistory(t *testing.T) {
 	})
 }
 
+// A clock that was far ahead leaves steps of the future, which must not take the places of later calls.
+func TestSeriesAfterTheClockWasSetBack(t *testing.T) {
+	var s series
+	now := time.Now()
+	for i := range hour.steps {
+		s.at(now.Add(24*time.Hour+time.Duration(i)*hour.step), hour).calls.Add(1)
+	}
+	s.at(now, hour).calls.Add(1)
+	if got := s.history(now, hour); len(got.Points) != 1 || got.Points[0].Calls != 1 {
+		t.Errorf("%+v, want the one call of now", got)
+	}
+}
+
 // Clients returns every session, and once each client that called without a session.
 func TestClients(t *testing.T) {
 	var p History

@@ -56,13 +56,13 @@ type step struct {
 	memory, busy atomic.Int64 // the highest sample; 0: none
 }
 
-// at returns the step at time now. A new step replaces the oldest one.
+// at returns the step at time now. A new step replaces the oldest one; after the clock was set back, one of the future.
 func (s *series) at(now time.Time, in scale) *step {
 	number := now.UnixNano() / int64(in.step)
 	place := &s.steps[number%in.steps]
 	for {
 		old := place.Load()
-		if old != nil && old.number >= number { // after the clock was set back, calls count in the last step
+		if old != nil && old.number == number {
 			return old
 		}
 		if place.CompareAndSwap(old, &step{number: number}) {

@@ -88,11 +88,11 @@ func (w *Wire) End(e cassette.End) {
 	if w == nil {
 		return
 	}
-	w.put(cassette.KindEnd, nil, cassette.Encode(e))
 	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
-	delete(w.hub.wires, w)
-	w.runs.Store(nil)
+	delete(w.hub.wires, w) // before the end is recorded: a recording that begins after it must not have the run
+	runs := w.runs.Swap(nil)
+	w.hub.mu.Unlock()
+	put(runs, cassette.KindEnd, nil, cassette.Encode(e))
 }
 
 // On reports whether any recording is under way, so that callers can skip building a frame.
@@ -108,20 +108,19 @@ func (w *Wire) Frame(sent bool, of json.RawMessage, frame []byte) {
 	if sent {
 		kind = cassette.KindSent
 	}
-	w.put(kind, of, frame)
+	put(w.runs.Load(), kind, of, frame)
 }
 
 // Noise records a line of the extension that is not a frame. It does not retain line.
 func (w *Wire) Noise(line []byte) {
 	if w.On() {
 		text, _ := json.Marshal(string(line)) // a string always encodes
-		w.put(cassette.KindNoise, nil, text)
+		put(w.runs.Load(), cassette.KindNoise, nil, text)
 	}
 }
 
 // put passes a payload to every recording that includes the run.
-func (w *Wire) put(kind cassette.Kind, of, payload json.RawMessage) {
-	runs := w.runs.Load()
+func put(runs *map[*Recording]int, kind cassette.Kind, of, payload json.RawMessage) {
 	if runs == nil {
 		return
 	}

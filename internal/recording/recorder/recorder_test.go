@@ -128,6 +128,33 @@ func TestFramesAreRecordedFromTheFirstWrite(t *testing.T) {
 	}
 }
 
+// A recording that begins while a run ends has the run with its end, or not at all.
+func TestARunThatEndsIsNotLeftOpen(t *testing.T) {
+	h := New("1.0", new(redact.Redactor))
+	for range 5000 {
+		w := h.Wire("x")
+		w.Start(cassette.Start{})
+		var out bytes.Buffer
+		var ended sync.WaitGroup
+		ended.Go(func() { w.End(cassette.End{}) })
+		r, err := h.Record(Options{To: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended.Wait()
+		if err := r.End("enough"); err != nil {
+			t.Fatal(err)
+		}
+		var kinds []cassette.Kind
+		for _, n := range cassetteIn(t, out.Bytes()) {
+			kinds = append(kinds, n.Kind)
+		}
+		if kinds[0] == cassette.KindStart && kinds[1] != cassette.KindEnd {
+			t.Fatalf("the run has the records %v", kinds)
+		}
+	}
+}
+
 // TestOmittedFramesAreCounted records a frame over the limit of a line, and one that is not JSON.
 func TestOmittedFramesAreCounted(t *testing.T) {
 	h := New("1.0", new(redact.Redactor))
