@@ -147,6 +147,13 @@ func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint stri
 	alive := time.NewTicker(sse.KeepAlive)
 	defer alive.Stop()
 	for {
+		select { // a stream that has ended must leave the messages to the next one
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-replaced:
+			return nil
+		default:
+		}
 		var err error
 		queue := o.queue
 		if len(o.unsent) > 0 {
@@ -160,9 +167,7 @@ func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint stri
 		case <-alive.C:
 			err = events.Comment()
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-replaced:
-			return nil
 		case <-o.closed:
 			return o.drain(events)
 		}

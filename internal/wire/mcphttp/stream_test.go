@@ -301,3 +301,17 @@ func TestOutboxSendsAgainWhatWasNotWritten(t *testing.T) {
 		t.Errorf("%q, %d bytes are counted as waiting", got, o.waiting)
 	}
 }
+
+// A stream whose client is gone leaves the queue to the next one.
+func TestEndedStreamTakesNoMessages(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // a select between the end and a message would pick either
+		o := NewOutbox()
+		_ = o.Offer(t.Context(), notice)
+		w := httptest.NewRecorder()
+		if err := o.Serve(ended, w, ""); !errors.Is(err, context.Canceled) || w.Body.String() != ": \n\n" {
+			t.Fatalf("%v, %q", err, w.Body)
+		}
+	}
+}
