@@ -30,7 +30,12 @@ func FilterLists(changed func()) Stage {
 			var pages []json.RawMessage
 			params, size := rawjson.Delete(params, "cursor"), 0
 			asked := make(map[string]bool, 1) // cursors of the pages so far
-			for more := true; more && len(pages) < maxPages && size < maxPagesBytes; {
+			for more := true; more; {
+				if len(pages) == maxPages || size >= maxPagesBytes {
+					c.Target.Base().Log.Warn("the extension lists more than clients with a toolset are shown", "method",
+						c.Request.Method, "pages", len(pages), "bytes", size)
+					break
+				}
 				page, result, err := c.page(ctx, next, params, changed)
 				if err != nil {
 					return nil, err

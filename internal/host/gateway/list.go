@@ -251,6 +251,8 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, extension strin
 		asked[string(cursor)] = true
 		params = rawjson.Set(params, "cursor", cursor)
 	}
+	g.o.Log.Warn("an extension lists more than is shown", "extension", extension, "method", l.method, "limit_pages",
+		maxPages)
 	return list, nil
 }
 

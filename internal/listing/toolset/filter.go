@@ -44,8 +44,9 @@ func (v *View) Hides(extension, method string) bool {
 func Join(method string, pages []json.RawMessage) json.RawMessage {
 	member, edits := listed(method), map[string]json.RawMessage{"nextCursor": nil}
 	if len(pages) > 1 {
-		var all, items []json.RawMessage
+		var all []json.RawMessage
 		for _, page := range pages {
+			var items []json.RawMessage                           // new: Unmarshal would write over the items before
 			_ = json.Unmarshal(rawjson.Get(page, member), &items) // pages were filtered, so they are valid
 			all = append(all, items...)
 		}
