@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -260,5 +262,41 @@ func TestSecretsReachNobody(t *testing.T) {
 			t.Errorf("%s saw nothing masked", who)
 		}
 		w.mu.Unlock()
+	}
+}
+
+// Secrets in the headers and the URL of a transport do not get into the status when the server quotes them.
+func TestSecretsOfTransportsAreMasked(t *testing.T) {
+	processtest.Leaks(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, fmt.Sprint("unknown key ", r.URL.Query().Get("api_key"),
+			strings.TrimPrefix(r.Header.Get("Proxy-Authorization"), "Basic "),
+			strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "),
+			strings.TrimPrefix(r.Header.Get("Cookie"), "sid=")), http.StatusUnauthorized)
+	}))
+	t.Cleanup(server.Close)
+	f := hosttest.NewFolder(t)
+	transports := map[string]string{ // by extension; each has its own secret
+		"bearer": "headers = { Authorization = \"Bearer %s\" }",
+		"plain":  "headers = { authorization = \"%s\" }",
+		"basic":  "headers = { Proxy-Authorization = \"Basic %s\" }",
+		"cookie": "headers = { Cookie = \"sid=%s\" }",
+		"query":  "",
+	}
+	for id, headers := range transports {
+		path, secret := "/mcp", id+"-lit3ral-k3y"
+		if headers == "" {
+			path += "?api_key=" + secret
+		} else {
+			headers = fmt.Sprintf(headers, secret)
+		}
+		f.Add(id, fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n%s\n", server.URL+path, headers))
+	}
+	h := f.Open(exthost.Options{})
+	for id := range transports {
+		reason := hosttest.StatusOf(t, h, id).Reason
+		if !strings.Contains(reason, "unknown key ***") || strings.Contains(reason, "k3y") {
+			t.Errorf("%s: %s", id, reason)
+		}
 	}
 }

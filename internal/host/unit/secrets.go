@@ -3,6 +3,8 @@ package unit
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +17,7 @@ import (
 
 // ownSecrets are the secret values that a unit was given.
 type ownSecrets struct {
-	values []string // from the environment, the headers and the options
+	values []string // from the environment, the headers, the URL and the options
 	always bool     // more may follow
 
 	mu     sync.Mutex // guards tokens
@@ -97,14 +99,32 @@ func maskData(r *redact.Redactor, data json.RawMessage) json.RawMessage {
 	return masked
 }
 
-// headerSecrets returns the values of headers that look like secrets.
-func headerSecrets(t manifest.Transport) (values []string) {
-	for name, value := range t.Headers {
-		if strings.EqualFold(name, "Authorization") {
-			_, value, _ = strings.Cut(value, " ") // without the scheme
-			name = "AUTH"
-		}
+// transportSecrets returns the values of headers, and of parameters of the URL, that look like secrets by their names.
+func transportSecrets(t manifest.Transport) (values []string) {
+	add := func(name, value string) {
 		values = append(values, process.Secrets([]string{strings.ReplaceAll(name, "-", "_") + "=" + value})...)
+	}
+	for name, value := range t.Headers {
+		add(name, value)
+		switch strings.ToLower(name) {
+		case "authorization", "proxy-authorization":
+			if _, credentials, ok := strings.Cut(value, " "); ok { // servers quote them without the scheme
+				add(name, credentials)
+			}
+		case "cookie":
+			cookies, _ := http.ParseCookie(value)
+			for _, c := range cookies {
+				add(name, c.Value)
+			}
+		}
+	}
+	if u, err := url.Parse(t.URL); err == nil {
+		for name, list := range u.Query() {
+			for _, value := range list {
+				add(name, value)
+				add(name, url.QueryEscape(value)) // as errors quote the URL
+			}
+		}
 	}
 	return values
 }

@@ -135,7 +135,7 @@ func New(env *Env, o Options) *Unit {
 		succession: succession{stopped: make(chan struct{})},
 	}
 	t := o.Spec.Manifest.Transport
-	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets),
+	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), transportSecrets(t), o.Secrets),
 		secrets.Refers) // the secrets that these texts refer to are learned when they are resolved
 	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil || o.Spec.Login != nil
 	o.Spec.Held = new(runtime.Held)
