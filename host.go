@@ -51,6 +51,7 @@ type Host struct {
 	journal *journal.Journal
 	life    life
 
+	opened       *config.Config       // with which the host was opened: some sections are in force until its end
 	snapshots    *snapshot.Store      // what is in force
 	dispatcher   *dispatch.Dispatcher // carries calls
 	gateway      *gateway.Gateway     // serves MCP clients
@@ -113,7 +114,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	if err := o.claimState(); err != nil {
 		return nil, err
 	}
-	h := newHost(context.WithoutCancel(ctx), o, cfg.Server.ListWait.Std())
+	h := newHost(context.WithoutCancel(ctx), o, cfg)
 	counters, _ := o.Cluster.(quota.Source)
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{
 		Kinds:   policies.Kinds(o.PolicyKinds),
@@ -214,6 +215,7 @@ func (h *Host) Status() status.Status {
 	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
 		s.Trust = trust
 	}
+	s.Restart = snapshot.NeedRestart(h.opened, now.Config)
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
@@ -256,8 +258,8 @@ func (h *Host) load() (memory, busy int64) {
 }
 
 // newHost wires the parts of a host that need no configuration.
-func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
-	h := &Host{opts: o, journal: journal.New(), snapshots: new(snapshot.Store)}
+func newHost(ctx context.Context, o Options, cfg *config.Config) *Host {
+	h := &Host{opts: o, opened: cfg, journal: journal.New(), snapshots: new(snapshot.Store)}
 	l := &h.life
 	l.opened, l.starting = time.Now(), starts.NewStarting()
 	l.rebuild, l.announce = concurrent.NewRequests(), concurrent.NewRequests()
@@ -331,7 +333,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		Log:        log,
 		Waits: &starts.Waits{
 			Starting: l.starting,
-			Until:    l.opened.Add(listWait),
+			Until:    l.opened.Add(cfg.Server.ListWait.Std()),
 			Lists:    gateway.Lists,
 			Rebuild:  func() { h.swap(nil) },
 			View:     func(s *protocol.Session) (*toolset.View, error) { return h.snapshots.Load().View(s) },

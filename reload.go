@@ -122,6 +122,7 @@ func (r *reloads) log(c *status.Change) {
 		"policies", c.Policies,
 		"destinations", c.Destinations, "clients", c.Clients,
 		"kept", len(c.Kept), "failed", len(c.Failed))
+	watch.LogUnused(r.h.env.Log, c)
 }
 
 // plan makes the next plan, which reuses the running units that have not changed, and returns its difference from
@@ -141,7 +142,7 @@ func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *sta
 			"not reloaded: %s; everything goes on as it was, and the host looks again every %v", d, watch.RetryPause)
 	}
 	r.setPlaces(next, now)
-	change := next.Follow(now)
+	change := next.Follow(now, r.h.opened)
 	if only != nil {
 		next.Only(now, change, only)
 	} else {
@@ -227,7 +228,6 @@ func (r *reloads) caughtUp(ctx context.Context, apply bool, change *status.Chang
 		return nil, err
 	case apply:
 		r.log(change)
-		watch.LogUnused(r.h.env.Log, change)
 	default:
 		watch.LogChange(r.h.env.Log, change)
 	}

@@ -25,6 +25,8 @@ type Status struct {
 	Containment Containment `json:"containment"`
 	// extensions that start with the host are still starting
 	Starting bool `json:"starting,omitempty"`
+	// sections of the configuration that have changed and take effect when the host is started again
+	Restart []string `json:"restart,omitempty"`
 	// sorted ids of the extensions that the host needs to be ready
 	Required []string `json:"required,omitempty"`
 	// in discovery order, skipped ones last

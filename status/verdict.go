@@ -520,6 +520,14 @@ func (s *Status) configured(now time.Time) (list []Obstacle) {
 			})
 		}
 	}
+	if len(s.Restart) > 0 {
+		list = append(list, Obstacle{
+			ID: "configuration",
+			Text: "the configuration has changed, and is not in force in " + strings.Join(s.Restart, ", ") +
+				" until the host is started again",
+			Next: "exthost stop",
+		})
+	}
 	if c := s.Cluster; c != nil && c.Server == "" {
 		list = append(list, Obstacle{
 			ID:   "cluster",

@@ -282,6 +282,8 @@ func TestVerdict(t *testing.T) {
 			Host:       &Host{OpenFiles: 30, MaxFiles: 90},
 		}, Degraded, []string{"extension x is failed: it refused"}, logs},
 		"many files": {Status{Extensions: []Extension{up}, Host: &Host{OpenFiles: 80, MaxFiles: 1024}}, Ready, nil, ""},
+		"a section that needs a restart": {Status{Extensions: []Extension{up}, Restart: []string{"server", "audit"}},
+			Degraded, []string{"not in force in server, audit until the host is started again"}, "exthost stop"},
 		"no cluster": {Status{Extensions: []Extension{up}, Cluster: &Cluster{Name: "main", Reason: "refused"}}, Degraded,
 			[]string{"the host is not connected to cluster main: refused"}, "exthost cluster check"},
 		"two causes, the worst first": {Status{

@@ -335,7 +335,11 @@ func Apply(ctx context.Context, c *console.Console, cfg *config.Config, did stri
 	if err := r.Post(ctx, "/api/v1/reload", nil, &change); err != nil {
 		return fmt.Errorf("noted, but the running host (pid %d) did not apply it: %w", r.Info.PID, err)
 	}
-	c.Tell(console.Safe(fmt.Sprintf("%s; the running host (pid %d) has applied it", did, r.Info.PID)))
+	did += fmt.Sprintf("; the running host (pid %d) has applied it", r.Info.PID)
+	for _, section := range change.Restart {
+		did += fmt.Sprintf("; %s takes effect when that is started again", section)
+	}
+	c.Tell(console.Safe(did))
 	return nil
 }
 

@@ -232,18 +232,3 @@ func (f *front) rereadTLS(log *slog.Logger) {
 		log.Error("the certificate is not read again, the previous one stays in use", "error", err)
 	}
 }
-
-// reload handles SIGHUP and logs the result.
-func reload(ctx context.Context, h *exthost.Host, log *slog.Logger) {
-	c, err := h.Admin().Reload(ctx)
-	if err != nil {
-		return // the host has logged the reason
-	}
-	for _, k := range c.Kept {
-		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason, "next",
-			cmp.Or(k.Next, "fix it, then exthost reload"))
-	}
-	for _, section := range c.Restart {
-		log.Warn("changed, and takes effect when the host is started again", "section", section)
-	}
-}

@@ -225,7 +225,7 @@ func (r *run) serve(ctx context.Context) error {
 		host.Clients().Set(named)
 	}
 	endControl := r.control(f, host)
-	r.onHangup(func() { reload(ctx, host, r.log) })
+	r.onHangup(func() { _, _ = host.Admin().Reload(ctx) }) // which the host logs
 	if r.strict && r.background == "" && host.Ready(ctx) == nil {
 		err = strictness(host.Status()) // serve only without an error
 	}
