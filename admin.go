@@ -166,7 +166,7 @@ func (a Admin) Hooks() []status.Hook {
 			Own:      x.Own,
 			Timeout:  protocol.Duration(x.Timeout),
 			OnError:  string(x.OnError),
-			Command:  x.Command,
+			Command:  a.h.env.Redactor.Strings(x.Command),
 		})
 	}
 	return all

@@ -234,6 +234,12 @@ func (h *Host) Status() status.Status {
 	s.Audit = h.policies.AuditStatus()
 	s.ApprovalRequests = len(h.policies.Approvals.List())
 	s.Questions, s.Denials = h.stats.history.Questions(), h.stats.history.Denials(time.Now())
+	for i := range s.Extensions {
+		s.Extensions[i].Command = h.env.Redactor.Strings(s.Extensions[i].Command)
+	}
+	for i := range s.Destinations {
+		s.Destinations[i].Command = h.env.Redactor.Strings(s.Destinations[i].Command)
+	}
 	s.Verdict = s.Judge(time.Now())
 	return s
 }

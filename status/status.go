@@ -172,7 +172,7 @@ type Extension struct {
 
 	Sandbox *Sandbox `json:"sandbox,omitempty"` // confinement of its processes; nil: none
 
-	Command  []string          `json:"command,omitempty"`   // command line or URL, as stated in the manifest
+	Command  []string          `json:"command,omitempty"`   // command line or URL, as stated in the manifest, with secrets masked
 	StateDir string            `json:"state_dir,omitempty"` // private to the extension, survives restarts
 	Requires manifest.Requires `json:"requires,omitzero"`
 
@@ -387,7 +387,7 @@ type Hook struct {
 	Own      bool              `json:"own,omitempty"` // only for its extension's own tools
 	Timeout  protocol.Duration `json:"timeout_ms"`
 	OnError  string            `json:"on_error"`          // allow or deny
-	Command  []string          `json:"command,omitempty"` // as stated
+	Command  []string          `json:"command,omitempty"` // as stated, with secrets masked
 }
 
 // Tracing counts the spans sent to a trace collector.

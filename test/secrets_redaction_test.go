@@ -294,9 +294,24 @@ func TestSecretsOfTransportsAreMasked(t *testing.T) {
 	}
 	h := f.Open(exthost.Options{})
 	for id := range transports {
-		reason := hosttest.StatusOf(t, h, id).Reason
-		if !strings.Contains(reason, "unknown key ***") || strings.Contains(reason, "k3y") {
-			t.Errorf("%s: %s", id, reason)
+		x := hosttest.StatusOf(t, h, id)
+		shown := x.Reason + strings.Join(x.Command, " ")
+		if !strings.Contains(shown, "unknown key ***") || strings.Contains(shown, "k3y") {
+			t.Errorf("%s: %s, %s", id, x.Command, x.Reason)
+		}
+	}
+	f.Add("argument",
+		fmt.Sprintf("[transport]\ncommand = \"true\"\nargs = [\"--api-key=%s\"]\n", planted["github"]))
+	f.Add("password", "[transport]\nkind = \"http\"\nurl = \"http://bob:lit3ral-k3y@127.0.0.1:1\"\n")
+	f.Add("skipped", fmt.Sprintf("[transport]\ncommand = \"true\"\nargs = [%q]\n"+
+		"[requires]\nbins = [\"no-such-program\"]\n", planted["github"]))
+	if _, err := h.Admin().Reload(hosttest.Deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"argument", "password", "skipped"} {
+		line := strings.Join(hosttest.StatusOf(t, h, id).Command, " ")
+		if line == "" || strings.Contains(line, "k3y") || strings.Contains(line, planted["github"]) {
+			t.Errorf("%s: %s", id, line)
 		}
 	}
 }

@@ -99,7 +99,8 @@ func maskData(r *redact.Redactor, data json.RawMessage) json.RawMessage {
 	return masked
 }
 
-// transportSecrets returns the values of headers, and of parameters of the URL, that look like secrets by their names.
+// transportSecrets returns the values of headers, and of parameters of the URL, that look like secrets by their names,
+// and the password of the URL.
 func transportSecrets(t manifest.Transport) (values []string) {
 	add := func(name, value string) {
 		values = append(values, process.Secrets([]string{strings.ReplaceAll(name, "-", "_") + "=" + value})...)
@@ -119,6 +120,9 @@ func transportSecrets(t manifest.Transport) (values []string) {
 		}
 	}
 	if u, err := url.Parse(t.URL); err == nil {
+		if password, ok := u.User.Password(); ok {
+			values = append(values, password)
+		}
 		for name, list := range u.Query() {
 			for _, value := range list {
 				add(name, value)
