@@ -33,7 +33,8 @@ func Record(c *console.Console) *cobra.Command {
 		Long: "Record every message between the host of this directory and its extensions, or some of\n" +
 			"them, into a cassette: a file of JSON lines, readable by its owner alone, from which\n" +
 			"exthost calls replay answers later. Secrets that are known or show their form are masked.\n" +
-			"The recording ends with COMMAND, which is run meanwhile, or by Ctrl-C.",
+			"The recording ends with COMMAND, which is run meanwhile, or by Ctrl-C. If it ends before,\n" +
+			"COMMAND goes on.",
 		Example: "  exthost calls record notes.cassette notes\n  exthost calls record all.cassette --for 10m\n  " +
 			"exthost calls record test.cassette -- ./test-agent",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
@@ -123,10 +124,11 @@ func (o *options) create(c *console.Console) (*os.File, error) {
 // stopTimeout is how long the host may take to complete the cassette.
 const stopTimeout = 15 * time.Second
 
-// follow copies the cassette from the host to the file until the host, ctx or the command ends the recording. failed is
-// the error of the command.
-func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Running) (n *outcome, failed, err error) {
-	ctx, end := context.WithCancel(ctx)
+// follow copies the cassette from the host to the file until the host, interrupt or the command ends the recording, and
+// waits for the command. failed is the error of the command.
+func (o *options) follow(interrupt context.Context, c *console.Console, r *hosts.Running,
+) (n *outcome, failed, err error) {
+	ctx, end := context.WithCancel(interrupt)
 	defer end()
 	id := rand.Text()
 	query := url.Values{"id": {id}, "extension": o.ids}
@@ -157,10 +159,14 @@ func (o *options) follow(ctx context.Context, c *console.Console, r *hosts.Runni
 	}
 	var running sync.WaitGroup
 	if o.command != nil {
-		running.Go(func() { failed = o.runCommand(ctx, c); end() })
+		running.Go(func() { failed = o.runCommand(interrupt, c); end() })
 	}
 	n, err = copyLines(file, lines)
-	end() // kills the command if it still runs
+	if o.command != nil && ctx.Err() == nil {
+		c.Info("nothing is recorded any more; %s goes on", o.command[0])
+	}
+	end()
+	_, _ = io.Copy(io.Discard, lines) // so that the host can end the recording
 	running.Wait()
 	return n, failed, errors.Join(err, file.Close())
 }
