@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -216,10 +217,29 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 	if err != nil {
 		return nil, err
 	}
-	defer c.Progress(func() string { return q.awaits(h.Admin().ApprovalRequests()) })()
-	return h.CallWith(ctx, q.tool, arguments, exthost.CallOptions{
+	defer c.Progress(func() string { return q.awaits(nil) })()
+	ctx, refuse := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer refuse(nil)
+	watching.Go(func() {
+		for e := range h.Admin().Events(ctx, status.EventApprovals) {
+			if len(*e.Approvals) > 0 {
+				refuse(&console.Error{
+					Code: console.ExitDenied,
+					Text: q.tool + " needs the approval of a person, which only a running host can ask for",
+					Hint: "exthost serve, and then the same call",
+				})
+			}
+		}
+	})
+	result, err := h.CallWith(ctx, q.tool, arguments, exthost.CallOptions{
 		Progress: func(p protocol.Progress) { q.progress.Store(&p) },
 	})
+	if refused, ok := errors.AsType[*console.Error](context.Cause(ctx)); ok && err != nil {
+		return nil, refused
+	}
+	return result, err
 }
 
 // awaits describes what the call waits for: a person's answer to an approval request, or the extension, with the
