@@ -253,6 +253,10 @@ func remoteFault(err error) *protocol.Error {
 	var credentials *mcpclient.CredentialsError
 	switch {
 	case errors.Is(err, jsonrpc.ErrClosed):
+	case errors.As(err, &broken): // first: its cause may be a refused attempt to resume the answer
+		fault := protocol.Errorf(protocol.InvalidResponse, "%w", broken)
+		fault.Outcome = "unknown"
+		return fault
 	case errors.As(err, &credentials):
 		fault := *faultOf(credentials.Err, protocol.RequirementMissing) // copied: several calls may get the same error
 		return &fault
@@ -270,10 +274,6 @@ func remoteFault(err error) *protocol.Error {
 		if !status.Refused() {
 			fault.Outcome = "unknown"
 		}
-		return fault
-	case errors.As(err, &broken):
-		fault := protocol.Errorf(protocol.InvalidResponse, "%w", broken)
-		fault.Outcome = "unknown"
 		return fault
 	}
 	return nil

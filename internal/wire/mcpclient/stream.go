@@ -29,11 +29,11 @@ type position struct {
 	lastID    string        // of the last event; "" if events have no ids
 	retry     time.Duration // pause specified by the server
 	connected bool          // the last reconnection got a stream
-	given     bool          // one of them got a stream
 }
 
 // handleStream delivers the messages of the answer to x. A legacy stream that ends early is resumed by a GET with the
-// id of its last event, if there is one.
+// id of its last event, if there is one. The server has accepted x, so whatever ends the attempts is a *BrokenError:
+// after another error x might be sent again.
 func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 	var at position
 	done, err := s.readEvents(resp, &at, x)
@@ -51,7 +51,8 @@ func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 			return context.Cause(x.ctx)
 		}
 		if done, err = s.resume(x.ctx, &at, x, func() {}); errors.Is(err, ErrSessionGone) {
-			return err
+			s.loseGranted(err)
+			return &BrokenError{What: "the stream ended before the answer, and the server does not take it up again"}
 		}
 	}
 	return nil
@@ -78,14 +79,12 @@ func (s *Streamable) listen(answered func()) {
 	var at position
 	for failures := 0; ; {
 		_, err := s.resume(s.ctx, &at, nil, answered)
-		waits := at.given && wantsCredentials(err)
+		waits := s.isGranted() && wantsCredentials(err)
 		switch {
 		case s.ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrSessionGone):
-			if at.given { // otherwise the server may have no route for GET, and a request will find out
-				s.lose(err)
-			}
+			s.loseGranted(err)
 			return
 		case waits:
 		case refusesStream(err):
@@ -109,6 +108,20 @@ func (s *Streamable) listen(answered func()) {
 			return
 		}
 	}
+}
+
+// loseGranted ends the transport after a GET that failed with gone, if the session has had a stream by GET. Otherwise
+// the server may have no route for GET, and the next request finds out whether the session is gone.
+func (s *Streamable) loseGranted(gone error) {
+	if s.isGranted() {
+		s.lose(gone)
+	}
+}
+
+func (s *Streamable) isGranted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted
 }
 
 // wantsCredentials reports whether a request failed for missing or refused credentials.
@@ -167,7 +180,10 @@ func (s *Streamable) connect(ctx context.Context, at *position) (*http.Response,
 		_ = resp.Body.Close()
 		return nil, err
 	}
-	at.connected, at.given = true, true
+	at.connected = true
+	s.mu.Lock()
+	s.granted = true
+	s.mu.Unlock()
 	return resp, nil
 }
 

@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -128,6 +129,42 @@ func TestServerWithoutStreamKeepsItsSession(t *testing.T) {
 			t.Errorf("%+v, %v", m, err)
 		}
 	})
+}
+
+// TestRefusedResumptionLosesAGrantedSession tests that a 404 to the GET that resumes a call's stream breaks the call,
+// whose outcome is then unknown. It ends the session only if an earlier GET was granted.
+func TestRefusedResumptionLosesAGrantedSession(t *testing.T) {
+	for _, granted := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := NewStreamable(Options{URL: "http://server.example"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			s.session = "1"
+			gets := 0
+			s.http.Transport = server(func(r *http.Request) (int, string) {
+				if r.Method == http.MethodGet {
+					if gets++; gets > granted {
+						return http.StatusNotFound, ""
+					}
+				}
+				return http.StatusOK, "id: 1\nretry: 1\ndata:\n\n"
+			})
+			call := jsonrpc.Message{ID: []byte("1"), Method: protocol.MethodToolsCall}
+			if err := s.Write(t.Context(), call); err != nil {
+				t.Fatal(err)
+			}
+			m, err := s.Read()
+			if _, ok := errors.AsType[*BrokenError](m.Invalid); !ok || err != nil {
+				t.Errorf("after %d granted GETs the call ends with %v, %v", granted, m.Invalid, err)
+			}
+			synctest.Wait()
+			if lost := errors.Is(s.lost, ErrSessionGone); lost != (granted > 0) {
+				t.Errorf("after %d granted GETs the session is lost: %v", granted, lost)
+			}
+		})
+	}
 }
 
 // server answers requests without a network.

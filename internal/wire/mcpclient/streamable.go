@@ -36,6 +36,7 @@ type Streamable struct {
 	drained   chan struct{}        // closed when no request is in flight; nil unless lose waits for it
 	session   string               // "" before initialize and for servers without sessions
 	version   string               // of the session
+	granted   bool                 // a GET has got a stream
 	exchanges map[string]*exchange // by raw id
 	mirrors   map[string][]mcphttp.Mirror
 }
