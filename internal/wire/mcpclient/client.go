@@ -149,6 +149,23 @@ func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body
 	return r, nil
 }
 
+// newCall returns a POST that runs with running, which cancel ends. While the request has no token yet, the end of ctx,
+// the caller's, ends it too: a token may take long. On error, running has ended.
+func (c *client) newCall(ctx, running context.Context, cancel func(), u *url.URL, body []byte, header http.Header,
+) (*http.Request, error) {
+	unbind := context.AfterFunc(ctx, cancel)
+	r, err := c.newRequest(running, http.MethodPost, u, body, header)
+	unbind()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return r, nil
+}
+
 // bearer is the prefix of a token in the Authorization header.
 const bearer = "Bearer "
 

@@ -102,9 +102,8 @@ func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 	running, cancel := context.WithTimeout(e.ctx, postTimeout)
 	header := make(http.Header)
 	mcphttp.SetTrace(header, m.Params)
-	r, err := e.newRequest(running, http.MethodPost, e.endpoint, body, header)
+	r, err := e.newCall(ctx, running, cancel, e.endpoint, body, header)
 	if err != nil {
-		cancel()
 		return err
 	}
 	if m.Method == "" || m.ID == nil {

@@ -100,9 +100,8 @@ func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 func (s *Streamable) request(ctx context.Context, m *jsonrpc.Message, body []byte) error {
 	x := &exchange{id: bytes.Clone(m.ID), method: m.Method, modern: versionOf(m) != ""}
 	x.ctx, x.cancel = context.WithCancel(s.ctx)
-	r, err := s.newRequest(x.ctx, http.MethodPost, s.url, body, s.header(m))
+	r, err := s.newCall(ctx, x.ctx, x.cancel, s.url, body, s.header(m))
 	if err != nil {
-		x.cancel()
 		return err
 	}
 	s.mu.Lock()
