@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/exthost/exthost/internal/text/rawjson"
@@ -10,7 +11,7 @@ import (
 
 // Append appends m to dst as one line without a newline. Payloads are copied byte for byte, but a
 // payload with a raw newline or carriage return, which would end the line, is compacted. If such a
-// payload is not JSON, Append returns dst unchanged and an error.
+// payload is not JSON, Append returns dst unchanged and an error that wraps errNotJSON.
 func Append(dst []byte, m *Message) ([]byte, error) {
 	b := append(dst, '{')
 	if !m.Bare {
@@ -64,10 +65,12 @@ func appendPayload(b, raw []byte) ([]byte, error) {
 	return b, nil
 }
 
+var errNotJSON = errors.New("jsonrpc: payload is not JSON")
+
 func appendCompacted(b, raw []byte) ([]byte, error) {
 	buf := bytes.NewBuffer(b)
 	if err := json.Compact(buf, raw); err != nil {
-		return b, fmt.Errorf("jsonrpc: payload is not JSON: %w", err)
+		return b, fmt.Errorf("%w: %w", errNotJSON, err)
 	}
 	return buf.Bytes(), nil
 }

@@ -64,6 +64,43 @@ func TestHandle(t *testing.T) {
 	}
 }
 
+// breaking is a wire that breaks when it has sent a message.
+type breaking struct{ *wire }
+
+func (b breaking) Write(ctx context.Context, m Message) error {
+	if _, err := Append(nil, &m); err != nil {
+		return err
+	}
+	return errors.Join(b.wire.Write(ctx, m), errors.New("the connection broke"))
+}
+
+// TestRequestGetsOneAnswer tests that an error takes the place of an answer only if the answer does not encode: the
+// peer may have an answer whose sending failed.
+func TestRequestGetsOneAnswer(t *testing.T) {
+	const notJSON = "jsonrpc: payload is not JSON: unexpected end of JSON input"
+	for result, want := range map[string]Message{
+		"{}":  {ID: raw("1"), Result: raw("{}")},
+		"{\n": {ID: raw("1"), Error: raw(`{"code":-32603,"message":"` + notJSON + `"}`)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			serve(t, breaking{w}, Options{
+				Handle: func(context.Context, *Message) (json.RawMessage, error) { return raw(result), nil },
+			})
+			w.say(t, `{"jsonrpc":"2.0","id":1,"method":"x"}`)
+			if d := cmp.Diff(want, <-w.fromConn); d != "" {
+				t.Error(d)
+			}
+			synctest.Wait()
+			select {
+			case m := <-w.fromConn:
+				t.Errorf("a second answer: %s", m.Error)
+			default:
+			}
+		})
+	}
+}
+
 // TestOverload fills all handlers: the next request is refused, and accepted again when one is done.
 func TestOverload(t *testing.T) {
 	for _, inline := range []bool{false, true} {

@@ -22,8 +22,8 @@ func (c *Conn) reply(req *Message, result json.RawMessage, err error, later bool
 	} else {
 		err = c.t.Write(c.ctx, m)
 	}
-	if err != nil && c.ctx.Err() == nil && !Written(err) && !errors.Is(err, ErrClosed) {
-		c.refuse(req.ID, &Error{Code: CodeInternal, Message: err.Error()}) // the result was not JSON
+	if c.ctx.Err() == nil && errors.Is(err, errNotJSON) { // after another error the peer may have the answer
+		c.refuse(req.ID, &Error{Code: CodeInternal, Message: err.Error()})
 	}
 }
 
