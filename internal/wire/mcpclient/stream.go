@@ -17,6 +17,10 @@ import (
 const (
 	firstRetry = time.Second // before the first reconnection, unless the server specifies it
 	lastRetry  = 30 * time.Second
+	// minInterval is the shortest time from one connection of a stream to the next, whatever pause the server
+	// specifies; after a connection without an event it is firstRetry. A stream that has lasted is resumed after the
+	// server's pause.
+	minInterval = 100 * time.Millisecond
 	// maxFailures is the max number of consecutive failed reconnections. One failure more ends the
 	// call of the stream; on the standalone stream it ends the transport.
 	maxFailures = 4
@@ -29,13 +33,15 @@ type position struct {
 	lastID    string        // of the last event; "" if events have no ids
 	retry     time.Duration // pause specified by the server
 	connected bool          // the last reconnection got a stream
+	began     time.Time     // of the last connection
+	brought   bool          // the last connection brought an event
 }
 
 // handleStream delivers the messages of the answer to x. A legacy stream that ends early is resumed by a GET with the
 // id of its last event, if there is one. The server has accepted x, so whatever ends the attempts is a *BrokenError:
 // after another error x might be sent again.
 func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
-	var at position
+	at := position{began: time.Now()}
 	done, err := s.readEvents(resp, &at, x)
 	for failures := 0; !done; {
 		if at.lastID == "" || x.modern || errors.Is(err, sse.ErrTooLarge) {
@@ -160,7 +166,7 @@ func (s *Streamable) connect(ctx context.Context, at *position) (*http.Response,
 	if at.lastID != "" {
 		h["Last-Event-Id"] = []string{at.lastID}
 	}
-	at.connected = false
+	at.connected, at.began, at.brought = false, time.Now(), false
 	r, err := s.newRequest(ctx, http.MethodGet, s.url, nil, h)
 	if err != nil {
 		return nil, err
@@ -197,6 +203,7 @@ func (s *Streamable) readEvents(resp *http.Response, at *position, x *exchange) 
 		if err != nil {
 			return false, err
 		}
+		at.brought = true
 		m, ok := messageOf(&event)
 		switch {
 		case !ok:
@@ -227,14 +234,19 @@ func messageOf(e *sse.Event) (m jsonrpc.Message, ok bool) {
 }
 
 // delay returns the pause before a reconnection: the server's, doubled for each consecutive failure, half of it
-// random. It is never shorter than the server's, which a client must respect.
+// random. It is never shorter than the server's, which a client must respect, and ends at the earliest when the
+// interval of connections has passed.
 func (p *position) delay(failures int) time.Duration {
 	d := firstRetry
 	if p.retry > 0 {
 		d = p.retry
 	}
 	d = min(d<<min(failures-1, 5), lastRetry)
-	return max(d/2+rand.N(d/2+1), min(p.retry, lastRetry))
+	interval := firstRetry
+	if p.brought {
+		interval = minInterval
+	}
+	return max(d/2+rand.N(d/2+1), min(p.retry, lastRetry), interval-time.Since(p.began))
 }
 
 // pause waits for d. It returns false if ctx ends first.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,34 +33,67 @@ func TestPausesAreAsLongAsTheServersAtLeast(t *testing.T) {
 
 // A server or proxy may end the standalone stream any number of times: the client opens it again.
 func TestListenOutlivesQuietStreams(t *testing.T) {
-	var requests atomic.Int64
-	done := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			w.WriteHeader(http.StatusAccepted)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		c, err := NewStreamable(Options{URL: "http://server.example"})
+		if err != nil {
+			t.Fatal(err)
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		if requests.Add(1) <= 2*maxFailures {
-			fmt.Fprint(w, "retry: 1\n\n")
-			return
+		defer c.Close()
+		requests := 0
+		c.http.Transport = server(func(r *http.Request) (int, string) {
+			if r.Method == http.MethodPost {
+				return http.StatusAccepted, ""
+			}
+			if requests++; requests <= 2*maxFailures {
+				return http.StatusOK, "retry: 1\n\n"
+			}
+			return http.StatusOK, "event: message\ndata: " + notification + "\n\n"
+		})
+		if err := c.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
+			t.Fatal(err)
 		}
-		fmt.Fprint(w, "event: message\ndata: "+notification+"\n\n")
-		w.(http.Flusher).Flush()
-		<-done
-	}))
-	defer s.Close()
-	defer close(done)
-	c, err := NewStreamable(Options{URL: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
-		t.Errorf("%+v, %v", m, err)
+		if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
+			t.Errorf("%+v, %v", m, err)
+		}
+	})
+}
+
+// TestStreamsThatEndAtOnceAreNotResumedAtOnce measures the time between two connections of a server that states a pause
+// of 1 ms. Only a stream that has lasted is resumed after that pause.
+func TestStreamsThatEndAtOnceAreNotResumedAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		stream      string
+		lasts, want time.Duration
+	}{
+		{"retry: 1\n\n", 0, firstRetry},
+		{"retry: 1\nid: 1\ndata:\n\n", 0, minInterval},
+		{"retry: 1\n\n", time.Hour, time.Hour + time.Millisecond},
+		{"retry: 1\nid: 1\ndata:\n\n", time.Hour, time.Hour + time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := NewStreamable(Options{URL: "http://server.example"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			began := make(chan time.Time)
+			s.http.Transport = server(func(r *http.Request) (int, string) {
+				if r.Method == http.MethodPost {
+					return http.StatusAccepted, ""
+				}
+				select {
+				case began <- time.Now():
+				case <-r.Context().Done():
+				}
+				pause(r.Context(), c.lasts)
+				return http.StatusOK, c.stream
+			})
+			go s.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized})
+			first := <-began
+			if d := (<-began).Sub(first); d != c.want {
+				t.Errorf("%q, which lasts %v, is resumed after %v, want %v", c.stream, c.lasts, d, c.want)
+			}
+		})
 	}
 }
 
