@@ -112,7 +112,7 @@ type Transport struct {
 	URL     string            `toml:"url" json:"url,omitempty"`
 	Headers map[string]string `toml:"headers" json:"headers,omitempty"` // http and sse only
 	// http, sse and nats only: the variable with the bearer token, for nats with the text of a credentials file,
-	// an NKey seed or a token; also declare it in requires.env
+	// an NKey seed or a token, without the white space around it; also declare it in requires.env
 	TokenEnv string `toml:"token_env" json:"token_env,omitempty"`
 	// http, sse and nats only: a file with the bearer token or NATS credentials, below the extension's directory and
 	// private to its owner; read for each request, for nats for each connection

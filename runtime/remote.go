@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/exthost/exthost/internal/proc/process"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
@@ -91,13 +93,19 @@ func (s *Spec) clientOptions() (mcpclient.Options, error) {
 		GoneGrace: s.goneGrace,
 	}
 	for name, value := range t.Headers {
+		if !httpguts.ValidHeaderFieldValue(value) {
+			return o, noHeader("headers", name)
+		}
 		o.Header.Set(name, value)
 	}
 	switch {
 	case t.TokenEnv != "":
 		token, err := s.Token()
-		if err != nil {
+		switch {
+		case err != nil:
 			return o, err
+		case !httpguts.ValidHeaderFieldValue(token):
+			return o, noHeader("token_env", t.TokenEnv)
 		}
 		o.Token = func(context.Context) (string, error) { return token, nil }
 	case t.TokenFile != "":
@@ -109,7 +117,13 @@ func (s *Spec) clientOptions() (mcpclient.Options, error) {
 	return o, nil
 }
 
-// Token returns the content of the transport's token_env or token_file; "" if neither is stated.
+func noHeader(key, name string) error {
+	return protocol.Errorf(protocol.ManifestInvalid,
+		"transport.%s: the value of %s has a line break or another character that no header can have", key, name)
+}
+
+// Token returns the content of the transport's token_env or token_file without the white space around it; "" if
+// neither is stated.
 func (s *Spec) Token() (string, error) {
 	t := &s.Manifest.Transport
 	switch {
@@ -118,12 +132,13 @@ func (s *Spec) Token() (string, error) {
 	case t.TokenEnv == "":
 		return "", nil
 	}
-	token, _ := process.Lookup(s.Env)(t.TokenEnv)
+	text, _ := process.Lookup(s.Env)(t.TokenEnv)
+	token := strings.TrimSpace(text)
 	if token == "" {
 		return "", protocol.Errorf(protocol.ManifestInvalid,
 			"transport.token_env: %s is not set, or withheld from the extension: add it to requires.env", t.TokenEnv)
 	}
-	return token, nil
+	return (&tokenReporter{report: s.Secret}).seen(token, nil) // the variable with white space is another secret
 }
 
 // tokenFile returns a function that reads the token for each request and passes each new one to report.

@@ -88,6 +88,36 @@ func TestRemoteServerIsAnExtension(t *testing.T) {
 	}
 }
 
+// White space around a token of the environment, such as a line break at its end, is not part of the token, which is
+// masked without it. What no header can have is refused by its name, and the server is not asked.
+func TestTokenWithLineBreaks(t *testing.T) {
+	processtest.Leaks(t)
+	server := remoteServer(t, "s3cr3t-token")
+	f := hosttest.NewFolder(t)
+	for _, id := range []string{"good", "wrong", "torn"} {
+		name := strings.ToUpper(id)
+		f.Add(id, fmt.Sprintf("[transport]\nurl = %q\ntoken_env = %q\n[requires]\nenv = [%[2]q]\n", server.URL, name))
+	}
+	f.Add("header", fmt.Sprintf("[transport]\nurl = %q\nheaders = { X-Key = \"${TORN}\" }\n[requires]\nenv = "+
+		"[\"TORN\"]\n", server.URL))
+	h := f.Open(exthost.Options{
+		Environ: []string{"GOOD=s3cr3t-token\r\n", "WRONG=0ther-s3cr3t\n", "TORN=t0rn\ns3cr3t"},
+	})
+	if s := hosttest.StatusOf(t, h, "good"); s.State != "ready" {
+		t.Errorf("good is %s: %s", s.State, s.Reason)
+	}
+	for id, want := range map[string]string{
+		"wrong":  "401",
+		"torn":   "transport.token_env: the value of TORN has a line break",
+		"header": "transport.headers: the value of X-Key has a line break",
+	} {
+		s := hosttest.StatusOf(t, h, id)
+		if !strings.Contains(s.Reason, want) || strings.Contains(s.Reason, "s3cr3t") {
+			t.Errorf("%s is %s: %s", id, s.State, s.Reason)
+		}
+	}
+}
+
 // A token from a file is masked like those in variables, and so is its replacement.
 func TestTokenFileIsASecret(t *testing.T) {
 	processtest.Leaks(t)

@@ -292,7 +292,7 @@ const maxToken = 64 << 10
 func bearerToken(auth config.Auth) (string, error) {
 	switch {
 	case auth.TokenEnv != "":
-		token := os.Getenv(auth.TokenEnv)
+		token := strings.TrimSpace(os.Getenv(auth.TokenEnv))
 		if token == "" {
 			return "", &console.Error{
 				Code: console.ExitInvalid,

@@ -36,6 +36,17 @@ func TestTokenFileIsRegularAndBounded(t *testing.T) {
 	}
 }
 
+// White space around the token of a variable, such as a line break at its end, is not part of it: no client could send
+// such a token.
+func TestTokenOfTheEnvironmentIsTrimmed(t *testing.T) {
+	for value, want := range map[string]string{"secret\n": "secret", "\r\n": ""} {
+		t.Setenv("SERVER_TOKEN", value)
+		if token, err := bearerToken(config.Auth{TokenEnv: "SERVER_TOKEN"}); token != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", value, token, err)
+		}
+	}
+}
+
 // A host that cannot open its listener or its control socket for lack of descriptors names the limit.
 func TestLackOfDescriptorsIsNamed(t *testing.T) {
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE} {

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
 	"github.com/exthost/exthost/internal/wire/mcphttp"
 )
@@ -141,8 +143,8 @@ func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body
 		if err != nil {
 			return nil, &CredentialsError{err}
 		}
-		if token != "" {
-			r.Header.Set("Authorization", bearer+token)
+		if err := authorize(r, token); err != nil {
+			return nil, err
 		}
 	}
 	c.out.Add(uint64(len(body)))
@@ -169,6 +171,17 @@ func (c *client) newCall(ctx, running context.Context, cancel func(), u *url.URL
 // bearer is the prefix of a token in the Authorization header.
 const bearer = "Bearer "
 
+// authorize sets the token of a request; "" means none.
+func authorize(r *http.Request, token string) error {
+	switch {
+	case !httpguts.ValidHeaderFieldValue(token):
+		return &CredentialsError{errors.New("the token has a line break or another character that no header can have")}
+	case token != "":
+		r.Header.Set("Authorization", bearer+token)
+	}
+	return nil
+}
+
 // do sends a request and waits for the headers of the answer. If the server refuses the token, the request is
 // repeated once with a renewed one. written is called once the request is written. The error is an *UnreachableError
 // if there is no connection, a *CredentialsError if there is no accepted token, ErrSessionGone if a 401 is due to the
@@ -194,7 +207,9 @@ func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
 	if again.Body, err = r.GetBody(); err != nil {
 		return nil, err
 	}
-	again.Header.Set("Authorization", bearer+token)
+	if err := authorize(again, token); err != nil {
+		return nil, err
+	}
 	resp, err = c.sendInSession(again, written)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		_ = resp.Body.Close()

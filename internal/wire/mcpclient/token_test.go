@@ -3,6 +3,8 @@ package mcpclient
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +45,29 @@ func TestCallersDeadlineEndsTheWaitForAToken(t *testing.T) {
 					t.Errorf("after %v: %v", d, err)
 				}
 			})
+		})
+	}
+}
+
+// TestTokenThatNoHeaderCarries tests that such a token, which may be a renewed one, is named as the fault: the server
+// is not unreachable.
+func TestTokenThatNoHeaderCarries(t *testing.T) {
+	for _, first := range []string{"good", "t0rn\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := NewStreamable(Options{
+				URL:   "http://server.example",
+				Token: func(context.Context) (string, error) { return first, nil },
+				Renew: func(context.Context, string, []string) (string, error) { return "t0rn\n", nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			s.http.Transport = server(func(*http.Request) (int, string) { return http.StatusUnauthorized, "" })
+			err = s.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized})
+			if _, ok := errors.AsType[*CredentialsError](err); !ok || !strings.Contains(err.Error(), "line break") {
+				t.Errorf("with the token %q: %v", first, err)
+			}
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // ErrTooLarge is wrapped by the error for an event over the reader's limit.
@@ -68,8 +70,8 @@ func (r *Reader) field(event *Event, line []byte) {
 	case "data":
 		event.Data = append(append(event.Data, value...), '\n')
 	case "id":
-		if bytes.IndexByte(value, 0) < 0 {
-			r.LastID = string(value)
+		if id := string(value); httpguts.ValidHeaderFieldValue(id) { // another cannot be sent as Last-Event-ID
+			r.LastID = id
 		}
 	case "retry":
 		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {

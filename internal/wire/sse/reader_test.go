@@ -39,6 +39,16 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// An id that no header can carry is ignored: a stream is resumed by a header with the last id.
+func TestIDsThatNoHeaderCarriesAreIgnored(t *testing.T) {
+	for _, id := range []string{"a\x00b", "a\x01b", "\x7f"} {
+		e := NewReader(strings.NewReader("id: 1\nid: "+id+"\ndata: x\n\n"), 100)
+		if _, err := e.Next(); err != nil || e.LastID != "1" {
+			t.Errorf("after the id %q: id %q, %v", id, e.LastID, err)
+		}
+	}
+}
+
 // Lines end in LF, CR or CRLF, and a stream may begin with a byte order mark.
 func TestLineEnds(t *testing.T) {
 	for name, stream := range map[string]string{
