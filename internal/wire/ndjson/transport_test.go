@@ -346,8 +346,14 @@ func TestBacklog(t *testing.T) {
 	if _, err := peer.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+	if err := l.Write(t.Context(), request(3, 1<<20)); err != nil { // waits behind the second
+		t.Fatal(err)
+	}
 	l.Close()
-	if b := l.Backlog(); b.Unread != -1 {
+	if b := l.Backlog(); b.Unsent != 0 || b.Unread != -1 {
 		t.Errorf("%+v of a closed transport", b)
+	}
+	if l.out.buf != nil || l.out.writing != nil {
+		t.Errorf("a closed transport keeps %d bytes of frames", cap(l.out.buf)+cap(l.out.writing))
 	}
 }

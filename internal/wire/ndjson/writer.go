@@ -181,9 +181,11 @@ func (w *writer) nextBatch() []byte {
 func (w *writer) written(n int) {
 	w.total.Add(uint64(n))
 	w.mu.Lock()
-	w.unwritten -= n
-	w.wake()
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	if w.err == nil { // otherwise all that was unwritten is dropped already
+		w.unwritten -= n
+		w.wake()
+	}
 }
 
 // wake wakes the goroutines in await; mu is held.
@@ -253,15 +255,20 @@ func (w *writer) fail(err error) error {
 	if w.err != nil {
 		return w.err
 	}
-	w.err = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, err)
 	grace := readGrace
 	if stalled {
 		grace = 0
 	}
 	w.readTimer = time.AfterFunc(grace, func() { _ = w.closeRead() })
+	w.endLocked(fmt.Errorf("%w: %w", jsonrpc.ErrClosed, err))
+	return w.err
+}
+
+// endLocked ends writing and drops the frames that are not written; mu is held.
+func (w *writer) endLocked(reason error) {
+	w.err = reason
 	w.buf, w.writing, w.unwritten = nil, nil, 0
 	w.wake()
-	return w.err
 }
 
 // flush waits until the pipe has taken all frames.
@@ -289,8 +296,7 @@ func (w *writer) readError(err error) error {
 func (w *writer) close() error {
 	w.mu.Lock()
 	if w.err == nil {
-		w.err = jsonrpc.ErrClosed
-		w.wake()
+		w.endLocked(jsonrpc.ErrClosed)
 	}
 	if w.readTimer != nil {
 		w.readTimer.Stop()
