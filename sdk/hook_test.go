@@ -26,6 +26,8 @@ func TestHooks(t *testing.T) {
 			return nil, errors.New("disk full")
 		case "panic":
 			panic("oh")
+		case "nil":
+			return nil, (*fault)(nil)
 		}
 		return nil, nil
 	})
@@ -42,6 +44,7 @@ func TestHooks(t *testing.T) {
 		`{"tool_name":"change"}`: `"result":{"override":{"n":12345678901234567890,"x":null},"context":"changed"}`,
 		`{"tool_name":"fail"}`:   `"message":"disk full"`,
 		`{"tool_name":"panic"}`:  `the hook panicked: oh`,
+		`{"tool_name":"nil"}`:    `the hook panicked: runtime error: `,
 		`{"tool_name":5}`:        `"code":-32602`,
 	} {
 		answer := h.ask(`{"jsonrpc":"2.0","id":1,"method":"hooks/before_tool_call","params":` + params + `}`)

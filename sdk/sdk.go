@@ -197,7 +197,7 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	c := x.begin(ctx, req)
 	defer x.end(c)
 	answer, err := recovered(c, "tool", t.call, arguments)
-	if wire, ok := errors.AsType[*Error](err); ok {
+	if wire, ok := errors.AsType[*Error](err); ok && wire != nil {
 		return nil, (*jsonrpc.Error)(wire)
 	}
 	if err != nil {
@@ -225,7 +225,10 @@ func recovered[In, Out any](ctx context.Context, what string, f func(context.Con
 			err = fmt.Errorf("the %s panicked: %v", what, p)
 		}
 	}()
-	return f(ctx, in)
+	if out, err = f(ctx, in); err != nil {
+		_ = err.Error() // panics here for an error that is a nil pointer, rather than when the call is answered
+	}
+	return out, err
 }
 
 func (x *Extension) end(c *call) {

@@ -128,6 +128,11 @@ func TestSetupRefuses(t *testing.T) {
 	}
 }
 
+// fault is an error whose nil pointer has no text.
+type fault struct{ text string }
+
+func (f *fault) Error() string { return f.text }
+
 func TestResults(t *testing.T) {
 	x := sdk.New("1")
 	sdk.AddTool(x, sdk.Tool{Name: "text"}, func(context.Context, struct{}) (string, error) { return "a\nb", nil })
@@ -143,6 +148,13 @@ func TestResults(t *testing.T) {
 	})
 	sdk.AddTool(x, sdk.Tool{Name: "unencodable"}, func(context.Context, struct{}) (chan int, error) { return nil, nil })
 	sdk.AddTool(x, sdk.Tool{Name: "panics"}, func(context.Context, struct{}) (string, error) { panic("at the disco") })
+	sdk.AddTool(x, sdk.Tool{Name: "nil"}, func(context.Context, struct{}) (string, error) { return "", (*fault)(nil) })
+	sdk.AddTool(x, sdk.Tool{Name: "nil-refusal"},
+		func(context.Context, struct{}) (string, error) { return "", (*sdk.Error)(nil) })
+	sdk.AddTool(x, sdk.Tool{Name: "wrapped"},
+		func(context.Context, struct{}) (string, error) {
+			return "", fmt.Errorf("a cause: %w", (*sdk.Error)(nil))
+		})
 	h := serve(t, x)
 	for _, tt := range []struct{ params, want string }{
 		{`{"name":"text"}`, `"result":{"content":[{"type":"text","text":"a\nb"}]}`},
@@ -155,6 +167,9 @@ func TestResults(t *testing.T) {
 		{`{"name":"refuses"}`, `"error":{"code":-32001,"message":"no","data":[1]}`},
 		{`{"name":"unencodable"}`, `"isError":true`},
 		{`{"name":"panics"}`, `"text":"the tool panicked: at the disco"`},
+		{`{"name":"nil"}`, `"text":"the tool panicked: runtime error: `},
+		{`{"name":"nil-refusal"}`, `"text":"the tool panicked: runtime error: `},
+		{`{"name":"wrapped"}`, `"text":"a cause: `},
 		{`{"name":"missing"}`, `"code":-32602`},
 		{`{"nam":"text"}`, `"code":-32602`},
 	} {
