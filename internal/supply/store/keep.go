@@ -1,9 +1,11 @@
 package store
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -297,7 +299,7 @@ func (s Store) Carry(from, to string) (copies []Copy, err error) {
 			continue
 		}
 		c := Copy{from: filepath.Join(old, filepath.FromSlash(name)), to: filepath.Join(dir, filepath.FromSlash(name))}
-		if err = c.make(was[name].info.Mode().Perm()); err != nil {
+		if err = c.make(s.dir, was[name].info.Mode().Perm()); err != nil {
 			break
 		}
 		copies = append(copies, c)
@@ -305,7 +307,9 @@ func (s Store) Carry(from, to string) (copies []Copy, err error) {
 	return copies, errors.Join(err, seal(dir, of.dirs()))
 }
 
-func (c *Copy) make(mode fs.FileMode) error {
+// make makes the copy, which comes to its place only when it is whole. Until then it lies in dir, where [Store.New]
+// removes what a program that was killed has left.
+func (c *Copy) make(dir string, mode fs.FileMode) (err error) {
 	if err := os.MkdirAll(filepath.Dir(c.to), 0o700); err != nil {
 		return err
 	}
@@ -314,14 +318,32 @@ func (c *Copy) make(mode fs.FileMode) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(c.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	part := filepath.Join(dir, newPrefix+rand.Text())
+	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	h := sha256.New()
 	_, err = io.Copy(io.MultiWriter(out, h), in)
 	c.sum = hex.EncodeToString(h.Sum(nil))
-	return errors.Join(err, out.Close())
+	if err = errors.Join(err, out.Sync(), out.Close()); err == nil {
+		err = moveNew(part, c.to)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s cannot be copied to %s: %w", c.from, c.to, err), os.Remove(part))
+	}
+	return nil
+}
+
+// moveNew moves a file to a path where nothing is.
+func moveNew(from, to string) error {
+	switch _, err := os.Lstat(to); {
+	case err == nil:
+		return &fs.PathError{Op: "create", Path: to, Err: fs.ErrExist}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return os.Rename(from, to)
 }
 
 // unchanged reports whether the file at path, the original or the copy, has the copied content.

@@ -59,13 +59,13 @@ func (s Store) New() (*Tree, error) {
 	return &Tree{dir: dir, names: map[string]string{}, kinds: map[string]bool{}}, nil
 }
 
-// Unfinished trees have this prefix, and are removed after this time.
+// Unfinished trees, and files of [Store.Carry], have this prefix, and are removed after this time.
 const (
 	newPrefix = "new-"
 	givenUp   = 24 * time.Hour
 )
 
-// dropOld removes unfinished trees of programs that were killed.
+// dropOld removes what programs that were killed have not finished.
 func (s Store) dropOld() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
