@@ -51,7 +51,7 @@ type draft struct {
 
 	store    *store.Store // of a plugin, which the folder has a copy of; nil: plugin.toml runs a program
 	portable bool         // the plugin is one of Agent Plugins, and not translated
-	placed   bool         // the plugin's files may be in the folder
+	placed   bool         // the plugin's files are in the folder
 
 	carried []store.Copy // data files taken over from the previous version
 }

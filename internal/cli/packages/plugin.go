@@ -194,10 +194,9 @@ func (d *draft) askAndPlace(ctx context.Context, before string, yes bool, next s
 	if err := remember(d.cfg); err != nil {
 		return err
 	}
-	d.placed = true
-	left, err := d.store.Exchange(d.dir, before, d.pkg.Tree)
+	left, err := d.place(before)
 	if err != nil {
-		return inTheWay(err)
+		return err
 	}
 	real, err := filepath.EvalSymlinks(d.dir)
 	if err != nil {
@@ -247,10 +246,21 @@ func inTheWay(err error) error {
 	return &console.Error{Code: console.ExitFailed, Text: console.Safe(err.Error()), Hint: "move it away", Cause: err}
 }
 
-// displace puts the plugin's folder back into the state before [draft.askAndPlace].
+// place copies the plugin's files into its folder, in place of those of the tree before, and returns the names of the
+// files that are of neither.
+func (d *draft) place(before string) (left []string, err error) {
+	if left, err = d.store.Exchange(d.dir, before, d.pkg.Tree); err != nil {
+		return nil, inTheWay(err)
+	}
+	d.placed = true
+	return left, nil
+}
+
+// displace puts the plugin's folder back into the state before [draft.place]. Without its files there, those of the
+// user may be the same as some of the package, and stay.
 func (d *draft) displace() error {
 	if !d.placed {
-		return nil
+		return d.store.Withdraw(d.dir) // takes back what an exchange did that failed in the middle
 	}
 	before := ""
 	if d.entry != nil {
