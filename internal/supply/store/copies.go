@@ -152,16 +152,24 @@ func (s Store) Exchange(dir, from, to string) (left []string, err error) {
 
 // exchange is [Store.Exchange] while the store is locked.
 func (s Store) exchange(dir, from, to string) (left []string, err error) {
+	x, err := s.prepare(dir, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return s.perform(x)
+}
+
+// prepare plans an exchange, and changes nothing.
+func (s Store) prepare(dir, from, to string) (*exchange, error) {
 	found, err := listCopy(dir)
 	if err != nil {
 		return nil, err
 	}
-	x := exchange{dir: dir, found: found}
-	was, err := s.filesOfCopy(from, dir, found)
-	if err != nil {
+	x := &exchange{dir: dir, from: from, to: to, found: found}
+	if x.was, err = s.filesOfCopy(from, dir, found); err != nil {
 		return nil, err
 	}
-	x.ours = append(x.ours, was)
+	x.ours = append(x.ours, x.was)
 	if to != "" {
 		if x.source, _, err = s.Verify(to); err != nil {
 			return nil, err
@@ -170,38 +178,50 @@ func (s Store) exchange(dir, from, to string) (left []string, err error) {
 			return nil, fmt.Errorf("%s: the notes of the store about it are lost", x.source)
 		}
 	}
-	if err := s.takeOver(&x); err != nil {
+	if err := s.takeOver(x); err != nil {
 		return nil, err
 	}
 	x.foreign = x.foreignIn()
-	if err := x.plan(); err != nil {
-		return nil, err
-	}
-	if err := s.begin(dir, pending{from, to}); err != nil {
+	return x, x.plan()
+}
+
+// perform runs an exchange. If that fails, the folder is put back into the state before.
+func (s Store) perform(x *exchange) (left []string, err error) {
+	_, resumed := s.killed(x.dir)
+	if err := s.begin(x.dir, pending{x.from, x.to}); err != nil {
 		return nil, err
 	}
 	if err := x.run(); err != nil {
+		if other := s.undo(x); other != nil {
+			return nil, errors.Join(err, fmt.Errorf("%s has files of two versions now: %w", x.dir, other))
+		}
+		if resumed {
+			return nil, err // what the exchange before has left is noted still
+		}
+		return nil, errors.Join(err, s.end(x.dir))
+	}
+	if err := s.end(x.dir); err != nil {
 		return nil, err
 	}
-	if err := s.end(dir); err != nil {
-		return nil, err
-	}
-	if to == "" {
-		_ = os.Remove(s.notesOfCopy(dir) + notesEnding) // may not exist
+	if x.to == "" {
+		_ = os.Remove(s.notesOfCopy(x.dir) + notesEnding) // may not exist
 	}
 	return x.left(), nil
 }
 
 // exchange is one exchange of a copy.
 type exchange struct {
-	dir, source string  // of the copy; of the new tree
-	found       folder  // in dir
-	ours        []files // the old tree, and those of an exchange before that was killed
-	is          files   // the new tree
+	dir      string  // of the copy
+	from, to string  // hashes of the old and the new tree
+	source   string  // of the files of the new tree
+	found    folder  // in dir
+	was, is  files   // the old and the new tree
+	ours     []files // the old tree, and those of an exchange before that was killed
 
 	foreign map[string]string // see foreignIn
 
 	write, remove []string // what of them changes, sorted
+	done          []string // what run has written or removed, in this order
 }
 
 // wrote reports whether a file of the folder is one that the store wrote there.
@@ -345,14 +365,22 @@ func (x *exchange) run() error {
 	}
 	defer in.Close()
 	for _, name := range x.remove {
+		switch ours, err := x.unedited(in, name); {
+		case err != nil:
+			return err
+		case !ours:
+			continue
+		}
 		if err := file.RemoveIn(in, name); err != nil {
 			return err
 		}
+		x.done = append(x.done, name)
 	}
 	for _, name := range x.write {
-		if err := x.put(in, filepath.FromSlash(name)); err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(x.dir, name), err)
+		if err := x.replace(in, name); err != nil {
+			return err
 		}
+		x.done = append(x.done, name)
 	}
 	if len(x.is) == 0 {
 		_ = os.Remove(x.dir) // fails unless empty
@@ -363,9 +391,45 @@ func (x *exchange) run() error {
 // newEnding ends the name of a file until it is complete. [Store.takeOver] removes one that a killed program has left.
 const newEnding = ".exthost-new"
 
-// put writes one file of the new tree.
-func (x *exchange) put(in *os.Root, name string) (err error) {
-	from, err := os.Open(filepath.Join(x.source, name))
+// replace writes one file of the new tree. It refuses to replace a file that its user has saved since the plan.
+func (x *exchange) replace(in *os.Root, name string) error {
+	if err := stage(in, x.source, name); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(x.dir, name), err)
+	}
+	ours, err := x.unedited(in, name)
+	switch {
+	case err == nil && !ours:
+		err = InTheWay{x.dir, []string{name}}
+	case err == nil:
+		err = place(in, name)
+	}
+	if err != nil {
+		return errors.Join(err, in.Remove(filepath.FromSlash(name)+newEnding))
+	}
+	return nil
+}
+
+// unedited reports whether nothing is lost where a file is replaced or removed: it is missing, as the plan has found
+// it, or of one of our trees. It is asked immediately before, since the user may save files during an exchange.
+func (x *exchange) unedited(in *os.Root, name string) (bool, error) {
+	info, err := in.Lstat(filepath.FromSlash(name))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist), ignoreMissing(err)
+	}
+	now := entry{Version: file.VersionOf(info), info: info}
+	switch e, taken := x.found[name]; {
+	case !taken:
+		return slices.Contains(x.remove, name), nil // a file that was not complete, see takeOver
+	case e.Is(now.Version):
+		return true, nil
+	}
+	return x.wrote(name, now)
+}
+
+// stage copies a file of the tree in source to the directory where [place] then puts it.
+func stage(in *os.Root, source, name string) error {
+	name = filepath.FromSlash(name)
+	from, err := os.Open(filepath.Join(source, name))
 	if err != nil {
 		return err
 	}
@@ -386,19 +450,22 @@ func (x *exchange) put(in *os.Root, name string) (err error) {
 		return err
 	}
 	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Close()); err == nil {
-		err = in.Rename(name+newEnding, name)
-	}
-	if err != nil {
+	if err = errors.Join(err, to.Close()); err != nil {
 		return errors.Join(err, in.Remove(name+newEnding))
 	}
 	return nil
 }
 
+// place gives a file that [stage] has copied its name.
+func place(in *os.Root, name string) error {
+	name = filepath.FromSlash(name)
+	return in.Rename(name+newEnding, name)
+}
+
 // left returns the files in the folder that are of neither tree, or were changed.
 func (x *exchange) left() (names []string) {
-	removed := make(map[string]bool, len(x.remove))
-	for _, name := range x.remove {
+	removed := make(map[string]bool, len(x.done))
+	for _, name := range x.done {
 		removed[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.found)) {
