@@ -258,9 +258,7 @@ func TrustConfiguration(c *console.Console) error {
 
 // AcceptConfiguration records that the user trusts the configuration that v judges.
 func AcceptConfiguration(k *consent.Consent, cfg *config.Config, v *consent.Verdict) error {
-	v.Record.Trust(v.Files)
-	v.Record.Rules = cfg.Rules()
-	return k.Store.Put(v.Record)
+	return k.Store.TrustConfiguration(v, cfg.Rules())
 }
 
 // TrustFolder records that the user trusts the extensions in dir as they are, because the user made them or named dir

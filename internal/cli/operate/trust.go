@@ -173,12 +173,11 @@ func revokeNamed(ctx context.Context, c *console.Console, names []string, all bo
 		return err
 	}
 	for _, of := range dirs {
-		r, err := k.Store.Of(of.dir, of.kind)
+		err := k.Store.Change(of.dir, of.kind, func(r *consent.Record) error {
+			r.Revoke()
+			return nil
+		})
 		if err != nil {
-			return err
-		}
-		r.Revoke()
-		if err := k.Store.Put(r); err != nil {
 			return err
 		}
 	}

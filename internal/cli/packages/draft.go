@@ -42,12 +42,11 @@ type draft struct {
 	root    bool // the search path did not exist before
 	locked  bool // the lock file existed before
 
-	entry  *lock.Entry // the previous entry; nil: none
-	next   lock.Entry
-	text   []byte          // previous text of plugin.toml
-	record *consent.Record // the previous record of trust
-	pkg    *packages.Package
-	asked  *trust.Pending
+	entry *lock.Entry // the previous entry; nil: none
+	next  lock.Entry
+	text  []byte // previous text of plugin.toml
+	pkg   *packages.Package
+	asked *trust.Pending
 
 	store    *store.Store // of a plugin, which the folder has a copy of; nil: plugin.toml runs a program
 	portable bool         // the plugin is one of Agent Plugins, and not translated
@@ -132,14 +131,11 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	if err := file.WriteAtomic(filepath.Join(d.dir, manifest.FileName), text); err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(d.dir)
-	if err != nil {
-		return err
-	}
-	if d.record, err = d.k.Store.Of(real, consent.Extension); err != nil {
+	if err := d.recordable(); err != nil {
 		return err
 	}
 	d.k.Package = func(*discovery.Candidate) (string, error) { return p.Tree, nil }
+	var err error
 	if d.asked, err = trust.Folder(ctx, d.k, d.cfg, d.dir); err != nil {
 		return err
 	}
@@ -152,6 +148,15 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	}
 	d.state(lock.Sum(text), m)
 	return nil
+}
+
+// recordable returns an error if the record of trust cannot be read, which a yes would be added to.
+func (d *draft) recordable() error {
+	real, err := filepath.EvalSymlinks(d.dir)
+	if err == nil {
+		_, err = d.k.Store.Of(real, consent.Extension)
+	}
+	return err
 }
 
 // state sets the next entry of the lock file, of the package whose manifest is m.
@@ -221,12 +226,8 @@ func (d *draft) undo() (err error) {
 	if d.text == nil && d.root {
 		_ = os.Remove(filepath.Dir(d.dir)) // fails if there is more in it by now
 	}
-	if d.record != nil {
-		if d.record.Trusted == nil && !d.record.Revoked {
-			err = errors.Join(err, d.k.Store.Forget(d.record.Dir, consent.Extension))
-		} else {
-			err = errors.Join(err, d.k.Store.Put(d.record))
-		}
+	if d.asked != nil {
+		err = errors.Join(err, d.asked.Undo())
 	}
 	return errors.Join(err, d.unlock(), release(d.c, d.pkg.Tree, d.carried...))
 }

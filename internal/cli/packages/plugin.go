@@ -14,7 +14,6 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/listing/skills"
-	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/supply/lock"
 	"github.com/exthost/exthost/internal/supply/packages"
 	"github.com/exthost/exthost/internal/supply/store"
@@ -198,11 +197,7 @@ func (d *draft) askAndPlace(ctx context.Context, before string, yes bool, next s
 	if err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(d.dir)
-	if err != nil {
-		return err
-	}
-	if d.record, err = d.k.Store.Of(real, consent.Extension); err != nil {
+	if err := d.recordable(); err != nil {
 		return err
 	}
 	if d.asked, err = trust.Folder(ctx, d.k, d.cfg, d.dir); err != nil {

@@ -77,24 +77,24 @@ func grant(ctx context.Context, c *console.Console, id string, names []string, r
 	if err != nil {
 		return err
 	}
-	r, err := k.Store.Of(dir, consent.Extension)
-	if err != nil {
-		return err
-	}
 	said := "granted to " + id + ": " + strings.Join(names, ", ")
 	if revoke {
 		said = "withdrawn from " + id
-		if !r.Withdraw(id, names...) {
+	}
+	err = k.Store.Change(dir, consent.Extension, func(r *consent.Record) error {
+		switch {
+		case !revoke:
+			r.Grant(id, names...)
+		case !r.Withdraw(id, names...):
 			return &console.Error{
 				Code: console.ExitNotFound,
 				Text: id + " has no such grant",
 				Hint: "exthost trust --list",
 			}
 		}
-	} else {
-		r.Grant(id, names...)
-	}
-	if err := k.Store.Put(r); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return hosts.Apply(ctx, c, cfg, said)

@@ -457,6 +457,16 @@ func (p *Pending) Accept(items []*Item) error {
 	return nil
 }
 
+// Undo takes back what [Pending.Accept] has recorded about extensions, see [consent.Store.Undo].
+func (p *Pending) Undo() (err error) {
+	for _, i := range p.Items {
+		if i.agreed != nil && i.verdict != nil {
+			err = errors.Join(err, p.k.Store.Undo(i.verdict))
+		}
+	}
+	return err
+}
+
 // Discover finds the extensions of cfg.
 func Discover(ctx context.Context, cfg *config.Config) ([]discovery.Candidate, error) {
 	found, err := discovery.Discover(ctx, cfg.Extensions.Discovery())

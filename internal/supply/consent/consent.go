@@ -59,6 +59,8 @@ type Verdict struct {
 	project string // project whose files Files includes; "" for the folder alone
 	kept    bool   // the same files were trusted within a wider project
 	marks   []mark // state of the compared files, see [Consent.Starts]
+
+	before *Record // what a yes has changed into Record; nil without one
 }
 
 // Trusted reports whether the folder may run in its current state.
@@ -249,35 +251,6 @@ func (k *Consent) allowsConfigured(cfg *config.Config, v *Verdict, err error) er
 	if changes := v.Files.Differs(trusted); len(changes) > 0 {
 		return protocol.Errorf(protocol.Untrusted, "the programs of the configuration changed since it was trusted: %s",
 			Some(changes))
-	}
-	return nil
-}
-
-// Trusted is an extension that the user trusts, in the state that the verdict describes, and its granted secrets.
-type Trusted struct {
-	ID      string
-	Verdict *Verdict
-	Secrets []string
-}
-
-// Trust records what the user trusts. Changes made after the verdicts are not included.
-func (s Store) Trust(list ...Trusted) error {
-	records := map[string]*Record{} // by folder: all extensions of a folder share one
-	for _, t := range list {
-		r := records[t.Verdict.Record.Dir]
-		if r == nil {
-			if r = t.Verdict.Record; !t.Verdict.kept {
-				r.Trust(t.Verdict.Files)
-				r.Project = t.Verdict.project
-			}
-			records[r.Dir] = r
-		}
-		r.Grant(t.ID, t.Secrets...)
-	}
-	for _, dir := range slices.Sorted(maps.Keys(records)) {
-		if err := s.Put(records[dir]); err != nil {
-			return err
-		}
 	}
 	return nil
 }

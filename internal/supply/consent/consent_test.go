@@ -70,6 +70,26 @@ func (k *kit) candidate() *discovery.Candidate {
 	return &found.Candidates[0]
 }
 
+func (k *kit) revoke() {
+	k.Helper()
+	k.change(func(r *consent.Record) { r.Revoke() })
+}
+
+// change changes the record like another program.
+func (k *kit) change(change func(*consent.Record)) {
+	k.Helper()
+	dir, err := filepath.EvalSymlinks(k.dir)
+	if err == nil {
+		err = k.Store.Change(dir, consent.Extension, func(r *consent.Record) error {
+			change(r)
+			return nil
+		})
+	}
+	if err != nil {
+		k.Fatal(err)
+	}
+}
+
 func (k *kit) accept() {
 	k.Helper()
 	v, err := k.Extension(k.candidate())
@@ -252,10 +272,7 @@ func TestRecords(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("files (-want +got):\n", diff)
 	}
-	all[0].Revoke()
-	if err := k.Store.Put(all[0]); err != nil {
-		t.Fatal(err)
-	}
+	k.revoke()
 	k.says("revoked")
 	if k.Granted(c, "A_TOKEN") {
 		t.Error("the secret is still granted")

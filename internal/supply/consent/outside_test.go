@@ -268,8 +268,7 @@ func TestConfiguredOutside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.Record.Trust(v.Files)
-			if err := k.Store.Put(v.Record); err != nil {
+			if err := k.Store.TrustConfiguration(v, nil); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := k.StartsConfigured(cfg); err != nil {

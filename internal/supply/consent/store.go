@@ -32,6 +32,8 @@ type Record struct {
 	Secrets map[string][]string `json:"secrets,omitempty"` // granted, by extension id
 	// the user revoked trust: not even a bundled extension runs
 	Revoked bool `json:"revoked,omitempty"`
+
+	stored file.Version // of the file that it was read from
 }
 
 // Kind is the part of a folder that a record covers.
@@ -95,12 +97,44 @@ func read(path string) (*Record, error) {
 	if r.Version != version {
 		return nil, fmt.Errorf("%s has version %d, and this program knows %d; remove it", path, r.Version, version)
 	}
+	r.stored = file.UnsettledVersionOf(info)
 	return r, nil
 }
 
-func (s Store) Put(r *Record) error {
+// Change calls change with the record of a folder, and stores what it makes of it. No other program changes the record
+// meanwhile, so that nothing of what they store is lost; change must not wait for anybody. After an error of change the
+// record is as before.
+func (s Store) Change(dir string, kind Kind, change func(*Record) error) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, err := s.Of(dir, kind)
+	if err == nil {
+		err = change(r)
+	}
+	if err != nil {
+		return err
+	}
+	return s.put(r)
+}
+
+// lock keeps other programs from changing records until unlock. It waits a few seconds for them.
+func (s Store) lock() (unlock func(), err error) {
+	if unlock, err = file.LockDir(s.dir); err != nil {
+		return nil, fmt.Errorf("%s is being changed by another program; the same command again: %w", s.dir, err)
+	}
+	return unlock, nil
+}
+
+// put stores a record, and removes one that says nothing. The store must be locked.
+func (s Store) put(r *Record) error {
+	if r.Trusted == nil && !r.Revoked && len(r.Secrets) == 0 {
+		return ignoreMissing(os.Remove(s.path(r.Dir, r.Kind)))
 	}
 	data, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -120,7 +154,13 @@ func (s Store) Modified() time.Time {
 // Writable returns an error if records could not be stored.
 func (s Store) Writable() error { return file.Writable(filepath.Join(s.dir, "any.json")) }
 
+// Forget removes the record of a folder.
 func (s Store) Forget(dir string, kind Kind) error {
+	unlock, err := s.lock()
+	if err != nil {
+		return ignoreMissing(err) // there is no record at all
+	}
+	defer unlock()
 	return ignoreMissing(os.Remove(s.path(dir, kind)))
 }
 
@@ -146,6 +186,14 @@ func (s Store) All() (records []*Record, err error) {
 		return strings.Compare(a.Dir+string(a.Kind), b.Dir+string(b.Kind))
 	})
 	return records, errors.Join(broken...)
+}
+
+// sameTrust reports whether two records of a folder say the same about what is trusted.
+func (r *Record) sameTrust(other *Record) bool {
+	if (r.Trusted == nil) != (other.Trusted == nil) || r.Trusted != nil && !r.Trusted.Equal(*other.Trusted) {
+		return false
+	}
+	return r.Revoked == other.Revoked && r.Project == other.Project && len(r.Files.Differs(other.Files)) == 0
 }
 
 // Trust records that files are trusted from now on.
