@@ -37,7 +37,7 @@ type Consent struct {
 	// these variables name are part of what is trusted.
 	Stated func(id string) Stated
 
-	contents contentCache
+	contents sync.Map // content checks of the last walk, map[string]contentCheck, by project and folder
 	last     sync.Map // Files last found, by Kind and folder; spares reading a folder without a record again
 }
 
@@ -166,9 +166,18 @@ func (k *Consent) files(c *discovery.Candidate, dir, project string, stated []st
 		return nil, err
 	}
 	programs = append(programs, skills.Paths(dir)...) // a model does what they say
-	r := newReader(known, &k.contents)
+	checks := &contentCache{now: map[string]contentCheck{}}
+	walk := project + "\n" + dir
+	if last, ok := k.contents.Load(walk); ok {
+		checks.before = last.(map[string]contentCheck)
+	}
+	r := newReader(known, checks)
 	r.every = m.Portable // what its servers write belongs into PLUGIN_DATA
-	return folder(dir, k.compared(append(programs, stated...)), r)
+	s, err := folder(dir, k.compared(append(programs, stated...)), r)
+	if err == nil {
+		k.contents.Store(walk, checks.now)
+	}
+	return s, err
 }
 
 // compared drops installed packages if a lock file decides, because the lock file does not record them.

@@ -79,8 +79,12 @@ var codeLine = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^[ \t]*(?:` + strings.Join(codeLines, "|") + `)`)
 })
 
-// contentCache caches the content checks of files whose names are inconclusive. A nil contentCache caches nothing.
-type contentCache struct{ of sync.Map } // contentCheck by path
+// contentCache caches the content checks of files whose names are inconclusive, from one walk of a folder to the next.
+// It keeps no check of a file that the last walk has not met: extensions may write files under ever new names. A nil
+// contentCache caches nothing.
+type contentCache struct {
+	before, now map[string]contentCheck // of the walk before and of this one, by path
+}
 
 type contentCheck struct {
 	version file.Version
@@ -90,15 +94,17 @@ type contentCheck struct {
 // holdsCode reports whether a file contains code: an executable format, or text with typical lines of programs. A
 // missing file contains none.
 func (l *contentCache) holdsCode(path string, info fs.FileInfo) (bool, error) {
+	if l == nil {
+		return holdsCode(path)
+	}
 	now := file.VersionOf(info)
-	if l != nil {
-		if was, ok := l.of.Load(path); ok && was.(contentCheck).version.Is(now) {
-			return was.(contentCheck).code, nil
-		}
+	if was, ok := l.before[path]; ok && was.version.Is(now) {
+		l.now[path] = was
+		return was.code, nil
 	}
 	code, err := holdsCode(path)
-	if l != nil && err == nil {
-		l.of.Store(path, contentCheck{now, code})
+	if err == nil {
+		l.now[path] = contentCheck{now, code}
 	}
 	return code, err
 }
