@@ -181,6 +181,7 @@ func TestDataStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(path, "lib", "util.js", "x"), "in place", 0o600)
+	write(t, filepath.Join(path, "lib", "util.js", "deep", "x.js"), "code in place", 0o600)
 	if _, _, err := s.Verify(hash); err == nil || !strings.Contains(err.Error(), "index.js") {
 		t.Fatalf("damaged: %v", err)
 	}
@@ -189,13 +190,15 @@ func TestDataStays(t *testing.T) {
 		t.Fatalf("%s is not %s", again, hash)
 	}
 	kept("it was restored")
-	if diff := cmp.Diff([]string{"index.js", "lib/evil.js", "lib/util.js"}, aside.Files); diff != "" {
+	want := []string{"index.js", "lib/evil.js", "lib/util.js/deep/x.js", "lib/util.js/x"}
+	if diff := cmp.Diff(want, aside.Files); diff != "" {
 		t.Error(diff)
 	}
 	for name, want := range map[string]string{
-		"index.js":      "changed",
-		"lib/evil.js":   "evil",
-		"lib/util.js/x": "in place",
+		"index.js":              "changed",
+		"lib/evil.js":           "evil",
+		"lib/util.js/x":         "in place",
+		"lib/util.js/deep/x.js": "code in place",
 	} {
 		if got, err := os.ReadFile(filepath.Join(aside.Dir, name)); string(got) != want {
 			t.Errorf("%s, set aside: %q, %v", name, got, err)

@@ -53,7 +53,7 @@ type restoration struct {
 }
 
 // makeRoom moves aside what is in the way of the tree: files whose content differs, files where the tree has a
-// directory, and code that the tree does not contain.
+// directory, all files of a directory where the tree has a file, and code that the tree does not contain.
 func (r *restoration) makeRoom() error {
 	found, err := list(r.dir)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *restoration) makeRoom() error {
 	j := r.store.judge(r.dir, found, found.without(r.made))
 	for name, e := range found {
 		was, of := r.made[name]
-		stays := !of && !r.dirs[name] && !j.loads(name)
+		stays := !of && !r.dirs[name] && !r.inPlace(name) && !j.loads(name)
 		if of && !e.others {
 			if _, stays, err = e.same(r.dir, name, was); err != nil {
 				return err
@@ -76,6 +76,16 @@ func (r *restoration) makeRoom() error {
 		}
 	}
 	return nil
+}
+
+// inPlace reports whether one of the directories of a file is where the tree has a file.
+func (r *restoration) inPlace(name string) bool {
+	for d := path.Dir(name); d != "."; d = path.Dir(d) {
+		if _, of := r.made[d]; of {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *restoration) moveAside(name string) (err error) {
@@ -99,7 +109,7 @@ func (r *restoration) moveIn(from string) error {
 		case err == nil && !info.IsDir():
 			continue // unchanged
 		case err == nil:
-			if err := r.moveAside(name); err != nil {
+			if err := removeEmpty(at); err != nil { // see makeRoom
 				return err
 			}
 		}
