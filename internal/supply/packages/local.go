@@ -73,7 +73,7 @@ func (i *Installer) base(ctx context.Context, s *Source) (lock.Part, error) {
 	name = strings.TrimSuffix(filepath.Base(abs), cmp.Or(endingOf(abs), filepath.Ext(abs)))
 	p := lock.Part{Name: name, Version: "0.0.0", URL: rel}
 	if s.Kind == Bundle {
-		data, _, err := file.ReadRegular(abs, store.MaxArchive, true)
+		data, err := readArchive(abs)
 		if err != nil {
 			return p, err
 		}
@@ -154,11 +154,25 @@ func (i *Installer) fetchLocal(ctx context.Context, p lock.Part) (a archive) {
 		a.data, a.err = pack(path)
 	default:
 		a.form = archives[endingOf(path)]
-		if a.data, _, a.err = file.ReadRegular(path, store.MaxArchive, true); a.err == nil {
+		if a.data, a.err = readArchive(path); a.err == nil {
 			a.err = download.Verify(a.data, p.Integrity)
 		}
 	}
 	return a
+}
+
+// readArchive reads an archive on this machine. One that no store would take is refused before it is read.
+func readArchive(path string) ([]byte, error) {
+	tooLarge := fmt.Errorf("the archive is over %d MiB, and no larger one is taken; leave out what its program does "+
+		"not need", store.MaxArchive>>20)
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > store.MaxArchive {
+		return nil, tooLarge
+	}
+	data, _, err := file.ReadRegular(path, store.MaxArchive+1, true)
+	if err == nil && len(data) > store.MaxArchive { // it grew meanwhile
+		return nil, tooLarge
+	}
+	return data, err
 }
 
 // pack returns a folder as a tar archive with its symbolic links, without node_modules and .git. dir may be a link.

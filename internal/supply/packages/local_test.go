@@ -313,6 +313,22 @@ func TestBundle(t *testing.T) {
 	}
 }
 
+// TestTooLargeBundle: an archive that is too large is refused as that, and not read.
+func TestTooLargeBundle(t *testing.T) {
+	for _, name := range []string{"big.mcpb", "big.tar.gz"} {
+		b := newWorkbench(t)
+		path := filepath.Join(b.Dir, name)
+		writeFile(t, path, "")
+		if err := os.Truncate(path, store.MaxArchive+1); err != nil {
+			t.Fatal(err)
+		}
+		p, err := b.add(t, path)
+		b.refused(t, p, err, "the archive is over 256 MiB")
+		fetched := b.fetchLocal(t.Context(), lock.Part{URL: name})
+		b.refused(t, nil, fetched.err, "the archive is over 256 MiB")
+	}
+}
+
 // TestDefaultsOfABundle: defaults of the user configuration apply, whatever their type.
 func TestDefaultsOfABundle(t *testing.T) {
 	const form = `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/index.js", "${user_config.it}"]}}, "user_config": {"it": {"default": %s}}}`
