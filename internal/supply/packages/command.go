@@ -63,7 +63,7 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	text, complete := out.End(drain)
 	switch exit := running.Exit(); {
 	case !complete:
-		return nil, fmt.Errorf("%s printed over %d MiB", c.argv[0], maxOutput>>20)
+		return nil, errTooLong{c.argv[0]}
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", c.argv[0], ctx.Err())
 	case !exit.Success():
@@ -74,6 +74,13 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 		return nil, &failedCommand{program: c.argv[0], text: display.Cut(display.Visible(said), 600), exit: exit}
 	}
 	return text, nil
+}
+
+// errTooLong is returned when the program named so prints more than maxOutput.
+type errTooLong struct{ program string }
+
+func (e errTooLong) Error() string {
+	return fmt.Sprintf("%s printed over %d MiB", e.program, maxOutput>>20)
 }
 
 // failedCommand is returned when the program exits with an error.

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/supply/download"
+	"github.com/exthost/exthost/internal/supply/store"
 )
 
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
@@ -111,5 +113,9 @@ func gitArchive(ctx context.Context, env []string, address, commit string,
 		}
 	}
 	archive, err = g.run(ctx, "archive", "--format=tar", commit)
+	if errors.As(err, new(errTooLong)) {
+		err = fmt.Errorf("the files of commit %.12s are over %d MiB; exthost add FOLDER takes a clone with up to %d "+
+			"MiB", commit, maxOutput>>20, store.MaxArchive>>20)
+	}
 	return archive, submodules, err
 }

@@ -219,6 +219,14 @@ func TestAttacksGit(t *testing.T) {
 		"program": {func(r *repository) {
 			r.commit(map[string]string{"package.json": `{"name": "x", "bin": "../../sh"}`})
 		}, "outside of the package"},
+		"too large": {func(r *repository) {
+			big := filepath.Join(r.dir, "big")
+			writeFile(t, big, "")
+			if err := os.Truncate(big, maxOutput); err != nil { // and some bytes of the tar
+				t.Fatal(err)
+			}
+			r.commit(nodeProgram)
+		}, "are over 64 MiB; exthost add FOLDER"},
 		"gone": {func(r *repository) {
 			r.commit(nodeProgram)
 			r.git("checkout", "--quiet", "-b", "other")
