@@ -132,6 +132,11 @@ func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir str
 			return nil, errors.New(d.String())
 		}
 	}
+	for _, i := range p.Items {
+		if err := i.comparable(); err != nil {
+			return nil, err
+		}
+	}
 	return p, nil
 }
 
@@ -146,6 +151,14 @@ func Staged(ctx context.Context, k *consent.Consent, cfg *config.Config, dir, to
 		i.place = console.NearbyPath(to)
 	}
 	return p.Items, nil
+}
+
+// comparable returns why the folder cannot be compared, and so not be trusted; nil if it can.
+func (i *Item) comparable() error {
+	if i.broken == nil {
+		return nil
+	}
+	return protocol.Errorf(protocol.Untrusted, "%s cannot be trusted: %w", i.place, i.broken)
 }
 
 // Digest returns the hash of the item's files.
@@ -435,23 +448,23 @@ func (p *Pending) Select(names []string) ([]*Item, error) {
 // Accept records a yes to the items.
 func (p *Pending) Accept(items []*Item) error {
 	for _, i := range items {
-		switch {
-		case i.broken != nil:
-			return protocol.Errorf(protocol.Untrusted, "%s cannot be trusted: %w", i.place, i.broken)
-		case i.agreed == nil:
+		if err := i.comparable(); err != nil {
+			return err
+		}
+		if i.agreed == nil {
 			if err := hosts.AcceptConfiguration(p.k, p.cfg, i.verdict); err != nil {
 				return err
 			}
-		default:
-			if err := p.k.Store.Trust(i.agreed...); err != nil {
-				return err
-			}
-			if i.locked == nil {
-				continue
-			}
-			if err := hosts.LockAgreed(p.cfg.Project.Dir, i.locked, i.verdict.Files); err != nil {
-				return err
-			}
+			continue
+		}
+		if err := p.k.Store.Trust(i.agreed...); err != nil {
+			return err
+		}
+		if i.locked == nil {
+			continue
+		}
+		if err := hosts.LockAgreed(p.cfg.Project.Dir, i.locked, i.verdict.Files); err != nil {
+			return err
 		}
 	}
 	return nil
