@@ -173,7 +173,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 		row("next", hosts.Readable)
 	}
 	if i.running && i.State == string(supervisor.Failed) && i.Login == "" {
-		row("next", "fix it, then exthost restart "+i.ID)
+		row("next", cmp.Or(i.Next, "fix it, then exthost restart "+i.ID))
 	}
 	row("requires", i.requirements()...)
 	row("config", compact(i.Config))

@@ -307,7 +307,11 @@ func (s *runningStatus) rows(now time.Time, width int) []statusRow {
 		of := extensionRows(x, s.Diagnostics, now)
 		if x.Login == "" && slices.ContainsFunc(x.Instances,
 			func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
-			of[0].notes = append(of[0].notes, "exthost status "+x.ID+" shows more; fix it, then exthost restart "+x.ID)
+			note := "exthost status " + x.ID + " shows more"
+			if x.Next == "" { // else the reason ends with what to do
+				note += "; fix it, then exthost restart " + x.ID
+			}
+			of[0].notes = append(of[0].notes, note)
 		}
 		rows = append(rows, of...)
 	}
@@ -496,16 +500,23 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 	return append(append(notes, hosts.SlowCalls(x, now)...), failureNotes(x, now)...)
 }
 
-// newerBuild explains why the previous build of x runs instead of the one on disk; nil if it does not.
+// newerBuild explains why the build on disk is not the one in force; nil if it is.
 func newerBuild(x status.Extension, diags []protocol.Diagnostic) []string {
+	runs := x.State == string(supervisor.Ready)
 	for _, d := range diags {
 		switch {
 		case !hosts.Concerns(d, x):
 		case d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError:
-			return []string{"the manifest is broken, as exthost status " + x.ID +
-				" shows, and the previous build still runs; fix it, then exthost reload"}
-		case d.Code == string(protocol.Untrusted):
+			text := "the manifest is broken, as exthost status " + x.ID + " shows"
+			if runs {
+				text += ", and the previous build still runs"
+			}
+			return []string{text + "; fix it, then exthost reload"}
+		case d.Code != string(protocol.Untrusted):
+		case runs:
 			return []string{d.Message + "; the previous build runs: " + d.Hint}
+		case !strings.Contains(x.Reason, d.Message): // else the reason is shown already
+			return []string{d.Message + "; " + d.Hint}
 		}
 	}
 	return nil

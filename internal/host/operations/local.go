@@ -44,9 +44,26 @@ func (h *Local) Restart(ctx context.Context, id string) error {
 	if u == nil {
 		return Cannot(s, id)
 	}
+	if err := permitted(ctx, u); err != nil { // what runs goes on
+		return err
+	}
 	h.Log.Info("restarted by the operator", "extension", id)
 	err := u.Restart(ctx)
 	h.Reloads.Restarted(ctx, u, err)
+	return err
+}
+
+// permitted returns why a new process of u may not start, nil if it may.
+func permitted(ctx context.Context, u unit.Runner) error {
+	err := u.Base().Permitted(ctx)
+	if _, ok := u.(*unit.Extension); !ok { // the user agrees to a configuration, not to a destination or policy
+		return err
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		named := *e
+		named.Extension = u.Base().ID()
+		return &named
+	}
 	return err
 }
 

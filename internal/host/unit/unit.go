@@ -400,6 +400,16 @@ func (u *Unit) Restart(ctx context.Context) error {
 	return err
 }
 
+// Permitted returns why a new instance may not start, nil if it may: the user has not agreed to what is on disk, or
+// the lock file states another package.
+func (u *Unit) Permitted(ctx context.Context) error {
+	if u.Spec.Permit == nil {
+		return nil
+	}
+	_, err := u.Spec.Permit(ctx)
+	return err
+}
+
 // Kill implements [Runner].
 func (u *Unit) Kill() {
 	for _, i := range u.Instances() {
