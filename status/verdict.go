@@ -541,12 +541,13 @@ func (s *Status) configured(now time.Time) (list []Obstacle) {
 // broken returns the errors of files, one for each file or part of the host.
 func (s *Status) broken() (list []Obstacle) {
 	for _, d := range s.Diagnostics {
-		if d.Code == string(protocol.Untrusted) && s.keeps(d) && IsCommand(d.Hint) {
-			list = append(list, Obstacle{
-				ID:   d.Extension,
-				Text: "extension " + d.Extension + " runs as it was before, because " + d.Message,
-				Next: d.Hint,
-			})
+		kept, runs := s.keeps(d)
+		if d.Code == string(protocol.Untrusted) && kept && IsCommand(d.Hint) {
+			text := "extension " + d.Extension + " may not start: " + d.Message
+			if runs {
+				text = "extension " + d.Extension + " runs as it was before, because " + d.Message
+			}
+			list = append(list, Obstacle{ID: d.Extension, Text: text, Next: d.Hint})
 		}
 		if d.Level != protocol.LevelError {
 			continue
@@ -563,7 +564,7 @@ func (s *Status) broken() (list []Obstacle) {
 			o.Text = "the configuration on disk cannot be used, and the one before it stays in force: " + d.String()
 		case d.Code == string(protocol.ManifestInvalid):
 			o.Text, o.Next = "a manifest is broken: "+d.String(), "exthost reload"
-			if s.keeps(d) {
+			if runs {
 				o.Text = "a manifest is broken, and the build before it runs until that is mended: " + d.String()
 			}
 		case d.Extension != "":
@@ -574,9 +575,14 @@ func (s *Status) broken() (list []Obstacle) {
 	return list
 }
 
-// keeps reports whether the extension whose manifest d is about runs as it was before.
-func (s *Status) keeps(d protocol.Diagnostic) bool {
-	return slices.ContainsFunc(s.Extensions, func(x Extension) bool {
-		return x.serves() && (x.ID == d.Extension || x.Path == d.Path && d.Path != "")
-	})
+// keeps reports whether the extension whose manifest d is about is in force as it was before, and whether it runs so.
+// One that has not started for a call does not run.
+func (s *Status) keeps(d protocol.Diagnostic) (kept, runs bool) {
+	for _, x := range s.Extensions {
+		if x.serves() && (x.ID == d.Extension || x.Path == d.Path && d.Path != "") {
+			kept = true
+			runs = runs || x.State != string(supervisor.Idle)
+		}
+	}
+	return kept, runs
 }

@@ -254,6 +254,26 @@ func TestVerdict(t *testing.T) {
 			}},
 		}, Degraded, []string{"extension up runs as it was before, because it changed since it was trusted: main.py"},
 			"exthost trust up"},
+		"changed code of an extension that has not started": {Status{
+			Extensions: []Extension{{ID: "idle", State: "idle"}},
+			Diagnostics: []protocol.Diagnostic{{
+				Level:     protocol.LevelWarn,
+				Code:      "untrusted",
+				Extension: "idle",
+				Message:   "it changed since it was trusted: main.py",
+				Hint:      "exthost trust idle",
+			}},
+		}, Degraded, []string{"DEGRADED: extension idle may not start: it changed since it was trusted: main.py"},
+			"exthost trust idle"},
+		"a broken manifest of an extension that has not started": {Status{
+			Extensions: []Extension{{ID: "idle", State: "idle", Path: "/x/plugin.toml"}},
+			Diagnostics: []protocol.Diagnostic{{
+				Level:   protocol.LevelError,
+				Code:    "manifest_invalid",
+				Path:    "/x/plugin.toml",
+				Message: "typo",
+			}},
+		}, Degraded, []string{"DEGRADED: a manifest is broken: /x/plugin.toml: typo"}, "exthost reload"},
 		"a broken manifest": {
 			file(protocol.Diagnostic{Code: "manifest_invalid", Extension: "up", Path: "/x/plugin.toml", Message: "typo"}),
 			Degraded,

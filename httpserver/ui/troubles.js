@@ -51,7 +51,7 @@ function troublesInFiles(s, workers) {
     const [{ code, extension, path = "" }] = of;
     const config = code === "config_invalid" && !extension, parts = path.split(/[\\/]/);
     const place = (d) => parts.slice(-3).join("/") + (d.line ? `:${d.line}${d.column ? `:${d.column}` : ""}: ` : path && ": ");
-    const stays = config ? "The configuration before it stays in force." : workers.has(extension) ? "The build before it runs." : "";
+    const stays = config ? "The configuration before it stays in force." : workers.get(extension)?.state === "ready" ? "The build before it runs." : "";
     return { key: "d" + key, tone: "bad", word: config ? "not in force" : code.replaceAll("_", " "), hover: path,
       title: config ? "configuration" : extension || parts.at(-2) || code, href: workers.has(extension) ? `#/extensions/${encodeURIComponent(extension)}` : null,
       text: [...of.map((d) => place(d) + advice(d)), stays].filter(Boolean).join("\n"), next: config ? "exthost reload" : "exthost validate" };

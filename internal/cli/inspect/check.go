@@ -414,7 +414,7 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
 		f.fail(x.Reason, hosts.Evidence(x))
 	case broken && !handshake:
-		f.fail("its manifest on disk is broken, and the previous build runs", nil)
+		f.fail("its manifest on disk is broken, and the one before it stays in force", nil)
 	case len(x.Tools) > 0:
 		f.Detail += ", " + console.Plural(len(x.Tools), "tool")
 	}
