@@ -26,8 +26,8 @@ type ClientEdit struct {
 // EditClient changes a client in the file that states it, and leaves every other byte of the file unchanged. New
 // clients go into the file of --config, else into the user's file, by default exthost.yaml. The error is of kind
 // tool_not_found for an unknown client or toolset, of kind invalid_arguments for a new client that exists or exceeds
-// [MaxClients] and for values that the configuration would refuse, a *[ByHand], a [Refused], or of kind config_invalid;
-// the file is unchanged then.
+// [MaxClients] and for values that the configuration would refuse, a *[ByHand], a [Refused], of kind config_invalid,
+// or of the file system; the file is unchanged then.
 func EditClient(o LoadOptions, c ClientEdit) (Edited, error) {
 	if err := clienttoken.CheckName(c.Name); err != nil {
 		return Edited{}, misfit(protocol.InvalidArguments, "name", "", err.Error())

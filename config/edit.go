@@ -24,7 +24,8 @@ func (e Edited) String() string { return fmt.Sprintf("%s:%d", e.File, e.Line) }
 // SetListed adds name to a list of the section extensions, such as extensions.disabled, or removes it if listed is
 // false. Every other byte of the file stays unchanged. It edits the file of --config; without one, the directory's file
 // that states the list, or the directory's main file, by default exthost.yaml. The user's and the system's files serve
-// other directories too and are never edited. Errors are of kind config_invalid and leave all files unchanged.
+// other directories too and are never edited. Errors are of kind config_invalid, or of the file system, and leave all
+// files unchanged.
 func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	e, _, err := planned(o, key, name, listed)
 	if err != nil || !e.Changed {

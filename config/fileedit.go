@@ -49,7 +49,7 @@ func makeEdit(wanted string, plan func() (plannedEdit, error)) (Edited, error) {
 		return Edited{}, err
 	}
 	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
-		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+		return Edited{}, err
 	}
 	unlock, err := edit.Lock(p.file)
 	if err != nil {

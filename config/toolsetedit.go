@@ -35,8 +35,8 @@ type ToolsetEdit struct {
 // EditToolset changes a toolset in the file that states it. A pattern or a value that stays keeps its place and its
 // comment. New toolsets go into the file of --config, else into the user's file. The error is of kind tool_not_found
 // for an unknown toolset, of kind invalid_arguments for what the configuration would refuse, for a new toolset that
-// exists and for the removal of one that a client has, a *[ByHand], a [Refused], or of kind config_invalid; the file is
-// unchanged then.
+// exists and for the removal of one that a client has, a *[ByHand], a [Refused], of kind config_invalid, or of the file
+// system; the file is unchanged then.
 func EditToolset(o LoadOptions, t ToolsetEdit) (Edited, error) {
 	return makeEdit(t.Digest, func() (plannedEdit, error) { return plannedToolset(o, t) })
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/protocol"
@@ -25,14 +26,16 @@ func Lock(name string) (unlock func(), err error) {
 }
 
 // Write replaces the file with the text that apply returns, or leaves it untouched. Its errors are of kind
-// config_invalid.
+// config_invalid, except those of the file system, such as a full disk.
 func Write(name string, apply func(data []byte) (changed []byte, line int, err error),
 ) (line int, created bool, err error) {
 	defer func() {
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
 			err = path.Err // the text has the path already
 		}
-		if err != nil {
+		if _, ok := errors.AsType[syscall.Errno](err); ok {
+			err = fmt.Errorf("%s: %w", name, err)
+		} else if err != nil {
 			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", name, err)
 		}
 	}()
