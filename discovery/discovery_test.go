@@ -205,6 +205,16 @@ func TestLinks(t *testing.T) {
 		expect(t, discover(t, Options{}), []string{"real ext/real/plugin.toml"}, []string{
 			"warn link_not_followed ext/dir/evil", "warn link_not_followed ext/dir/same",
 			"warn link_not_followed ext/kept/plugin.toml", "warn link_not_followed ext/leaves/plugin.toml"})
+		for path, want := range map[string]string{
+			"ext/dir/same": "set extensions.follow_links, or move it here",
+			"ext/dir/evil": "add its directory to extensions.search_paths",
+		} {
+			if !slices.ContainsFunc(discover(t, Options{}).Diagnostics, func(d protocol.Diagnostic) bool {
+				return filepath.ToSlash(d.Path) == path && strings.HasSuffix(d.Message, want)
+			}) {
+				t.Errorf("%s: nothing says %q", path, want)
+			}
+		}
 	})
 	t.Run("followed", func(t *testing.T) {
 		tree(t, files)

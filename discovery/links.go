@@ -18,7 +18,7 @@ func (w *walk) follow(path string) bool {
 		for _, name := range []string{manifest.FileName, agentplugin.FileName} {
 			if _, err := os.Stat(filepath.Join(path, name)); err == nil {
 				w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path,
-					"there is an extension behind this link, and links are not followed")
+					"there is an extension behind this link, and links are not followed: %s", w.instead(path))
 				break
 			}
 		}
@@ -39,6 +39,14 @@ func (w *walk) follow(path string) bool {
 		}
 	}
 	return true
+}
+
+// instead returns what makes the host find what is behind a link.
+func (w *walk) instead(path string) string {
+	if target, err := real(path); err == nil && within(w.root.real, target) {
+		return "set extensions.follow_links, or move it here"
+	}
+	return "it leaves the search path, so move it here, or add its directory to extensions.search_paths"
 }
 
 // inside reports whether the target of path is within the root, and adds a diagnostic if not. A missing path is inside.

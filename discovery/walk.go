@@ -190,7 +190,7 @@ func (w *walk) directory(dir string) (descend bool) {
 	switch {
 	case isLink && !w.o.FollowLinks:
 		w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path,
-			"the manifest is a symbolic link, and links are not followed")
+			"the manifest is a symbolic link, and links are not followed: %s", w.instead(path))
 		w.keep(f, nil)
 		return true
 	case isLink && !follow: // the method inside has added the diagnostic

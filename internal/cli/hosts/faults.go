@@ -162,18 +162,37 @@ func UnknownTool(s status.Status, name string) error {
 			return err
 		}
 	}
-	for _, d := range s.Diagnostics {
-		if d.Extension != "" && d.Level == protocol.LevelError && tools.MayOwn(d.Extension, name) {
-			return BrokenManifest(s, d.Extension)
-		}
-		if d.Code == discovery.CodeNested && tools.MayOwn(d.Extension, name) {
-			return belowAnother(d)
-		}
+	if err := notRead(s, name); err != nil {
+		return err
 	}
 	return &console.Error{
 		Code: console.ExitNotFound,
 		Text: fmt.Sprintf("there is no tool %q%s", name, meant(s, name)),
 		Hint: "exthost tools list",
+	}
+}
+
+// notRead returns the error for a tool of an extension that was found and not read, nil for any other tool.
+func notRead(s status.Status, name string) error {
+	for _, d := range s.Diagnostics {
+		switch {
+		case d.Extension != "" && d.Level == protocol.LevelError && tools.MayOwn(d.Extension, name):
+			return BrokenManifest(s, d.Extension)
+		case d.Code == discovery.CodeNested && tools.MayOwn(d.Extension, name):
+			return belowAnother(d)
+		case d.Code == discovery.CodeLinkSkipped && tools.MayOwn(filepath.Base(d.Path), name):
+			return NotFollowed(d)
+		}
+	}
+	return nil
+}
+
+// NotFollowed returns the error for an extension behind a link that d is about.
+func NotFollowed(d protocol.Diagnostic) error {
+	return &console.Error{
+		Code: console.ExitNotFound,
+		Text: console.NearbyPath(d.Path) + ": " + d.Message,
+		Hint: "exthost config show --origin",
 	}
 }
 

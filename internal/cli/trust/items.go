@@ -61,7 +61,8 @@ type Pending struct {
 	locks   *lock.Packages // nil: the lock file is left as it is
 	cfg     *config.Config
 	Items   []*Item
-	trusted int // number of extensions that may run
+	trusted int                   // number of extensions that may run
+	links   []protocol.Diagnostic // links to extensions that are not followed
 }
 
 // Find compares the extensions and configuration of cfg with what the user trusts.
@@ -87,13 +88,18 @@ func Find(ctx context.Context, c *console.Console, cfg *config.Config, origins *
 	if !cfg.Extensions.Enabled {
 		return p, nil
 	}
-	found, err := Discover(ctx, cfg)
+	found, err := discovery.Discover(ctx, cfg.Extensions.Discovery())
 	if err != nil {
 		return nil, err
 	}
 	folders := map[string]*Item{}
-	for _, candidate := range found {
+	for _, candidate := range found.Candidates {
 		p.add(cfg, candidate, folders, false)
+	}
+	for _, d := range found.Diagnostics {
+		if d.Code == discovery.CodeLinkSkipped {
+			p.links = append(p.links, d)
+		}
 	}
 	return p, nil
 }
@@ -432,17 +438,27 @@ func (p *Pending) Select(names []string) ([]*Item, error) {
 	for _, name := range names {
 		n := slices.IndexFunc(p.Items, func(i *Item) bool { return slices.Contains(i.Names, name) })
 		if n < 0 {
-			return nil, &console.Error{
-				Code: console.ExitNotFound,
-				Text: "nothing of that name waits to be trusted: " + name,
-				Hint: "exthost trust; exthost status shows what was found",
-			}
+			return nil, p.nothing(name)
 		}
 		if !slices.Contains(list, p.Items[n]) {
 			list = append(list, p.Items[n])
 		}
 	}
 	return list, nil
+}
+
+// nothing returns why nothing called name waits to be trusted.
+func (p *Pending) nothing(name string) error {
+	for _, d := range p.links {
+		if name == filepath.Base(d.Path) || filepath.Clean(name) == filepath.Clean(console.NearbyPath(d.Path)) {
+			return hosts.NotFollowed(d)
+		}
+	}
+	return &console.Error{
+		Code: console.ExitNotFound,
+		Text: "nothing of that name waits to be trusted: " + name,
+		Hint: "exthost trust; exthost status shows what was found",
+	}
 }
 
 // Accept records a yes to the items.
