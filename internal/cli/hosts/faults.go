@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -215,7 +216,10 @@ func undeclared(x status.Extension, name string) error {
 func meant(s status.Status, name string) string {
 	var names, ids []string
 	for _, x := range s.Extensions {
-		names, ids = append(names, x.Tools...), append(ids, x.ID)
+		names = append(names, x.Tools...)
+		if len(x.Tools) > 0 || x.State != string(supervisor.Ready) { // else it has no tools
+			ids = append(ids, x.ID)
+		}
 	}
 	if full := fullNames(name, s); full != nil {
 		return fmt.Sprintf(", did you mean %s?", strings.Join(full, " or "))

@@ -19,6 +19,7 @@ func TestUnknownTool(t *testing.T) {
 		}},
 	}
 	for name, want := range map[string]string{
+		"ext_bare_go":   `there is no tool "ext_bare_go"`, // the extension has no tool that may be meant
 		"ext_idle_go":   `there is no tool "ext_idle_go", did you mean one of extension "idle"?`,
 		"ext_linked_go": filepath.Join("extensions", "linked") + ": links are not followed",
 	} {
