@@ -60,10 +60,14 @@ type session struct {
 func (s *session) run(ctx context.Context) (err error) {
 	c := s.console
 	if info, err := os.Stat(s.dir); err != nil || !info.IsDir() {
+		hint, below := "exthost init NAME --lang LANG makes one", filepath.Join("extensions", s.dir)
+		if _, err := os.Stat(below); err == nil && filepath.IsLocal(s.dir) {
+			hint = "exthost dev " + below
+		}
 		return &console.Error{
 			Code: console.ExitNotFound,
 			Text: s.dir + " is not the directory of an extension",
-			Hint: "exthost init NAME --lang LANG makes one",
+			Hint: hint,
 		}
 	}
 	state, err := exthost.DefaultStateDir()
