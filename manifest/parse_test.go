@@ -173,6 +173,14 @@ p:5:1: unknown key "comand" in [transport]; did you mean "command"?
 	}
 }
 
+func TestWrongCommandOfAToolIsOneError(t *testing.T) {
+	got := diagnose(t, "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\n[[tools]]\n"+
+		"name = \"x\"\ncommand = \"echo hi | wc\"\n")
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, "p:8:1: ") || !strings.Contains(got, "no shell runs") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // A native extension without [capabilities] may offer everything, one with a list what the list names.
 func TestCapabilitiesMayBeAbsent(t *testing.T) {
 	const head = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n[transport]\ncommand = \"x\"\n"

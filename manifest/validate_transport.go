@@ -44,7 +44,7 @@ func (v *validator) transport() {
 		v.remoteOnly()
 		v.protocol(ProtocolNative, ProtocolNative, ProtocolMCP, ProtocolLite)
 	case KindExec:
-		v.launch(slices.ContainsFunc(v.m.Tools, func(t ToolSpec) bool { return len(t.Command) == 0 }))
+		v.launch(v.runsTransport())
 		v.remoteOnly()
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
@@ -200,6 +200,16 @@ func (v *validator) launchers() (stated []string) {
 		}
 	}
 	return stated
+}
+
+// runsTransport reports whether calls of a tool run the command of [transport], because the tool states none.
+func (v *validator) runsTransport() bool {
+	for i := range v.m.Tools {
+		if !v.stated(strict.Index("tools", i) + ".command") {
+			return true
+		}
+	}
+	return false
 }
 
 // launch checks that exactly one of command, cmd and script is stated.
