@@ -45,6 +45,8 @@ func TestDiagnosticsOfBrokenFiles(t *testing.T) {
 // Each of these files is an error with a position.
 func TestInvalidFilesHavePositions(t *testing.T) {
 	tests := []struct{ name, yaml, want string }{
+		{"another word for a key", "plugins: [{name: p, kind: native, category: audit, command: [./x]}]",
+			`exthost.yaml:1:52: unknown key "command" in plugins[0]; did you mean "cmd"?`},
 		{"unknown key", "log: {levle: info}", `exthost.yaml:1:7: unknown key "levle" in log; did you mean "level"?`},
 		{"misspelt required key", "plugins: [{name: a, catagory: content, builtin: redact}]",
 			`exthost.yaml:1:21: unknown key "catagory" in plugins[0]; did you mean "category"?`},

@@ -130,7 +130,7 @@ func (m *MCP) validateStdio(p *problems) {
 func (p *problems) command(field string, argv []string) {
 	switch {
 	case len(argv) == 0:
-		p.add(field, `such as ["./policy", "--verbose"]`, "a command is needed")
+		p.add(field, `such as cmd: ["./policy", "--verbose"]`, "cmd is needed")
 	case strings.TrimSpace(argv[0]) == "":
 		p.add(field, "", "the command is blank")
 	case slices.ContainsFunc(argv, func(s string) bool { return strings.ContainsRune(s, 0) }):

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-
-	"github.com/exthost/exthost/internal/text"
 )
 
 // Decoder lays trees over structs, the weakest file's first: scalars and lists replace the earlier value, maps are
@@ -181,7 +179,7 @@ const maxMisspelt = 100
 // misspelt records the key that f probably means as stated and wrong. Nothing else is then reported about that key, in
 // particular not that it is missing.
 func (d *Decoder) misspelt(path string, f Field, known []string) {
-	meant := text.Nearest(f.Key, known)
+	meant := nearest(f.Key, known)
 	if meant == "" {
 		return
 	}

