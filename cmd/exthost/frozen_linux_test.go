@@ -151,6 +151,10 @@ func TestStoppedHost(t *testing.T) {
 		})
 	}
 	running.Wait()
+	if _, stderr, _ := bounded(t, dir, "serve --listen 127.0.0.1:0"); !strings.Contains(stderr, "kill -CONT") ||
+		strings.Contains(stderr, "exthost stop") {
+		t.Errorf("a second host: %s", stderr)
+	}
 	_ = waiting.Wait()
 	if code := waiting.ProcessState.ExitCode(); code != console.ExitCanceled ||
 		!strings.Contains(waitingSays.String(), "is stopped") ||

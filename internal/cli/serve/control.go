@@ -70,7 +70,7 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return nil, &console.Error{Code: console.ExitFailed, Text: "no control socket: " + err.Error(), Hint: noFiles}
 	case running && holder.Info.Serves != overStdio:
-		return nil, alreadyRunning(holder.Info)
+		return nil, alreadyRunning(state, holder.Info)
 	case running:
 		r.console.Say(protocol.Diagnostic{
 			Level:   protocol.LevelWarn,
@@ -106,13 +106,19 @@ func claimNext(state, runtimeDir string, info daemon.Info) (*daemon.Daemon, erro
 	return d, err
 }
 
-func alreadyRunning(i daemon.Info) error {
+// alreadyRunning returns the error for a second host of a state directory; i is the first one.
+func alreadyRunning(state string, i daemon.Info) error {
 	e := &console.Error{
 		Code: console.ExitFailed,
 		Text: "another host serves " + hosts.Here() + " and keeps its state",
 		Hint: "exthost status",
 	}
-	if i.PID > 0 {
+	found, err := daemon.Find(context.Background(), state)
+	switch {
+	case err == nil && found.Stopped(): // no command of exthost reaches it
+		stopped := hosts.StoppedError(found)
+		e.Text, e.Hint = e.Text+": "+stopped.Text, stopped.Hint
+	case i.PID > 0:
 		e.Text += fmt.Sprintf(": pid %d, %s", i.PID, cmp.Or(i.Serves, "starting"))
 		e.Hint += "; exthost stop ends it"
 	}
