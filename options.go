@@ -291,7 +291,7 @@ func DefaultStateDir() (string, error) {
 	if base == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("there is no directory for the host's state: %w; set it, or XDG_STATE_HOME", err)
 		}
 		base = filepath.Join(home, ".local", "state")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/text"
+	"github.com/exthost/exthost/protocol"
 )
 
 // acceptance holds the flags and arguments of tools accept.
@@ -63,7 +64,16 @@ func (a *acceptance) run(ctx context.Context, c *console.Console) error {
 			return err
 		}
 	}
-	if err := pinned.Accept(ctx, a.id, a.label, waiting); err != nil {
+	err = pinned.Accept(ctx, a.id, a.label, waiting)
+	if len(waiting) == 0 && protocol.KindOf(err) == protocol.ToolNotFound {
+		return &console.Error{
+			Code:  console.ExitNotFound,
+			Text:  protocol.Reason(err),
+			Hint:  "exthost policy pins shows what waits",
+			Cause: err,
+		}
+	}
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.Err, "accepted %s\n", console.Safe(strings.TrimSpace(a.id+" "+a.label)))

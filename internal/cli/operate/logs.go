@@ -59,7 +59,7 @@ func Logs(c *console.Console) *cobra.Command {
 				return console.Usagef(strings.Join(append([]string{"exthost logs --wire --whole"}, args...), " "),
 					"--whole is for --wire; other lines are never cut")
 			}
-			if err := console.OneOf("", "--level", level, console.LogLevels); err != nil {
+			if err := console.OneOf("exthost logs --level info", "--level", level, console.LogLevels); err != nil {
 				return err
 			}
 			if last < 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/file"
 	"github.com/exthost/exthost/internal/host/given"
 	"github.com/exthost/exthost/internal/host/permit"
 	"github.com/exthost/exthost/internal/host/unit"
@@ -469,12 +471,12 @@ func (p *Pending) Accept(items []*Item) error {
 		}
 		if i.agreed == nil {
 			if err := hosts.AcceptConfiguration(p.k, p.cfg, i.verdict); err != nil {
-				return err
+				return unrecorded(err)
 			}
 			continue
 		}
 		if err := p.k.Store.Trust(i.agreed...); err != nil {
-			return err
+			return unrecorded(err)
 		}
 		if i.locked == nil {
 			continue
@@ -494,6 +496,19 @@ func (p *Pending) Undo() (err error) {
 		}
 	}
 	return err
+}
+
+// unrecorded adds the next step to the error of a record that cannot be written.
+func unrecorded(err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); !ok || file.IsFull(err) {
+		return err
+	}
+	return &console.Error{
+		Code:  console.ExitFailed,
+		Text:  "what you agreed to cannot be recorded: " + err.Error(),
+		Hint:  "let this user write there, or set XDG_STATE_HOME to another directory",
+		Cause: err,
+	}
 }
 
 // Discover finds the extensions of cfg.

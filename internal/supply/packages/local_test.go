@@ -227,6 +227,9 @@ func TestAttacksGit(t *testing.T) {
 			}
 			r.commit(nodeProgram)
 		}, "are over 64 MiB; exthost add FOLDER"},
+		"broken": {func(r *repository) {
+			r.commit(map[string]string{"package.json": "{\n  \"name\": \"x\",\n  \"bin\":\n}\n"})
+		}, "package.json:4: invalid character"},
 		"gone": {func(r *repository) {
 			r.commit(nodeProgram)
 			r.git("checkout", "--quiet", "-b", "other")

@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/internal/file"
@@ -68,7 +70,11 @@ func readPackageJSON(dir string) (*packageJSON, error) {
 		return nil, fmt.Errorf("package.json is over %d MiB", maxPackageJSON>>20)
 	}
 	if err := json.Unmarshal(data, p); err != nil {
-		return nil, fmt.Errorf("package.json: %w", err)
+		place := "package.json"
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			place += ":" + strconv.Itoa(1+bytes.Count(data[:syntax.Offset], []byte("\n")))
+		}
+		return nil, fmt.Errorf("%s: %w", place, err)
 	}
 	return p, nil
 }
