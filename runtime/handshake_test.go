@@ -152,6 +152,10 @@ func TestInvalidHandshakeAnswer(t *testing.T) {
 		"neither": {`{"jsonrpc":"2.0","id":$ID}`, protocol.HandshakeInvalid, "not a valid response"},
 		"refusal": {`{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"no licence"}}`,
 			protocol.HandshakeInvalid, "no licence"},
+		"MCP in Node.js": {`{"jsonrpc":"2.0","id":$ID,"error":{"code":-32603,"message":"expected protocolVersion"}}`,
+			protocol.HandshakeInvalid, `set protocol = "mcp"`},
+		"MCP in Python": {`{"jsonrpc":"2.0","id":$ID,"error":{"code":-32602,"message":"Invalid request parameters",` +
+			`"data":""}}`, protocol.HandshakeInvalid, `set protocol = "mcp"`},
 		"no object": {`{"jsonrpc":"2.0","id":$ID,"result":"ready"}`, protocol.HandshakeInvalid, "expected shape"},
 		"tools no list": {`{"jsonrpc":"2.0","id":$ID,"result":{"tools":{}}}`, protocol.HandshakeInvalid,
 			"expected shape"},

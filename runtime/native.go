@@ -88,9 +88,15 @@ func speaksMCP() error {
 		`it answered the native handshake as an MCP server does; set protocol = "mcp" under [transport]`)
 }
 
+// refusalOfPythonSDK is how MCP servers in Python reject params that they cannot read; they name no field.
+const refusalOfPythonSDK = "Invalid request parameters"
+
 // nativeRefused translates a refused initialize. It recognises MCP servers, which reject native params.
 func nativeRefused(err error) error {
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		if refused.Code == jsonrpc.CodeInvalidParams && refused.Message == refusalOfPythonSDK {
+			return speaksMCP()
+		}
 		text := refused.Message + string(refused.Data)
 		for _, word := range []string{"protocolVersion", "clientInfo", "protocol version"} {
 			if strings.Contains(text, word) {
