@@ -33,8 +33,15 @@ func (m *member) evaluate(ctx context.Context, flow Flow, x *Exchange, remaining
 	defer limited.end()
 	d, err := m.decide(limited, flow, x)
 	e := evaluation{Decision: d, took: time.Since(began), err: err}
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		e.err = fmt.Errorf("no decision within %s", limit)
+	// the process of a policy has the same limit, which may pass first
+	fault, ok := errors.AsType[*protocol.Error](err)
+	late := limited.Err() != nil || ok && fault.Kind == protocol.CallTimeout
+	switch {
+	case err == nil || ctx.Err() != nil || !late:
+	case limit < m.spec.Timeout:
+		e.err = fmt.Errorf("no decision within %s, which the policies before it left of the time for all", limit)
+	default:
+		e.err = fmt.Errorf("no decision within %s, its timeoutMs", limit)
 	}
 	return e
 }
@@ -171,6 +178,9 @@ func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err e
 		return nil
 	}
 	about := ""
+	if !r.sent {
+		about = ", so the request was not carried out"
+	}
 	if f := r.x.Failure; f != nil && f.Kind == protocol.ExtensionError {
 		about = fmt.Sprintf(" about the extension's error %d, whose text is withheld", f.Wire().Code)
 	}

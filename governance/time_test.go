@@ -212,3 +212,21 @@ func TestObserversDelayNothing(t *testing.T) {
 		})
 	}
 }
+
+// The process of a policy has the limit of the policy, and may notice first that it has passed. Its error names keys of
+// an extension, and says that the request may have been carried out.
+func TestTimeoutOfTheProcess(t *testing.T) {
+	m := member("guard", governance.Validation, policyFunc(
+		func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
+			return governance.Decision{}, protocol.Errorf(protocol.CallTimeout,
+				"it did not answer in time: call_timeout is 2s; the call may have been carried out")
+		}))
+	m.Spec.Timeout = 2 * time.Second
+	p := newPipeline(t, governance.Options{}, m)
+	err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil))
+	const want = "policy guard could not decide, so the request was not carried out: no decision within 2s, " +
+		"its timeoutMs"
+	if err == nil || protocol.Reason(err) != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
