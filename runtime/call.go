@@ -147,10 +147,7 @@ func (c *child) unanswered(ctx context.Context, err error) *protocol.Error {
 		return &fault
 	case errors.Is(err, jsonrpc.ErrTimeout):
 		c.pingAfterTimeout()
-		return protocol.Errorf(protocol.CallTimeout,
-			"it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have "+
-				"been carried out",
-			c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
+		return c.timedOut()
 	case errors.Is(err, context.DeadlineExceeded):
 		return protocol.Errorf(protocol.CallTimeout, "it did not answer before the caller's deadline: %w", err)
 	case errors.Is(err, context.Canceled):

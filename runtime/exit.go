@@ -192,6 +192,11 @@ func (c *child) handshakeError(err error) *protocol.Error {
 				"the id of its request",
 			n, c.strays.latest())
 	}
+	if line, why := c.unended(); why != "" && fault.Kind == protocol.HandshakeTimeout {
+		fault = protocol.Errorf(protocol.HandshakeInvalid, "%s (%v); %s", fault.Message,
+			c.spec.Options.StartTimeout, why)
+		fault.Evidence = &protocol.Evidence{Line: line}
+	}
 	return fault
 }
 

@@ -270,6 +270,35 @@ func TestLiteHungWithImpatientCallers(t *testing.T) {
 	}
 }
 
+// What an extension wrote that is no answer stands in the error of the call that it did not answer.
+func TestTimeoutSaysWhatCame(t *testing.T) {
+	for script, want := range map[string]string{
+		`init echo; say {"jsonrpc":"2.0","id":"1","result":"ok"}; hang`: `1 of its answers had an id that was never ` +
+			`sent (the id "1"): an answer repeats the id of its request`,
+		`init echo; half {"id":1}; hang`: "its last line on stdout has no line break yet (8 bytes)",
+	} {
+		fault(t)
+		s := spec(t, script)
+		s.Options.CallTimeout = 20 * time.Millisecond
+		r := start(t, s)
+		c := r.Instance.(*StdioRuntime).child.Load()
+		eventually(t, func() bool {
+			_, why := c.unended()
+			return why != "" || c.conn.Stats().Unknown > 0
+		})
+		_, err := r.callTool()
+		wantContains(t, wantKind(t, err, protocol.CallTimeout).Error(), "call_timeout is 20ms", want)
+		if line, why := c.unended(); why != "" {
+			refused := c.handshakeError(protocol.Errorf(protocol.HandshakeTimeout, "no answer"))
+			if e := refused.Evidence; refused.Kind != protocol.HandshakeInvalid || e == nil || e.Line != line ||
+				line != `{"id":1}` {
+				t.Errorf("%v: evidence %+v", refused, e)
+			}
+			wantContains(t, refused.Message, want)
+		}
+	}
+}
+
 // A call that has just taken the slot is not mistaken for the previous one, which may have been sent long ago.
 func TestSlotForgetsTheCallBefore(t *testing.T) {
 	s := slot{token: make(chan struct{}, 1)}

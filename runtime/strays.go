@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/text/display"
 	"github.com/exthost/exthost/internal/text/rawjson"
 	"github.com/exthost/exthost/internal/wire/jsonrpc"
+	"github.com/exthost/exthost/protocol"
 )
 
 // strays are a child's answers that belong to no call.
@@ -58,4 +60,40 @@ func (c *child) stray(m *jsonrpc.Message, taken bool) {
 			"id", display.Escape(id), "error", display.Escape(message), "taken_for_answer", taken,
 			"line", display.Escape(cutLine(m.Raw)))
 	}
+}
+
+// timedOut is the error of a call without an answer in time. It says what came that is no answer.
+func (c *child) timedOut() *protocol.Error {
+	fault := protocol.Errorf(protocol.CallTimeout,
+		"it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have "+
+			"been carried out",
+		c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
+	if n := c.conn.Stats().Unknown; n > 0 {
+		fault.Message += fmt.Sprintf("; %d of its answers had an id that was never sent%s: an answer repeats the "+
+			"id of its request", n, c.strays.latest())
+	}
+	if line, why := c.unended(); why != "" {
+		fault.Message += "; " + why
+		fault.Evidence = &protocol.Evidence{Line: line}
+	}
+	return fault
+}
+
+// unended describes the line that the child has begun on stdout and not ended, which is not read until then; why is ""
+// if there is none.
+func (c *child) unended() (line, why string) {
+	w, ok := c.wire.(interface{ Partial() ([]byte, int) })
+	if !ok {
+		return "", ""
+	}
+	begin, n := w.Partial()
+	if len(bytes.TrimSpace(begin)) == 0 {
+		return "", ""
+	}
+	line = cutLine(begin)
+	if len(begin) < n {
+		line = display.Words(line)
+	}
+	return line, fmt.Sprintf("its last line on stdout has no line break yet (%d bytes): end each message with a line "+
+		"break and flush it", n)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/bits"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,10 +32,21 @@ type reader struct {
 	filled    bool // the last read filled buf, so more input may be ready
 	ended     bool // the stream ended within a line, which line returns next
 	total     atomic.Uint64
+	partial   partial
 	once      sync.Once
 
 	deadline interface{ SetReadDeadline(time.Time) error } // r, if it supports that
 }
+
+// partial is the incomplete line that the reader waits with. It is written before each wait for the rest of a line.
+type partial struct {
+	mu    sync.Mutex
+	begin []byte // its first bytes, at most maxPartial
+	bytes int    // its length
+	total uint64 // reader.total at that time; the line has grown or ended if that has changed
+}
+
+const maxPartial = 256
 
 var newline = []byte("\n")
 
@@ -166,12 +178,42 @@ func (l *reader) fill() error {
 	return io.ErrNoProgress
 }
 
+// lineBegin returns the incomplete line, or the first part of a long one.
+func (l *reader) lineBegin() []byte {
+	if len(l.parts) > 0 {
+		return l.parts[0].text
+	}
+	return l.buf[l.start:l.end]
+}
+
+// keepPartial keeps the incomplete line, if there is one, for waiting.
+func (l *reader) keepPartial() {
+	begin := l.lineBegin()
+	if len(begin) == 0 {
+		return
+	}
+	p := &l.partial
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begin = append(p.begin[:0], begin[:min(len(begin), maxPartial)]...)
+	p.bytes, p.total = l.partBytes+l.end-l.start, l.total.Load()
+}
+
+// waiting returns the beginning and the length of the incomplete line that the reader waits with, 0 if there is none.
+// Any goroutine may call it.
+func (l *reader) waiting() (begin []byte, bytes int) {
+	p := &l.partial
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.total != l.total.Load() {
+		return nil, 0
+	}
+	return slices.Clone(p.begin), p.bytes
+}
+
 // inObject reports whether the incomplete line begins like an object.
 func (l *reader) inObject() bool {
-	begin := l.buf[l.start:l.end]
-	if len(l.parts) > 0 {
-		begin = l.parts[0].text
-	}
+	begin := l.lineBegin()
 	i := rawjson.SkipSpace(begin, 0)
 	return i < len(begin) && begin[i] == '{'
 }

@@ -147,6 +147,7 @@ func (t *Transport) next() (line []byte, shared bool, err error) {
 		if line, shared, ok, err := t.in.line(); ok || err != nil {
 			return line, shared, err
 		}
+		t.in.keepPartial()
 		if err := t.fill(); err == jsonrpc.ErrInterrupted {
 			return nil, false, err
 		} else if err != nil {
@@ -211,6 +212,10 @@ func (t *Transport) Traffic() jsonrpc.Traffic {
 		BytesOut: t.out.total.Load(),
 	}
 }
+
+// Partial returns the beginning of the line that the peer has begun and not ended yet, at most 256 bytes of it, and how
+// many bytes of it have come; 0 if there is none.
+func (t *Transport) Partial() (begin []byte, bytes int) { return t.in.waiting() }
 
 // Backlog counts the bytes that wait between the two ends of a connection; -1 means unknown.
 type Backlog struct {

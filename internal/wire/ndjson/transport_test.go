@@ -321,6 +321,45 @@ func TestSigns(t *testing.T) {
 	}
 }
 
+// TestPartial asks for the incomplete line between the reads of a stream.
+func TestPartial(t *testing.T) {
+	r, w := io.Pipe()
+	l := New(r, discard{io.Discard}, Options{})
+	defer l.Close()
+	begun := make(chan error, 1)
+	go func() {
+		_, err := l.Read()
+		begun <- err
+	}()
+	long := strings.Repeat("x", maxPartial)
+	says := func(text, want string, bytes int) {
+		t.Helper()
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(nil); err != nil { // taken by the next read, so the reader waits with all of text
+			t.Fatal(err)
+		}
+		if begin, n := l.Partial(); string(begin) != want || n != bytes {
+			t.Errorf("after %.20q: %q, %d bytes; want %q, %d", text, begin, n, want, bytes)
+		}
+	}
+	says("\n\n", "", 0)
+	says("\n{", "{", 1)
+	says(long, "{"+long[1:], 1+len(long))
+	says("\n", "", 0)
+	says(answer(1, "0"), answer(1, "0"), len(answer(1, "0")))
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-begun; err != nil {
+		t.Error(err)
+	}
+	if begin, n := l.Partial(); n != 0 {
+		t.Errorf("after the answer: %q, %d bytes", begin, n)
+	}
+}
+
 // TestBacklog writes to a peer that does not read.
 func TestBacklog(t *testing.T) {
 	l, peer := osPipe(t, Options{})
