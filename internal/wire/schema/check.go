@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/exthost/exthost/internal/text/display"
 )
 
 // Schema is a compiled schema. Checks have bounded cost for every schema and arguments: a small schema without
@@ -70,7 +73,32 @@ func (k *Schema) compile(c *jsonschema.Compiler, fragment string) (err error) {
 		}
 	}()
 	k.schema, err = c.Compile(schemaURL + fragment)
-	return err
+	return k.readable(err)
+}
+
+// readable returns an error of the library. About a schema that is none it says in one line where the first fault is.
+func (k *Schema) readable(err error) error {
+	refused, ok := errors.AsType[*jsonschema.SchemaValidationError](err)
+	if !ok {
+		return err
+	}
+	invalid, ok := errors.AsType[*jsonschema.ValidationError](refused.Err)
+	if !ok {
+		return err
+	}
+	faults := explainer{nil, k.doc.root}.problems(invalid)
+	if len(faults) == 0 {
+		return err
+	}
+	first := slices.MinFunc(faults, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Expected, b.Expected))
+	})
+	place, expected := cmp.Or(display.Cut(first.Path, maxText), "the schema"), first.Expected
+	if first.Allowed != nil {
+		list, _ := json.Marshal(first.Allowed) // decoded JSON always encodes
+		expected += " " + string(list)
+	}
+	return fmt.Errorf("%s: expected %s, got %s", place, expected, first.Got)
 }
 
 // Err returns the error of Compile. A Schema with an error accepts every object.
