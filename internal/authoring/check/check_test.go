@@ -117,6 +117,7 @@ func TestFaults(t *testing.T) {
 		"offers another tool":           {"offer", "relist"},
 		"describes nothing":             {"descriptions", "relist"},
 		"contradicts itself":            {"annotations", "relist"},
+		"misspells a type":              {"offer", "schemas", "relist"},
 		"requires what is not there":    {"schemas", "calls", "relist"},
 		"leaves a process":              {"orphans"},
 	} {

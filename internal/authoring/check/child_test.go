@@ -157,6 +157,8 @@ func (c *child) offer() string {
 		return strings.ReplaceAll(offered, `"description":"Gives back what it is told."`, `"description":" "`)
 	case c.is("contradicts itself"):
 		return strings.ReplaceAll(offered, `{"readOnlyHint":true}`, `{"readOnlyHint":true,"destructiveHint":true}`)
+	case c.is("misspells a type"):
+		return strings.ReplaceAll(offered, `"type":"string"`, `"type":"strin"`)
 	case c.is("requires what is not there"):
 		return strings.ReplaceAll(offered, `"required":["text"]`, `"required":["text","colour"]`)
 	}

@@ -146,6 +146,11 @@ func (s *subject) probeParameters(_ context.Context) error {
 
 func (s *subject) probeSchemas(_ context.Context) error {
 	var failures, hints []string
+	for _, d := range s.diagnostics() { // the host drops such a tool, or takes it without its schema
+		if strings.HasPrefix(d.Code, "tool_schema_") {
+			failures = append(failures, d.Message)
+		}
+	}
 	for _, e := range s.entries() {
 		shape := shapeOf(e.InputSchema)
 		for _, name := range shape.Required {

@@ -74,23 +74,34 @@ func policyAsExtension(p status.Policy) status.Extension {
 	return status.Extension{ID: status.PolicyPrefix + p.Name, State: p.State, Reason: p.Reason, Tools: []string{}}
 }
 
-// BrokenManifest returns an error that lists the faults in the manifest of an extension; nil if there are none.
+// BrokenManifest returns an error that lists the faults in the manifest of an extension, or in the tools that it
+// offers; nil if there are none.
 func BrokenManifest(s status.Status, id string) error {
 	var lines []string
+	broken := &console.Error{
+		Code: console.ExitInvalid,
+		Text: "extension " + id + " offers a tool that cannot be used",
+		Hint: "exthost status " + id + ", once it is fixed",
+	}
 	for _, d := range s.Diagnostics {
-		if d.Extension == id && d.Level == protocol.LevelError {
-			lines = append(lines, "  "+console.Safe(console.Nearby(d).String()))
+		if d.Extension != id || d.Level != protocol.LevelError {
+			continue
+		}
+		lines = append(lines, "  "+console.Safe(console.Nearby(d).String()))
+		if !AboutTool(d) {
+			broken.Text = "the manifest of extension " + id + " is invalid"
+			broken.Hint = "exthost validate, once it is fixed"
 		}
 	}
 	if lines == nil {
 		return nil
 	}
-	return &console.Error{
-		Code: console.ExitInvalid,
-		Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"),
-		Hint: "exthost validate, once it is fixed",
-	}
+	broken.Text += "\n" + strings.Join(lines, "\n")
+	return broken
 }
+
+// AboutTool reports whether d is about a tool that an extension offers, in its handshake or its manifest.
+func AboutTool(d protocol.Diagnostic) bool { return strings.HasPrefix(d.Code, "tool_") }
 
 // RunsAs returns the transport of an extension and, if it differs, the protocol.
 func RunsAs(x status.Extension) string {

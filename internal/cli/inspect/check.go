@@ -414,11 +414,21 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
 		f.fail(x.Reason, hosts.Evidence(x))
 	case broken && !handshake:
-		f.fail("its manifest on disk is broken, and the one before it stays in force", nil)
+		f.fail(brokenText(x, diags), nil)
 	case len(x.Tools) > 0:
 		f.Detail += ", " + console.Plural(len(x.Tools), "tool")
 	}
 	return f
+}
+
+// brokenText says what is broken of x, which has a diagnostic of level error, although x is in the host.
+func brokenText(x status.Extension, diags []protocol.Diagnostic) string {
+	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+		return hosts.Concerns(d, x) && d.Level == protocol.LevelError && !hosts.AboutTool(d)
+	}) {
+		return "its manifest on disk is broken, and the one before it stays in force"
+	}
+	return "a tool that it offers cannot be used"
 }
 
 // unpinned returns a hint for a command that runs any version of a package or of an image.
