@@ -9,6 +9,8 @@ import (
 	"github.com/exthost/exthost/internal/secret/clienttoken"
 	"github.com/exthost/exthost/internal/text"
 	"github.com/exthost/exthost/internal/text/glob"
+	"github.com/exthost/exthost/internal/text/strict"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
@@ -77,7 +79,7 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			patterns = append(patterns, s.Patterns()...)
 		}
 		for _, p := range patterns {
-			known, list := k.Tools, "exthost tools list shows the names"
+			known, list := k.Tools, toolNames
 			switch p.Of {
 			case "extensions":
 				known, list = k.Extensions, "exthost status shows the ids"
@@ -95,21 +97,46 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			if k.covers(p, known) {
 				continue
 			}
-			hint := list
-			if near := text.Nearest(p.Glob, known); near != "" {
-				hint = fmt.Sprintf("did you mean %q? %s", near, list)
-			}
-			d := protocol.Diagnostic{
-				Level:     protocol.LevelWarn,
-				Code:      CodeUnmatched,
-				Extension: status.PolicyPrefix + m.Spec.Name,
-				Hint:      hint,
-				Message:   fmt.Sprintf("%q of %s matches no %s", p.Glob, p.Field, strings.TrimSuffix(p.Of, "s")),
-			}
+			d := unmatched(p, known, list)
+			d.Extension = status.PolicyPrefix + m.Spec.Name
 			if k.Place != nil {
 				d.Path, d.Line, d.Column = k.Place(m.Spec.Name, p.Field)
 			}
 			diags = append(diags, d)
+		}
+	}
+	return diags
+}
+
+const toolNames = "exthost tools list shows the names"
+
+// unmatched returns the warning about p, which matches none of known. list says what shows those.
+func unmatched(p builtin.Pattern, known []string, list string) protocol.Diagnostic {
+	d := protocol.Diagnostic{
+		Level:   protocol.LevelWarn,
+		Code:    CodeUnmatched,
+		Hint:    list,
+		Message: fmt.Sprintf("%q of %s matches no %s", p.Glob, p.Field, strings.TrimSuffix(p.Of, "s")),
+	}
+	if near := text.Nearest(p.Glob, known); near != "" {
+		d.Hint = fmt.Sprintf("did you mean %q? %s", near, list)
+	}
+	return d
+}
+
+// UnmatchedHooks returns a warning for each registered name in the matcher of a hook of the configuration that is
+// that of no tool. Other names may be of programs that share their hooks with the host.
+func (k *Known) UnmatchedHooks(specs []manifest.HookSpec) (diags []protocol.Diagnostic) {
+	for i, spec := range specs {
+		m, err := glob.ParseMatcher(spec.Matcher)
+		if err != nil {
+			continue // which no configuration in force has
+		}
+		for _, name := range m.Names() {
+			p := builtin.Pattern{Of: "tools", Field: strict.Index("hooks", i) + ".matcher", Glob: name}
+			if strings.HasPrefix(name, "ext_") && !k.covers(p, k.Tools) {
+				diags = append(diags, unmatched(p, k.Tools, toolNames))
+			}
 		}
 	}
 	return diags

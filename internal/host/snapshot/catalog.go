@@ -69,7 +69,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog, clients []string) (
 		}
 		return argumentNames(e.InputSchema)
 	}
-	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
+	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known), known.UnmatchedHooks(p.Config.Hooks))
 }
 
 // argumentNames returns the arguments that a schema names.

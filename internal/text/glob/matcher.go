@@ -42,6 +42,9 @@ func alternatives(pattern string) []string {
 	return strings.FieldsFunc(pattern, func(r rune) bool { return r == '|' || r == ',' || r == ' ' })
 }
 
+// Names returns the names of a list without wildcards; nil if the pattern is none.
+func (m Matcher) Names() []string { return m.names }
+
 // Match reports whether m selects any of the names of one thing.
 func (m Matcher) Match(names ...string) bool {
 	if m.names == nil && m.globs == nil && m.re == nil {
