@@ -105,7 +105,8 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	switch {
 	case errors.As(err, &answer):
 		c.spec.Sandbox.Hear(answer.Message)
-		fault := protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
+		fault := protocol.Errorf(protocol.ExtensionError, "%s", cmp.Or(answer.Message,
+			"it answered with an error that has no message"))
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
 	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // the server did not process it

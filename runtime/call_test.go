@@ -311,6 +311,13 @@ func TestExtensionErrorKeepsCodeAndData(t *testing.T) {
 	}
 }
 
+func TestExtensionErrorWithoutMessage(t *testing.T) {
+	fault(t)
+	r := start(t, spec(t, `init echo; read; say {"jsonrpc":"2.0","id":$ID,"error":{"code":-32042}}; echo`))
+	_, err := r.callTool()
+	wantContains(t, wantKind(t, err, protocol.ExtensionError).Message, "an error that has no message")
+}
+
 func TestToolsListChanged(t *testing.T) {
 	fault(t)
 	s := spec(t, `init {"tools":[{"name":"old"}],"hooks":["before_tool_call"]}; `+
