@@ -179,7 +179,7 @@ func (r *reloads) Settings() config.Watch { return r.h.snapshots.Load().Config.E
 // CatchUp implements [watch.Host]. It looks for changes on disk since the last look and, if apply is set, reloads
 // them. since is the time of the first sign of a change. CatchUp returns nil, nil if nothing has changed or the
 // problem is the same as before. Unlike a requested reload, it does not restart failed extensions that have not
-// changed, unless they failed for lack of the user's consent.
+// changed.
 func (r *reloads) CatchUp(ctx context.Context, apply bool, since time.Time) (*status.Change, error) {
 	change, err := r.catchUp(ctx, apply)
 	if apply && (change != nil || err != nil) && ctx.Err() == nil {
@@ -199,11 +199,8 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 	}
 	next, change, err := r.plan(ctx, nil)
 	if err == nil {
-		if apply {
-			change.Retried = agreed(next, change.Retried)
-		}
 		sum := next.Sum()
-		if sum == r.seen && !(apply && (r.pending || len(change.Retried) > 0)) {
+		if sum == r.seen && !(apply && r.pending) {
 			if r.problem = ""; sum != r.spoiled {
 				r.keep(nil)
 			}
@@ -212,20 +209,12 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 		r.seen, r.pending = sum, !apply
 	}
 	if err == nil && apply {
+		change.Retried = []string{}
 		if err = r.apply(ctx, next, change); err != nil {
 			r.spoiled = r.seen
 		}
 	}
 	return r.caughtUp(ctx, apply, change, err)
-}
-
-// agreed returns those of ids whose extensions did not start for lack of the user's consent. The files on disk are
-// again what the user agreed to, or the extensions would not be in next.
-func agreed(next *snapshot.Plan, ids []string) []string {
-	return slices.DeleteFunc(ids, func(id string) bool {
-		x := next.Extensions[id]
-		return x == nil || !x.LacksConsent()
-	})
 }
 
 // caughtUp reports the outcome of a look for changes. It returns nil, nil for the same problem as before.

@@ -79,15 +79,15 @@ func (c *child) timedOut() *protocol.Error {
 	return fault
 }
 
-// unended describes the line that the child has begun on stdout and not ended, which is not read until then; why is ""
-// if there is none.
+// unended describes the message that the child has begun on stdout, in a line that it has not ended, and which is not
+// read until then; why is "" if there is none.
 func (c *child) unended() (line, why string) {
 	w, ok := c.wire.(interface{ Partial() ([]byte, int) })
 	if !ok {
 		return "", ""
 	}
 	begin, n := w.Partial()
-	if len(bytes.TrimSpace(begin)) == 0 {
+	if !bytes.HasPrefix(bytes.TrimSpace(begin), []byte("{")) { // text, such as the prompt of a program
 		return "", ""
 	}
 	line = cutLine(begin)

@@ -146,7 +146,7 @@ func TestChangesWithoutConsent(t *testing.T) {
 	defer s.end(t, os.Interrupt)
 	for file, want := range map[string][3]string{
 		"exthost.yaml":           {"configuration", "changed since it was trusted: exthost.yaml", "exthost trust"},
-		"extensions/kit/main.sh": {"kit", "runs as it was before", "exthost trust kit"},
+		"extensions/kit/main.sh": {"kit", "may not start: it changed since it was trusted", "exthost trust kit"},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte("# changed\n"), 0o600); err != nil {
 			t.Fatal(err)

@@ -224,10 +224,10 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 	defer refuse(nil)
 	watching.Go(func() {
 		for e := range h.Admin().Events(ctx, status.EventApprovals) {
-			if len(*e.Approvals) > 0 {
+			for _, a := range *e.Approvals {
 				refuse(&console.Error{
 					Code: console.ExitDenied,
-					Text: q.tool + " needs the approval of a person, which only a running host can ask for",
+					Text: a.Tool + " needs the approval of a person, which only a running host can ask for",
 					Hint: "exthost serve, and then the same call",
 				})
 			}
@@ -236,7 +236,9 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 	result, err := h.CallWith(ctx, q.tool, arguments, exthost.CallOptions{
 		Progress: func(p protocol.Progress) { q.progress.Store(&p) },
 	})
-	if refused, ok := errors.AsType[*console.Error](context.Cause(ctx)); ok && err != nil {
+	refused, ok := errors.AsType[*console.Error](context.Cause(ctx))
+	fault, failed := errors.AsType[*protocol.Error](err)
+	if ok && failed && fault.Outcome == "" { // else the call may have had an effect
 		return nil, refused
 	}
 	return result, err

@@ -163,7 +163,11 @@ func (o *options) follow(interrupt context.Context, c *console.Console, r *hosts
 	}
 	n, err = copyLines(file, lines)
 	if o.command != nil && ctx.Err() == nil {
-		c.Info("nothing is recorded any more; %s goes on", o.command[0])
+		why := ""
+		if err != nil {
+			why = ": " + err.Error()
+		}
+		c.Info("%s goes on, and nothing is recorded any more%s", o.command[0], why)
 	}
 	end()
 	_, _ = io.Copy(io.Discard, lines) // so that the host can end the recording

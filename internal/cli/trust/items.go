@@ -183,7 +183,7 @@ func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[str
 	}
 	i := folders[c.Dir]
 	if i == nil {
-		i = &Item{place: console.NearbyPath(c.Dir), verdict: v, broken: errors.Join(err, failed)}
+		i = &Item{place: console.NearbyPath(c.Dir), verdict: v}
 		folders[c.Dir], p.Items = i, append(p.Items, i)
 		if c.Portable() {
 			i.describePlugin(&c)
@@ -192,6 +192,7 @@ func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[str
 			i.skills = append(i.skills, s.Name)
 		}
 	}
+	i.broken = errors.Join(i.broken, err, failed)
 	if i.secrets = append(i.secrets, ungranted...); !slices.Contains(i.Names, c.ID) {
 		i.Names = append(i.Names, c.ID)
 	}

@@ -48,7 +48,7 @@ func (p *Plan) Follow(now *Plan, opened *config.Config) *status.Change {
 			c.Added = append(c.Added, id)
 		case before.Source.Sum == x.Source.Sum:
 			p.Extensions[id] = before
-			if before.HasFailed() || before.LacksConsent() {
+			if before.HasFailed() {
 				c.Retried = append(c.Retried, id)
 			}
 		case p.keepServer(before, x, c):

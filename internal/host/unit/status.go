@@ -120,14 +120,6 @@ func (u *Unit) HasFailed() bool {
 		func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
-// LacksConsent reports whether an instance did not start, because the user had not agreed to what was on disk.
-func (u *Unit) LacksConsent() bool {
-	return slices.ContainsFunc(u.Phase.slots(), func(s supervisor.SlotStatus) bool {
-		return (s.State == supervisor.Failed || s.State == supervisor.Restarting) &&
-			protocol.KindOf(s.Err) == protocol.Untrusted
-	})
-}
-
 // IsReady reports whether an instance for all sessions accepts calls now.
 func (u *Unit) IsReady() bool {
 	return !u.PerSession() && slices.ContainsFunc(u.group.Status(),

@@ -125,10 +125,11 @@ func (s Store) Change(dir string, kind Kind, change func(*Record) error) error {
 
 // lock keeps other programs from changing records until unlock. It waits a few seconds for them.
 func (s Store) lock() (unlock func(), err error) {
-	if unlock, err = file.LockDir(s.dir); err != nil {
-		return nil, fmt.Errorf("%s is being changed by another program; the same command again: %w", s.dir, err)
+	unlock, err = file.LockDir(s.dir)
+	if _, refused := errors.AsType[*fs.PathError](err); err == nil || refused {
+		return unlock, err
 	}
-	return unlock, nil
+	return nil, fmt.Errorf("%s is being changed by another program; the same command again: %w", s.dir, err)
 }
 
 // put stores a record, and removes one that says nothing. The store must be locked.

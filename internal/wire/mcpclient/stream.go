@@ -38,8 +38,8 @@ type position struct {
 }
 
 // handleStream delivers the messages of the answer to x. A legacy stream that ends early is resumed by a GET with the
-// id of its last event, if there is one. The server has accepted x, so whatever ends the attempts is a *BrokenError:
-// after another error x might be sent again.
+// id of its last event, if there is one. The server has accepted x, so what ends the attempts is a *BrokenError, unless
+// x was given up: after another error x might be sent again.
 func (s *Streamable) handleStream(x *exchange, resp *http.Response) error {
 	at := position{began: time.Now()}
 	done, err := s.readEvents(resp, &at, x)
