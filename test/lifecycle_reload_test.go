@@ -259,7 +259,11 @@ func TestReloadConfiguration(t *testing.T) {
 	again.Extensions.Disabled = nil
 	again.Extensions.Entries = map[string]config.Entry{"a": {Env: map[string]string{"NEW": "1"}}}
 	next = &again
-	sameChange(t, reload(t, h), status.Change{Added: []string{"b"}, Changed: []string{"a"}})
+	sameChange(t, reload(t, h), status.Change{
+		Added:   []string{"b"},
+		Changed: []string{"a"},
+		Restart: []string{"server", "cluster"}, // until the host is opened again
+	})
 	if got, err := h.Call(hosttest.Deadline(t), "ext_a_environ", nil); err != nil ||
 		!strings.Contains(got.Text(), "NEW=1") {
 		t.Errorf("a has not got its new variable: %v", err)
