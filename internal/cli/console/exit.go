@@ -139,9 +139,6 @@ func NextCommand(e *protocol.Error) string {
 	case e.Kind == protocol.InvalidArguments && e.Tool != "":
 		return "exthost tools schema " + e.Tool
 	case e.Kind == protocol.Failed && e.Extension != "":
-		if agree := "exthost trust " + e.Extension; strings.HasSuffix(e.Message, "; "+agree) {
-			return agree // a restart would be refused
-		}
 		return "fix it, then exthost restart " + e.Extension
 	case e.Kind == protocol.CallTimeout && e.Extension != "":
 		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"

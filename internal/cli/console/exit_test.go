@@ -19,17 +19,6 @@ func TestNextCommandAfterAPolicy(t *testing.T) {
 	}
 }
 
-// A restart is refused while nobody has agreed to the code.
-func TestNextCommandAfterUntrustedCode(t *testing.T) {
-	e := &protocol.Error{Kind: protocol.Failed, Extension: "x", Message: "given up: it changed; exthost trust x"}
-	if got := NextCommand(e); got != "exthost trust x" {
-		t.Errorf("next: %s", got)
-	}
-	if e.Message = "given up: exit status 1"; NextCommand(e) != "fix it, then exthost restart x" {
-		t.Errorf("next: %s", NextCommand(e))
-	}
-}
-
 // The exit codes of all error kinds are frozen.
 func TestExitCodes(t *testing.T) {
 	want := map[protocol.Kind]int{
