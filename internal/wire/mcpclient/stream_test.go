@@ -34,11 +34,7 @@ func TestPausesAreAsLongAsTheServersAtLeast(t *testing.T) {
 // A server or proxy may end the standalone stream any number of times: the client opens it again.
 func TestListenOutlivesQuietStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := NewStreamable(Options{URL: "http://server.example"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := newStreamable(t)
 		requests := 0
 		c.http.Transport = server(func(r *http.Request) (int, string) {
 			if r.Method == http.MethodPost {
@@ -71,11 +67,7 @@ func TestStreamsThatEndAtOnceAreNotResumedAtOnce(t *testing.T) {
 		{"retry: 1\nid: 1\ndata:\n\n", time.Hour, time.Hour + time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, err := NewStreamable(Options{URL: "http://server.example"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			s := newStreamable(t)
 			began := make(chan time.Time)
 			s.http.Transport = server(func(r *http.Request) (int, string) {
 				if r.Method == http.MethodPost {
@@ -108,11 +100,7 @@ func TestHandshakeWaitsForTheStandaloneStream(t *testing.T) {
 			{late: time.Minute, left: openTimeout, want: openTimeout / 2},
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := NewStreamable(Options{URL: "http://server.example"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
+				s := newStreamable(t)
 				s.http.Transport = server(func(r *http.Request) (int, string) {
 					if r.Method == http.MethodPost {
 						return http.StatusAccepted, ""
@@ -138,11 +126,7 @@ func TestHandshakeWaitsForTheStandaloneStream(t *testing.T) {
 // answer so.
 func TestServerWithoutStreamKeepsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := NewStreamable(Options{URL: "http://server.example"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := newStreamable(t)
 		s.session = "1"
 		s.http.Transport = server(func(r *http.Request) (int, string) {
 			if r.Method == http.MethodPost {
@@ -168,11 +152,7 @@ func TestServerWithoutStreamKeepsItsSession(t *testing.T) {
 func TestRefusedResumptionLosesAGrantedSession(t *testing.T) {
 	for _, granted := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			s, err := NewStreamable(Options{URL: "http://server.example"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			s := newStreamable(t)
 			s.session = "1"
 			gets := 0
 			s.http.Transport = server(func(r *http.Request) (int, string) {
@@ -199,6 +179,17 @@ func TestRefusedResumptionLosesAGrantedSession(t *testing.T) {
 	}
 }
 
+// newStreamable returns a client that the test has yet to give a server.
+func newStreamable(t *testing.T) *Streamable {
+	t.Helper()
+	s, err := NewStreamable(Options{URL: "http://server.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // server answers requests without a network.
 type server func(r *http.Request) (status int, stream string)
 
@@ -220,11 +211,7 @@ func TestListenWaitsForOtherCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const expired = time.Hour
 		began, refused := time.Now(), 0
-		c, err := NewStreamable(Options{URL: "http://server.example"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := newStreamable(t)
 		given := false
 		c.http.Transport = server(func(r *http.Request) (int, string) {
 			switch {
