@@ -51,7 +51,7 @@ type Host struct {
 	journal *journal.Journal
 	life    life
 
-	opened       *config.Config       // with which the host was opened: some sections are in force until its end
+	atOpen       *config.Config       // the sections of it that need a restart are in force
 	snapshots    *snapshot.Store      // what is in force
 	dispatcher   *dispatch.Dispatcher // carries calls
 	gateway      *gateway.Gateway     // serves MCP clients
@@ -215,7 +215,7 @@ func (h *Host) Status() status.Status {
 	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
 		s.Trust = trust
 	}
-	s.Restart = snapshot.NeedRestart(h.opened, now.Config)
+	s.Restart = snapshot.NeedRestart(h.atOpen, now.Config)
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
@@ -263,9 +263,9 @@ func (h *Host) load() (memory, busy int64) {
 	return s.Load()
 }
 
-// newHost wires the parts of a host that need no configuration.
+// newHost wires the parts of a host that the policies, extensions and fronts of cfg need.
 func newHost(ctx context.Context, o Options, cfg *config.Config) *Host {
-	h := &Host{opts: o, opened: cfg, journal: journal.New(), snapshots: new(snapshot.Store)}
+	h := &Host{opts: o, atOpen: cfg, journal: journal.New(), snapshots: new(snapshot.Store)}
 	l := &h.life
 	l.opened, l.starting = time.Now(), starts.NewStarting()
 	l.rebuild, l.announce = concurrent.NewRequests(), concurrent.NewRequests()

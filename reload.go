@@ -142,7 +142,7 @@ func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *sta
 			"not reloaded: %s; everything goes on as it was, and the host looks again every %v", d, watch.RetryPause)
 	}
 	r.setPlaces(next, now)
-	change := next.Follow(now, r.h.opened)
+	change := next.Follow(now, r.h.atOpen)
 	if only != nil {
 		next.Only(now, change, only)
 	} else {

@@ -20,15 +20,15 @@ import (
 )
 
 // Follow reuses the unchanged units of now in p, and those whose new build cannot be used. It returns the
-// difference of p from now. opened is the configuration that the host was opened with.
-func (p *Plan) Follow(now *Plan, opened *config.Config) *status.Change {
+// difference of p from now. atOpen is the configuration that the host was opened with.
+func (p *Plan) Follow(now *Plan, atOpen *config.Config) *status.Change {
 	c := &status.Change{
 		Added:    []string{},
 		Changed:  []string{},
 		Removed:  []string{},
 		Kept:     []status.KeptBuild{},
 		Retried:  []string{},
-		Restart:  NeedRestart(opened, p.Config),
+		Restart:  NeedRestart(atOpen, p.Config),
 		Failed:   []protocol.Diagnostic{},
 		Policies: p.Policies.Changed(now.Policies),
 		Clients:  []string{},
@@ -112,19 +112,19 @@ func (p *Plan) followDestinations(now *Plan, c *status.Change) {
 	slices.Sort(c.Destinations)
 }
 
-// NeedRestart returns the sections of now that are not in force in a host opened with the configuration opened, because
-// a host reads them only at Open.
-func NeedRestart(opened, now *config.Config) []string {
+// NeedRestart returns the sections of now that are not in force in a host opened with atOpen, because a host reads them
+// only at Open.
+func NeedRestart(atOpen, now *config.Config) []string {
 	list := []string{}
-	was, is := opened.Server, now.Server
+	was, is := atOpen.Server, now.Server
 	was.Clients, is.Clients = nil, nil // these take effect without a restart
 	for _, s := range []struct {
 		key           string
 		before, after any
 	}{
-		{"server", was, is}, {"log", opened.Log, now.Log}, {"audit", opened.Audit, now.Audit},
-		{"secrets", opened.Secrets, now.Secrets}, {"otel", opened.OTel, now.OTel},
-		{"cluster", opened.Cluster, now.Cluster},
+		{"server", was, is}, {"log", atOpen.Log, now.Log}, {"audit", atOpen.Audit, now.Audit},
+		{"secrets", atOpen.Secrets, now.Secrets}, {"otel", atOpen.OTel, now.OTel},
+		{"cluster", atOpen.Cluster, now.Cluster},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
 			list = append(list, s.key)
