@@ -12,6 +12,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/supply/consent"
 	"github.com/exthost/exthost/internal/text"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/agentplugin"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -181,11 +183,20 @@ func notRead(s status.Status, name string) error {
 			return BrokenManifest(s, d.Extension)
 		case d.Code == discovery.CodeNested && tools.MayOwn(d.Extension, name):
 			return belowAnother(d)
-		case d.Code == discovery.CodeLinkSkipped && tools.MayOwn(filepath.Base(d.Path), name):
+		case d.Code == discovery.CodeLinkSkipped && tools.MayOwn(filepath.Base(Linked(d)), name):
 			return NotFollowed(d)
 		}
 	}
 	return nil
+}
+
+// Linked returns the folder of the extension behind a link that d is about. The link is the folder or its manifest.
+func Linked(d protocol.Diagnostic) string {
+	switch filepath.Base(d.Path) {
+	case manifest.FileName, agentplugin.FileName:
+		return filepath.Dir(d.Path)
+	}
+	return d.Path
 }
 
 // NotFollowed returns the error for an extension behind a link that d is about.

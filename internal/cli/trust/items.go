@@ -453,7 +453,8 @@ func (p *Pending) Select(names []string) ([]*Item, error) {
 // nothing returns why nothing called name waits to be trusted.
 func (p *Pending) nothing(name string) error {
 	for _, d := range p.links {
-		if name == filepath.Base(d.Path) || filepath.Clean(name) == filepath.Clean(console.NearbyPath(d.Path)) {
+		dir := hosts.Linked(d)
+		if name == filepath.Base(dir) || filepath.Clean(name) == filepath.Clean(console.NearbyPath(dir)) {
 			return hosts.NotFollowed(d)
 		}
 	}
